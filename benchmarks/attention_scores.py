@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
-from tercet.modeling.attention import SelfAttention
-from tercet.modeling.attention_scores import SCORES
+from tercet.modeling.attention.multi_head import SelfAttention
+from tercet.modeling.attention.scores import SCORES
 
 NUM_SYMBOLS = 16
 """Keys, and as many values."""

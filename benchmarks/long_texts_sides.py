@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from transformers import BigBirdConfig, BigBirdModel
 
 from tercet.modeling import TercetEncoderConfig, TercetEncoderModel
-from tercet.modeling.big_bird_attention import BigBirdAttention
-from tercet.modeling.prepacked_weights import prepacked_weights
+from tercet.modeling.attention.big_bird import BigBirdAttention
+from tercet.modeling.generation.prepacked_weights import prepacked_weights
 from tercet.training.precision import fastest_float32_products
 
 LONGEST_FULL = {"stock-full": 4096, "tercet-full": 8192}

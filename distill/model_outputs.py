@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ..modeling import TercetPreTrainedModel
-from ..modeling.attention import SelfAttention
-from ..modeling.attention_kernels import choose_kernel
+from ..modeling.attention.kernels import choose_kernel
+from ..modeling.attention.multi_head import SelfAttention
 from ..training.objective import IGNORE, Batch, counted, has_example
 from .layers import stacks_of
 

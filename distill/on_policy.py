@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..modeling import TercetPreTrainedModel
-from ..modeling.prepacked_weights import prepacked_weights
+from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
 from ..objectives.task_objectives import in_rows
 from ..objectives.teacher_forcing import TeacherForcing

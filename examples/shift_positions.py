@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from tercet import TercetEncoderConfig
-from tercet.modeling.positions import SinusoidalPositions
-from tercet.modeling.rope_scaling import frequencies_of
+from tercet.modeling.layers.positions import SinusoidalPositions
+from tercet.modeling.layers.rope_scaling import frequencies_of
 
 WIDTH = 16
 NUM_POSITIONS = 256

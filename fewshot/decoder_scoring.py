@@ -23,8 +23,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from ..modeling import TercetDecoderForCausalLM
-from ..modeling.attention_patterns import PATTERNS
-from ..modeling.packing import Masks
+from ..modeling.attention.packing import Masks
+from ..modeling.attention.patterns import PATTERNS
 from .few_positions import Targets, fast_products, head_only_at, scores_of_few
 from .layout import ROBERTA_LIKE, packed, padded
 from .prefix_tree import PrefixTree, by_size, find_families, grow_trees

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..modeling.prepacked_weights import prepacked_weights
+from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..modeling.pretrained_tercet import TercetLMHeadModel
 from .request import Score
 

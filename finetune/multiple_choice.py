@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling.packing import longest
+from ..modeling.attention.packing import longest
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, first_tokens, in_rows, inputs_of, texts_within
 from ..text.bad_records import RowError

@@ -1,4 +1,4 @@
-"""A tagger on the word vectors of pretrained models, built for a task: see `modeling_tercet_tagger.py`."""
+"""A tagger on the word vectors of pretrained models, built for a task: see `recurrent/tagger.py`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -14,9 +14,9 @@ from ..interop.own_model import load_ours
 from ..interop.word_tokenizer import word_tokenizer
 from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
 from ..modeling.configuration_neural import NeuralConfig
-from ..modeling.word_bytes import read_words
-from ..modeling.word_embedders import adopt, describe
-from ..modeling.word_features import WordFeatures
+from ..modeling.recurrent.word_bytes import read_words
+from ..modeling.recurrent.word_embedders import adopt, describe
+from ..modeling.recurrent.word_features import WordFeatures
 from ..pretraining.model import require_fields
 from .recipe import PretrainedModelRecipe
 from .splits import Split

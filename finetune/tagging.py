@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from ..metrics.labels import LabelRow, label_table
 from ..metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
 from ..modeling import TercetTaggerForTokenClassification
-from ..modeling.modeling_tercet_tagger import TercetTaggerOutput
+from ..modeling.recurrent.tagger import TercetTaggerOutput
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown

@@ -12,7 +12,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from ..modeling.attention_patterns import PATTERNS
+from ..modeling.attention.patterns import PATTERNS
 from ..modeling.configuration_neural import OF_CROSS_ENCODERS
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
 from .weights import Dropped, Table, Via, below, match_name

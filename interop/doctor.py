@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from ..modeling.attention_patterns import AttentionPattern
+from ..modeling.attention.patterns import AttentionPattern
 from ..modeling.stack import TercetStack
 from .examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS, finite_weights
 from .examined_model import ExaminedModel, Finding, Verdict, load_examined_model

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..modeling import TercetConfig, TercetPreTrainedModel, TercetSeq2SeqConfig
 from ..modeling.configuration_tercet import SHARED_FIELDS
-from ..modeling.positions import POSITIONS
+from ..modeling.layers.positions import POSITIONS
 
 
 @dataclass(frozen=True)

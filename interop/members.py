@@ -27,9 +27,9 @@ from ..modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from ..modeling.attention_patterns import SMALLEST_WINDOW
+from ..modeling.attention.patterns import SMALLEST_WINDOW
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS
-from ..modeling.positions import POSITIONS
+from ..modeling.layers.positions import POSITIONS
 from .generation_defaults import inherit_writing
 from .messages import first_line
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling.classification import problem_of
 from ..modeling.configuration_tercet import TercetConfig
+from ..modeling.heads.classification import problem_of
+from ..modeling.heads.seq2seq_tasks import TercetSeq2SeqTaskModel
+from ..modeling.heads.targets import IGNORE
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from ..modeling.seq2seq_tasks import TercetSeq2SeqTaskModel
-from ..modeling.targets import IGNORE
 from .conversion import counterpart_of
 from .task_heads import LAST_TOKEN
 

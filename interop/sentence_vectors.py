@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..modeling.configuration_neural import ClassifierPooling
+from ..modeling.heads.tasks import TercetForSentenceEmbedding
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
-from ..modeling.tasks import TercetForSentenceEmbedding
 from ..training.disk import replace_text
 from .finished_run import read_facts
 

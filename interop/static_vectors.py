@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..modeling.configuration_word_vectors import TercetWordVectorsConfig
-from ..modeling.lexicon import sizes
-from ..modeling.modeling_tercet_word_vectors import TercetWordVectorsModel
+from ..modeling.recurrent.configuration_word_vectors import TercetWordVectorsConfig
+from ..modeling.recurrent.lexicon import sizes
+from ..modeling.recurrent.static_vectors import TercetWordVectorsModel
 from .messages import quietly
 from .word_tokenizer import word_tokenizer
 

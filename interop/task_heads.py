@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..modeling.classification import classifier_dropout
 from ..modeling.configuration_tercet import TercetConfig
+from ..modeling.heads.classification import classifier_dropout
 from .architecture import Field
 
 

@@ -15,40 +15,15 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
-from .configuration_character import TercetCharacterConfig
-from .configuration_elmo import TercetElmoConfig
 from .configuration_neural import NeuralConfig
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
-from .configuration_tagger import TercetTaggerConfig
 from .configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
-from .configuration_word_vectors import TercetWordVectorsConfig
-from .elmo_tasks import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
-from .modeling_tercet_character import TercetCharacterLanguageModel, TercetCharacterModel
-from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetDecoderModel
-from .modeling_tercet_elmo import TercetElmoForLanguageModeling, TercetElmoModel
-from .modeling_tercet_encoder import (
-    TercetEncoderForMaskedLM,
-    TercetEncoderForNextSentencePrediction,
-    TercetEncoderForPreTraining,
-    TercetEncoderForReplacedTokenDetection,
-    TercetEncoderModel,
-)
-from .modeling_tercet_recurrent_seq2seq import (
-    TercetRecurrentSeq2SeqForConditionalGeneration,
-    TercetRecurrentSeq2SeqModel,
-)
-from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
-from .modeling_tercet_tagger import TercetTaggerForTokenClassification, TercetTaggerModel
-from .modeling_tercet_word_vectors import TercetWordVectorsModel
-from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .pretrained_tercet import TercetPreTrainedModel
-from .seq2seq_tasks import (
+from .heads.seq2seq_tasks import (
     TercetSeq2SeqForMultipleChoice,
     TercetSeq2SeqForQuestionAnswering,
     TercetSeq2SeqForSequenceClassification,
     TercetSeq2SeqForTokenClassification,
 )
-from .tasks import (
+from .heads.tasks import (
     TercetDecoderForMultipleChoice,
     TercetDecoderForQuestionAnswering,
     TercetDecoderForSentenceEmbedding,
@@ -60,6 +35,31 @@ from .tasks import (
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
 )
+from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetDecoderModel
+from .modeling_tercet_encoder import (
+    TercetEncoderForMaskedLM,
+    TercetEncoderForNextSentencePrediction,
+    TercetEncoderForPreTraining,
+    TercetEncoderForReplacedTokenDetection,
+    TercetEncoderModel,
+)
+from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
+from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
+from .pretrained_tercet import TercetPreTrainedModel
+from .recurrent.character import TercetCharacterLanguageModel, TercetCharacterModel
+from .recurrent.configuration_character import TercetCharacterConfig
+from .recurrent.configuration_elmo import TercetElmoConfig
+from .recurrent.configuration_recurrent import TercetRecurrentSeq2SeqConfig
+from .recurrent.configuration_tagger import TercetTaggerConfig
+from .recurrent.configuration_word_vectors import TercetWordVectorsConfig
+from .recurrent.elmo import TercetElmoForLanguageModeling, TercetElmoModel
+from .recurrent.elmo_tasks import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
+from .recurrent.seq2seq import (
+    TercetRecurrentSeq2SeqForConditionalGeneration,
+    TercetRecurrentSeq2SeqModel,
+)
+from .recurrent.static_vectors import TercetWordVectorsModel
+from .recurrent.tagger import TercetTaggerForTokenClassification, TercetTaggerModel
 
 CONFIGURATIONS = (
     TercetEncoderConfig,

@@ -2,13 +2,13 @@
 
 from transformers import PreTrainedConfig
 
-from .attention_gates import GATES
-from .attention_implementations import takes_blocks, takes_bounds
-from .attention_patterns import PATTERNS, require_layer_types
-from .attention_scores import SCORES
+from .attention.gates import GATES
+from .attention.implementations import takes_blocks, takes_bounds
+from .attention.patterns import PATTERNS, require_layer_types
+from .attention.scores import SCORES
 from .configuration_neural import require_at_least, require_choice, require_positive, require_probability
-from .positions import POSITIONS
-from .rope_scaling import build_rope_scaling
+from .layers.positions import POSITIONS
+from .layers.rope_scaling import build_rope_scaling
 
 
 def require_architecture(config: PreTrainedConfig) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .attention_scores import SCORES
+from .attention.scores import SCORES
 from .configuration_checks import equal_share, require_architecture, require_decoder
 from .configuration_neural import ClassifierActivation, ClassifierPooling, NeuralConfig
 from .configuration_rotary import RotaryConfig
+from .layers.positions import POSITIONS, NoPositions
 from .parallelism import BLOCK_BY_BLOCK, plan_of_stack, with_prefix
-from .positions import POSITIONS, NoPositions
 
 if TYPE_CHECKING:
     PositionEmbeddingType = str
@@ -64,14 +64,14 @@ class TercetConfig(RotaryConfig, NeuralConfig):
 
     layer_types: list[str] | None = None
     """For each layer its attention pattern: "full_attention" or "sliding_attention", as transformers says, or
-    another of `attention_patterns.py`; `None`: all slide if there is a `sliding_window`, otherwise none."""
+    another of `attention/patterns.py`; `None`: all slide if there is a `sliding_window`, otherwise none."""
     sliding_window: int | None = None
-    """What a token attends to in sliding layers: see `attention_patterns.py`. In an encoder, this many tokens
+    """What a token attends to in sliding layers: see `attention/patterns.py`. In an encoder, this many tokens
     on either side, and itself; in a decoder this many, itself and those just before it."""
     attention_stride: int = NAMED_IF_SET["attention_stride"]
     """Of strided layers: a token attends to the last so many tokens, and to every so-manieth one before."""
     attention_block_size: int = NAMED_IF_SET["attention_block_size"]
-    """Tokens of a block, of big bird layers: see `big_bird_attention.py`."""
+    """Tokens of a block, of big bird layers: see `attention/big_bird.py`."""
     attention_window_blocks: int = NAMED_IF_SET["attention_window_blocks"]
     """Of big bird layers: blocks near a token's own that it attends to, on one side, its own included."""
     attention_global_tokens: int = NAMED_IF_SET["attention_global_tokens"]
@@ -103,17 +103,17 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
     attention_score: str = NAMED_IF_SET["attention_score"]
-    """How queries and keys are compared: see `attention_scores.py`."""
+    """How queries and keys are compared: see `attention/scores.py`."""
     use_qk_norm: bool = False
     """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
     attention_gate: str = NAMED_IF_SET["attention_gate"]
-    """What scales the values that heads have read, before the last projection: see `attention_gates.py`."""
+    """What scales the values that heads have read, before the last projection: see `attention/gates.py`."""
     zero_init_residual: bool = NAMED_IF_SET["zero_init_residual"]
     """Initialize the last layer of every sub-layer to zero, so that it adds nothing to the residual stream at
     first (Zhang et al., 2019, "Fixup initialization", section 3). Loading is not affected."""
 
     answer_head: Literal["linear", "feed_forward"] = NAMED_IF_SET["answer_head"]
-    """What scores tokens as the start and the end of an answer: see `answer_heads.py`."""
+    """What scores tokens as the start and the end of an answer: see `heads/answers.py`."""
 
     attention_dropout: float | int = 0.0
     """On the attention weights."""

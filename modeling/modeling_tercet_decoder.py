@@ -33,15 +33,9 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .attention import CrossAttention, SelfAttention
-from .attention_masks import kernel_mask, refuse_mask_of_packed, require_mask
-from .block import Block
-from .cached_prompts import is_empty
-from .configuration_tercet import TercetDecoderConfig
-from .cross_entropy import take_loss_arguments
-from .generation import TercetGenerativeModel
-from .outputs import Keywords
-from .packing import (
+from .attention.masks import kernel_mask, refuse_mask_of_packed, require_mask
+from .attention.multi_head import CrossAttention, SelfAttention
+from .attention.packing import (
     Layout,
     Mask,
     Masks,
@@ -52,11 +46,17 @@ from .packing import (
     sequence_ids,
     within,
 )
-from .positions import POSITIONS
+from .configuration_tercet import TercetDecoderConfig
+from .generation.cached_prompts import is_empty
+from .generation.generation import TercetGenerativeModel
+from .heads.cross_entropy import take_loss_arguments
+from .heads.targets import IGNORE, next_tokens, predicted_tokens, select_targets
+from .layers.block import Block
+from .layers.positions import POSITIONS
+from .outputs import Keywords
 from .pretrained_tercet import TercetLMHeadModel
 from .stack import TercetStack
 from .stack_arguments import kernel_arguments, refuse_global_tokens, require_tokens
-from .targets import IGNORE, next_tokens, predicted_tokens, select_targets
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false

@@ -23,18 +23,24 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .classification import require_plain_loss
+from .attention.packing import Masks
 from .configuration_tercet import TercetEncoderConfig
-from .cross_entropy import LossArguments, at_least_float32, logits_loss, reduce_loss, take_loss_arguments
-from .feed_forward import build_activation
-from .heads import NextSentenceHead
+from .heads.classification import require_plain_loss
+from .heads.cross_entropy import (
+    LossArguments,
+    at_least_float32,
+    logits_loss,
+    reduce_loss,
+    take_loss_arguments,
+)
+from .heads.pooling import find_sequences, first_positions
+from .heads.pretraining import NextSentenceHead
+from .heads.targets import IGNORE, checked_labels, require_size, select_targets, without_pads
+from .layers.feed_forward import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput
-from .packing import Masks
-from .pooling import find_sequences, first_positions
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
 from .stack import TercetStack
 from .stack_arguments import kernel_arguments, refuse_output_positions, require_global_tokens, require_tokens
-from .targets import IGNORE, checked_labels, require_size, select_targets, without_pads
 
 
 class TercetEncoderModel(TercetStack):
@@ -65,7 +71,7 @@ class TercetEncoderModel(TercetStack):
         Args:
             input_ids: (B, T), padded on either side; or packed (1, N).
             attention_mask: Of tokens, (B, T), 0 at pads; of their pairs, (B, T, T) or (B, H, T, T); or a
-                dictionary of those, one for each type of layer. See `attention_masks.py`.
+                dictionary of those, one for each type of layer. See `attention/masks.py`.
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.

@@ -20,17 +20,17 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
-from .attention_masks import tokens_of
+from .attention.masks import tokens_of
+from .attention.packing import packed_bounds, select_positions
 from .configuration_tercet import TercetSeq2SeqConfig
-from .cross_entropy import take_loss_arguments
-from .generation import TercetGenerativeModel
+from .generation.generation import TercetGenerativeModel
+from .heads.cross_entropy import take_loss_arguments
+from .heads.targets import behind_start, select_targets, without_pads
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords
-from .packing import packed_bounds, select_positions
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack_arguments import refuse_output_positions
-from .targets import behind_start, select_targets, without_pads
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"

@@ -9,7 +9,7 @@ when it comes to it.
 
 from transformers import PreTrainedConfig
 
-from .attention_scores import SCORES
+from .attention.scores import SCORES
 
 OWN_HEADS = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "o_proj": "rowwise"}
 """Each device attends with its own heads."""

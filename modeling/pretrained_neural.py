@@ -11,10 +11,10 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .configuration_neural import NeuralConfig
-from .cross_entropy import LossArguments, LossChunk, lm_head_loss, logits_loss
-from .heads import build_head_transform, keep_positions
-from .linear import init_scale
-from .prepacked_weights import free_prepacked_weights
+from .generation.prepacked_weights import free_prepacked_weights
+from .heads.cross_entropy import LossArguments, LossChunk, lm_head_loss, logits_loss
+from .heads.pretraining import build_head_transform, keep_positions
+from .layers.linear import init_scale
 from .tracing import is_tracing
 
 

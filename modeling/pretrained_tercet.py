@@ -4,12 +4,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from .attention import SelfAttention
-from .block import Block
+from .attention.multi_head import SelfAttention
 from .configuration_checks import require_implementation
 from .configuration_tercet import TercetConfig
+from .heads.targets import IGNORE, require_size
+from .layers.block import Block
 from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .targets import IGNORE, require_size
 from .tracing import is_tracing
 
 

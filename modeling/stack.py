@@ -12,15 +12,10 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from .attention_kernels import has_kernel, with_tiles
-from .attention_masks import kernel_masks, refuse_mask_of_packed, require_mask
-from .attention_patterns import PATTERNS, AttentionPattern
-from .block import BLOCKS, Block
-from .block_sparse_attention import is_sparse
-from .configuration_tercet import TercetConfig
-from .embeddings import Embeddings, look_up
-from .normalization import build_norm
-from .packing import (
+from .attention.block_sparse import is_sparse
+from .attention.kernels import has_kernel, with_tiles
+from .attention.masks import kernel_masks, refuse_mask_of_packed, require_mask
+from .attention.packing import (
     Layout,
     Mask,
     Masks,
@@ -35,7 +30,12 @@ from .packing import (
     restarts,
     sequence_ids,
 )
-from .positions import POSITIONS
+from .attention.patterns import PATTERNS, AttentionPattern
+from .configuration_tercet import TercetConfig
+from .layers.block import BLOCKS, Block
+from .layers.embeddings import Embeddings, look_up
+from .layers.normalization import build_norm
+from .layers.positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
 from .stack_arguments import refuse_output_positions, require_source, separate_by_mask
 from .tracing import is_tracing
@@ -78,7 +78,7 @@ class TercetStack(TercetPreTrainedModel):
 
         Args:
             tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: Of tokens, (B, T), or of pairs; see `attention_masks.py`.
+            attention_mask: Of tokens, (B, T), or of pairs; see `attention/masks.py`.
             position_ids: (B, T); restarting positions without a mask mean packed sequences.
             cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
             max_length: Longest of them, in tokens, if known.

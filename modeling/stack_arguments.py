@@ -7,8 +7,8 @@ from torch import Tensor
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
-from .attention_implementations import takes_bounds
-from .packing import is_padding_mask
+from .attention.implementations import takes_bounds
+from .attention.packing import is_padding_mask
 from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetElmoForLanguageModeling
-from ..modeling.modeling_tercet_elmo import known_words
-from ..modeling.pooling import find_sequences
-from ..modeling.spelling import TokenSpelling, spelling_of
-from ..modeling.word_layout import Words, find_words
+from ..modeling.heads.pooling import find_sequences
+from ..modeling.recurrent.elmo import known_words
+from ..modeling.recurrent.spelling import TokenSpelling, spelling_of
+from ..modeling.recurrent.word_layout import Words, find_words
 from ..text.chunks import FullSequences
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import required_token_id

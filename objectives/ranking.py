@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..modeling.packing import sequence_ids
+from ..modeling.attention.packing import sequence_ids
 from ..training.examples import gather, has_field
 from ..training.objective import Batch, Example
 from ..training.packing import Ragged, restarting_positions

@@ -40,11 +40,11 @@ from ..modeling import (
     TercetEncoderForSentenceEmbedding,
     TercetPreTrainedModel,
 )
+from ..modeling.attention.packing import select_positions
 from ..modeling.configuration_tercet import SHARED_FIELDS
+from ..modeling.heads.targets import select_targets
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
-from ..modeling.packing import select_positions
 from ..modeling.pretrained_tercet import TercetLMHeadModel
-from ..modeling.targets import select_targets
 from ..text.chunks import FullSequences
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import is_special

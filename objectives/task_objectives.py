@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..modeling.packing import bounds_of
+from ..modeling.attention.packing import bounds_of
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Objective
 from ..training.packing import Ragged

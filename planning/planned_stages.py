@@ -21,7 +21,7 @@ from ..modeling import (
     TercetRecurrentSeq2SeqConfig,
     TercetRecurrentSeq2SeqModel,
 )
-from ..modeling.recurrent_layers import RecurrentLayer
+from ..modeling.recurrent.layers import RecurrentLayer
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.prepared import require_shorter
 from ..pretraining.recipe import PretrainingRecipe

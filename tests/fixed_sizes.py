@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tercet.modeling import attention_kernels
+from tercet.modeling.attention import kernels as attention_kernels
 from tercet.training.batches import StepDataset
 
 CPU = torch.device("cpu")

@@ -14,7 +14,7 @@ from tercet import (
 from tercet.interop.model_folder import load_tokenizer
 from tercet.interop.own_model import load_ours
 from tercet.interop.static_vectors import build, save_word_vectors
-from tercet.modeling.word_embedders import adopt, describe
+from tercet.modeling.recurrent.word_embedders import adopt, describe
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config

@@ -11,7 +11,7 @@ from tercet.modeling import (
     TercetEncoderForSequenceClassification,
     TercetSeq2SeqForTokenClassification,
 )
-from tercet.modeling.seq2seq_tasks import TercetSeq2SeqTaskModel
+from tercet.modeling.heads.seq2seq_tasks import TercetSeq2SeqTaskModel
 
 from ..architectures import ARCHITECTURES
 

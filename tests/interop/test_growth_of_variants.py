@@ -14,10 +14,10 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention_gates import GATES
-from tercet.modeling.attention_patterns import PATTERNS
-from tercet.modeling.attention_scores import SCORES
-from tercet.modeling.positions import POSITIONS
+from tercet.modeling.attention.gates import GATES
+from tercet.modeling.attention.patterns import PATTERNS
+from tercet.modeling.attention.scores import SCORES
+from tercet.modeling.layers.positions import POSITIONS
 
 from ..corners import corners
 

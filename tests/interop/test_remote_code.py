@@ -33,7 +33,6 @@ CASES = {
 }
 """Every model, by each Auto class that loads it."""
 
-MODELING = Path(remote_code.getfile(CONFIGURATIONS[0])).parent
 LOAD = """
 import pathlib, torch, transformers
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
@@ -134,7 +133,11 @@ def test_code_is_two_files_that_need_nothing_of_this_package(saved):
 @pytest.mark.parametrize("kind", CONFIGURATIONS, ids=lambda kind: kind.model_type)
 def test_definitions_keep_their_text_and_stand_once(kind):
     text = "".join(code_of(add_auto_map({"model_type": kind.model_type})).values())
-    ours = [each for path in MODELING.glob("[!_]*.py") for each in remote_code.parsed(path).statements]
+    ours = [
+        each
+        for path in remote_code.MODELING.rglob("[!_]*.py")
+        for each in remote_code.parsed(path).statements
+    ]
     there = {name for name in re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE) if name != "_"}
     assert kind.__name__ in there
     for statement in ours:

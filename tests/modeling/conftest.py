@@ -13,9 +13,9 @@ from tercet.modeling import (
     TercetEncoderForReplacedTokenDetection,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
-    block_sparse_attention,
-    packed_attention,
 )
+from tercet.modeling.attention import block_sparse as block_sparse_attention
+from tercet.modeling.attention import packed as packed_attention
 
 from ..architectures import ARCHITECTURES
 from .ragged import VOCABULARY, Ragged, ragged

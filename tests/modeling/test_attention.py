@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from tercet.modeling import TercetDecoderConfig
-from tercet.modeling.attention import CrossAttention, SelfAttention
-from tercet.modeling.dot_product import additive, scaled_dot_product, single_query_attention
+from tercet.modeling.attention.dot_product import additive, scaled_dot_product, single_query_attention
+from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
 
 B, T, S, C, H = 2, 5, 7, 32, 4
 

@@ -11,11 +11,11 @@ from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
-    prepacked_weights,
 )
-from tercet.modeling.attention import CrossAttention, SelfAttention
-from tercet.modeling.attention_gates import GATES, ElementwiseGate
-from tercet.modeling.packing import PackedSequences
+from tercet.modeling.attention.gates import GATES, ElementwiseGate
+from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
+from tercet.modeling.attention.packing import PackedSequences
+from tercet.modeling.generation import prepacked_weights
 
 B, T, S, C, H, G, D = 2, 5, 7, 24, 4, 2, 6
 EPS = 1e-6

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import attention_operator
-from tercet.modeling.attention_operator import ENDLESS, packed_attention
-from tercet.modeling.packing import cumulative
+from tercet.modeling.attention import operator as attention_operator
+from tercet.modeling.attention.operator import ENDLESS, packed_attention
+from tercet.modeling.attention.packing import cumulative
 
 LENGTHS = (torch.tensor([7, 3, 9, 0, 3, 1, 12]), torch.tensor([4, 8, 2, 1, 5, 6, 3]))
 """Queries and keys of sequences; one has no query."""

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 
 from tercet.modeling import TercetDecoderConfig
-from tercet.modeling.attention_patterns import PATTERNS, MappedPattern
+from tercet.modeling.attention.patterns import PATTERNS, MappedPattern
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 GREEDY = {"do_sample": False, "eos_token_id": None, "max_new_tokens": 4, "pad_token_id": 0}

@@ -5,11 +5,12 @@ import torch
 from torch.testing import assert_close
 
 from tercet.interop import to_stock
-from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, attention_scores
-from tercet.modeling.attention import CrossAttention, SelfAttention
-from tercet.modeling.attention_kernels import Situation, choose_kernel
-from tercet.modeling.attention_scores import SCORES
-from tercet.modeling.packing import PackedSequences
+from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.modeling.attention import scores as attention_scores
+from tercet.modeling.attention.kernels import Situation, choose_kernel
+from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
+from tercet.modeling.attention.packing import PackedSequences
+from tercet.modeling.attention.scores import SCORES
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 OTHERS = [name for name in SCORES if name != "scaled_dot_product"]

@@ -8,7 +8,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from transformers import masking_utils
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
-from tercet.modeling.big_bird_attention import BigBirdAttention
+from tercet.modeling.attention.big_bird import BigBirdAttention
 
 FIELDS = {
     "attention_block_size": 2,

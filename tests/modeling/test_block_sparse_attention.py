@@ -8,8 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling import block_sparse_attention as sparse
-from tercet.modeling.attention_patterns import PATTERNS
+from tercet.modeling.attention import block_sparse as sparse
+from tercet.modeling.attention.patterns import PATTERNS
 
 FIELDS = {
     "sliding_window": 40,

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling import TercetDecoderForCausalLM, TercetDecoderModel, TercetEncoderModel
-from tercet.modeling.attention_patterns import PATTERNS
-from tercet.modeling.positions import POSITIONS
+from tercet.modeling.attention.patterns import PATTERNS
+from tercet.modeling.layers.positions import POSITIONS
 
 
 @pytest.mark.parametrize("kernel", ["sdpa", "eager"])

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForPreTraining
 
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel, TercetCharacterModel
-from tercet.modeling.modeling_tercet_character import CharacterReader
-from tercet.modeling.targets import IGNORE
+from tercet.modeling.heads.targets import IGNORE
+from tercet.modeling.recurrent.character import CharacterReader
 
 VOCABULARY, WIDTH = 17, 12
 LENGTHS = (7, 3, 5)

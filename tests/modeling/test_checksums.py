@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tercet.modeling.prepacked_weights import checksum
+from tercet.modeling.generation.prepacked_weights import checksum
 
 from .test_prepacked_weights import Layers, assert_products_are_those_of_the_layers, products
 

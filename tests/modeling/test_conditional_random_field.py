@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.modeling_tercet_tagger import ConditionalRandomField
-from tercet.modeling.targets import IGNORE
+from tercet.modeling.heads.targets import IGNORE
+from tercet.modeling.recurrent.tagger import ConditionalRandomField
 
 NUM_LABELS = 3
 LENGTHS = torch.tensor([4, 1, 3])

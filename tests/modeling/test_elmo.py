@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForPreTraining
 
 from tercet import TercetElmoForLanguageModeling, TercetElmoModel
-from tercet.modeling.spelling import spelling_of
-from tercet.modeling.word_characters import encode_words
+from tercet.modeling.recurrent.spelling import spelling_of
+from tercet.modeling.recurrent.word_characters import encode_words
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import SENTENCES, TEXTS, small_config

@@ -9,10 +9,10 @@ from torch.testing import assert_close
 
 from tercet import TercetElmoConfig, TercetElmoModel
 from tercet.configs.recipe import load_preset
-from tercet.modeling.character_encoder import CharacterEncoder, Highway
-from tercet.modeling.modeling_tercet_elmo import DirectedLayers
-from tercet.modeling.scalar_mix import ScalarMix
-from tercet.modeling.word_characters import encode_words, framed
+from tercet.modeling.recurrent.character_encoder import CharacterEncoder, Highway
+from tercet.modeling.recurrent.elmo import DirectedLayers
+from tercet.modeling.recurrent.scalar_mix import ScalarMix
+from tercet.modeling.recurrent.word_characters import encode_words, framed
 
 from ..small_elmo import small_config
 

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from transformers import masking_utils
 from transformers.integrations import flex_attention as integration
 
-from tercet.modeling.attention_patterns import PATTERNS
+from tercet.modeling.attention.patterns import PATTERNS
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 LENGTH, PADDED = 300, 170

@@ -12,7 +12,7 @@ from tercet.modeling import (
     TercetEncoderModel,
     TercetSeq2SeqForMultipleChoice,
 )
-from tercet.modeling.attention_patterns import PATTERNS
+from tercet.modeling.attention.patterns import PATTERNS
 
 from ..architectures import ARCHITECTURES
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import sequence_groups
-from tercet.modeling.attention_kernels import KERNELS
+from tercet.modeling.attention import sequence_groups
+from tercet.modeling.attention.kernels import KERNELS
 
 from ..corners import corners
 from .conftest import VARIANTS

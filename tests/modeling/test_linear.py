@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tercet.modeling.linear import project
-from tercet.modeling.prepacked_weights import is_plain
+from tercet.modeling.generation.prepacked_weights import is_plain
+from tercet.modeling.layers.linear import project
 
 
 @pytest.fixture(params=[True, False], ids=["bias", "no bias"])

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
-from tercet.modeling.relative_bias import LinearBias, keys_so_far, slopes
+from tercet.modeling.attention.relative_bias import LinearBias, keys_so_far, slopes
 
 CPU = torch.device("cpu")
 SLOPES = {

@@ -16,11 +16,11 @@ from transformers.modeling_outputs import CausalLMOutput
 from tercet.modeling import CONFIGURATIONS
 from tercet.modeling.configuration_neural import NeuralConfig
 from tercet.modeling.configuration_tercet import SHARED_FIELDS
-from tercet.modeling.cross_entropy import take_loss_arguments
-from tercet.modeling.embeddings import Embeddings
-from tercet.modeling.positions import NoPositions
+from tercet.modeling.heads.cross_entropy import take_loss_arguments
+from tercet.modeling.heads.targets import next_tokens
+from tercet.modeling.layers.embeddings import Embeddings
+from tercet.modeling.layers.positions import NoPositions
 from tercet.modeling.pretrained_neural import NeuralLMHeadModel
-from tercet.modeling.targets import next_tokens
 
 SERIALIZED = Path(__file__).with_name("serialized_configurations.json")
 

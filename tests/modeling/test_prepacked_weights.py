@@ -10,10 +10,10 @@ from torch import nn
 from torch.testing import assert_close
 from transformers.utils import logging
 
-from tercet.modeling import prepacked_weights as module
-from tercet.modeling.feed_forward import build_activation
-from tercet.modeling.linear import project
-from tercet.modeling.prepacked_weights import prepacked_weights
+from tercet.modeling.generation import prepacked_weights as module
+from tercet.modeling.generation.prepacked_weights import prepacked_weights
+from tercet.modeling.layers.feed_forward import build_activation
+from tercet.modeling.layers.linear import project
 
 CLOSE = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},

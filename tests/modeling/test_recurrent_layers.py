@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.recurrent_cache import RecurrentCache
-from tercet.modeling.recurrent_encoder import TimeSteps
-from tercet.modeling.recurrent_layers import CELLS, build_layers
+from tercet.modeling.recurrent.cache import RecurrentCache
+from tercet.modeling.recurrent.encoder import TimeSteps
+from tercet.modeling.recurrent.layers import CELLS, build_layers
 
 WIDTH = 12
 MASK = torch.tensor([[0, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0], [0, 1, 1, 0, 1, 0]])

@@ -12,9 +12,9 @@ from tercet.modeling import (
     TercetRecurrentSeq2SeqConfig,
     TercetRecurrentSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention_scores import SCORES
-from tercet.modeling.recurrent_decoder import Source
-from tercet.modeling.recurrent_layers import CELLS
+from tercet.modeling.attention.scores import SCORES
+from tercet.modeling.recurrent.decoder import Source
+from tercet.modeling.recurrent.layers import CELLS
 
 from .conftest import Ragged, perturbed
 

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 from transformers import StaticCache
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
-from tercet.modeling.relative_bias import RelativeBias, join
+from tercet.modeling.attention.relative_bias import RelativeBias, join
 
 CPU = torch.device("cpu")
 FEW = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 16}

@@ -11,7 +11,7 @@ from tercet.modeling import (
     TercetEncoderForSentenceEmbedding,
     TercetEncoderModel,
 )
-from tercet.modeling.pooling import find_sequences
+from tercet.modeling.heads.pooling import find_sequences
 
 STACKS = {
     TercetEncoderForSentenceEmbedding: TercetEncoderModel,

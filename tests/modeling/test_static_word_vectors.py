@@ -6,8 +6,8 @@ from torch.testing import assert_close
 from transformers import AutoModel
 
 from tercet import TercetWordVectorsConfig, TercetWordVectorsModel
-from tercet.modeling.lexicon import Lexicon, sizes
-from tercet.modeling.modeling_tercet_word_vectors import hash_of, rows_of
+from tercet.modeling.recurrent.lexicon import Lexicon, sizes
+from tercet.modeling.recurrent.static_vectors import hash_of, rows_of
 
 WORDS = {"the": 0, "caté": 1, "\ud800": 2}
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import TercetCharacterConfig, TercetCharacterModel, word_vectors
+from tercet.modeling import TercetCharacterConfig, TercetCharacterModel
+from tercet.modeling.recurrent import word_vectors
 from tercet.text.tokenizer import train_tokenizer
 
 SENTENCES = [

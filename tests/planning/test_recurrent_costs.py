@@ -5,7 +5,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from tercet.modeling.attention_scores import SCORES
+from tercet.modeling.attention.scores import SCORES
 from tercet.objectives.base_recipe import FullSequence
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.planned_stages import flops_of, is_recurrent, kept_by, layers_of

@@ -15,7 +15,7 @@ from tercet import (
 )
 from tercet.interop.static_vectors import build
 from tercet.interop.word_tokenizer import word_tokenizer
-from tercet.modeling.word_embedders import adopt, describe
+from tercet.modeling.recurrent.word_embedders import adopt, describe
 from tercet.play.loaded_model import LoadedModel, load_model
 from tercet.play.sessions import abilities_of
 from tercet.text.tokenizer import train_tokenizer

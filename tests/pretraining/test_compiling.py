@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 from torch.nn.attention import flex_attention
 
-from tercet.modeling.attention_kernels import KERNELS
+from tercet.modeling.attention.kernels import KERNELS
 from tercet.pretraining.run import pretrain
 from tercet.training import compiling, stages
 from tercet.training.tracking import LOG, read_log

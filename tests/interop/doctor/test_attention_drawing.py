@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel
 from tercet.__main__ import main
 from tercet.interop.doctor import ALL, NONE, SOME, WIDTH, draw_attention
 from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
-from tercet.modeling.attention_patterns import PATTERNS
+from tercet.modeling.attention.patterns import PATTERNS
 
 SIZES = {"vocab_size": 9, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
 

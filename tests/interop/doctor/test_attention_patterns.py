@@ -2,7 +2,7 @@
 
 import pytest
 
-from tercet.modeling.attention_patterns import PATTERNS
+from tercet.modeling.attention.patterns import PATTERNS
 
 FIELDS = {
     "sliding_window": 3,

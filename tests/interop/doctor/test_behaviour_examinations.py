@@ -25,9 +25,9 @@ from tercet.modeling import (
     TercetEncoderForQuestionAnswering,
     TercetSeq2SeqForQuestionAnswering,
     TercetSeq2SeqForSequenceClassification,
-    attention_patterns,
     stack,
 )
+from tercet.modeling.attention import patterns as attention_patterns
 
 
 def sees_next(batch_idx, head_idx, q_idx, kv_idx):

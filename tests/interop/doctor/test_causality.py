@@ -9,7 +9,7 @@ from transformers import BertForMaskedLM, GPT2LMHeadModel
 
 from tercet.interop.doctor import diagnose, examine
 from tercet.modeling import TercetDecoderForMaskedLM
-from tercet.modeling.attention_patterns import FullAttention
+from tercet.modeling.attention.patterns import FullAttention
 
 ONES = torch.ones(1, 1)
 LEAKS = {

@@ -7,8 +7,8 @@ from transformers import ModernBertConfig, ModernBertForSequenceClassification
 from transformers.modeling_outputs import BaseModelOutput
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling.classification import SequenceClassificationHead
-from tercet.modeling.pooling import find_sequences
+from tercet.modeling.heads.classification import SequenceClassificationHead
+from tercet.modeling.heads.pooling import find_sequences
 
 HEAD = {
     "transform.dense.weight": "head.dense.weight",

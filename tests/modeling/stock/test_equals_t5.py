@@ -13,8 +13,8 @@ from transformers import T5Config, T5ForConditionalGeneration
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from tercet.modeling import TercetEncoderConfig, TercetSeq2SeqForConditionalGeneration
+from tercet.modeling.attention.relative_bias import RelativeBias
 from tercet.modeling.configuration_tercet import TercetDecoderConfig
-from tercet.modeling.relative_bias import RelativeBias
 
 BIAS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
 IDS: dict[str, Any] = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}

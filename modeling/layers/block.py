@@ -1,0 +1,207 @@
+"""One transformer layer, shared by the whole family, with its norms in one of three places.
+
+Shapes: B batch, T positions, S source positions, C model width, n output positions.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from ..attention.kernels import FLASH, Situation, has_kernel, name_kernel
+from ..attention.multi_head import CrossAttention, SelfAttention
+from ..attention.packing import Mask, select_positions
+from ..attention.relative_bias import dtype_of_scores
+from ..configuration_tercet import TercetConfig
+from .dropout import Dropout
+from .feed_forward import FEED_FORWARD
+from .normalization import build_norm
+from .positions import Rotation
+
+
+class Block(GradientCheckpointingLayer, ABC):
+    """Self-attention, cross-attention if there is an encoder, feed-forward. Abstract: see the three below."""
+
+    is_compiled = False
+    """Whether training computes it by a graph."""
+
+    def __init__(
+        self, config: TercetConfig, layer_idx: int, *, is_causal: bool, has_cross_attention: bool = False
+    ):
+        super().__init__()
+        self.layer_type = config.types_of_layers[layer_idx]
+        has_norm = layer_idx > 0 or config.first_norm
+        self.self_attention_norm = build_norm(config) if has_norm else nn.Identity()
+        self.self_attention = SelfAttention(config, layer_idx, is_causal=is_causal)
+        self.cross_attention_norm = build_norm(config) if has_cross_attention else nn.Identity()
+        self.cross_attention = CrossAttention(config, layer_idx) if has_cross_attention else None
+        self.feed_forward_norm = build_norm(config)
+        self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
+        self.dropout = Dropout(config.dropout)
+
+    @property
+    def can_be_compiled(self) -> bool:
+        """Whether compilers keep attention whole: by a kernel of packed sequences, or with a mask."""
+        implementation = self.self_attention.config._attn_implementation
+        return self.attention_kernel(is_traced=True) is not None or not has_kernel("packed", implementation)
+
+    @property
+    def attention_name(self) -> str:
+        """Name the kernel by which self-attention learns, under autocast if that is on, and what it lacks."""
+        implementation = str(self.self_attention.config._attn_implementation)
+        name = self.attention_kernel(is_traced=self.is_compiled) or implementation
+        undropped = self.attention_kernel(is_traced=self.is_compiled, drops=False) or implementation
+        if undropped != name:
+            return f"{name} (attention_dropout=0 would have {undropped})"
+        return f"{name} ({implementation})" if name == FLASH else name
+
+    def attention_kernel(self, *, is_traced: bool, drops: bool = True) -> str | None:
+        """Name the kernel of packed sequences by which self-attention learns; `None`: the table has none.
+
+        Unless it `drops`, `attention_dropout` is left out.
+        """
+        attention, config = self.self_attention, self.self_attention.config
+        weight = next(attention.parameters())
+        situation = Situation.of_packed(
+            config,
+            attention.pattern,
+            weight.device,
+            dtype_of_scores(weight),
+            dropout=config.attention_dropout if drops else 0.0,
+            has_bias=config.has_score_bias,
+            is_traced=is_traced,
+        )
+        return name_kernel(situation._replace(has_tiles=True)) or name_kernel(situation)
+
+    @abstractmethod
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Transform the residual stream (B, T, C).
+
+        Args:
+            hidden_states: The stream; packed sequences as (1, N, C).
+            attention_mask: Which pairs self-attention allows.
+            rotation: Angles by which queries and keys turn, if they do.
+            encoder_hidden_states: What cross-attention attends to, (B, S, C).
+            encoder_attention_mask: Which pairs cross-attention allows.
+            packed_bias: What is added to the scores of packed sequences. It is positional as all tensors that
+                may have a gradient, since checkpointing differentiates no others.
+            output_positions: Given to the last layer alone: positions (n,) of the flattened batch. All that
+                follows self-attention is computed there only, as (1, n, C).
+            **kwargs: `past_key_values`, and what is meant for attention kernels.
+        """
+
+    def attend(
+        self, x: Tensor, mask: Mask, rotation: Rotation | None, packed_bias: Tensor | None, **kwargs: Any
+    ) -> Tensor:
+        """Attend within the sequence: (B, T, C), or (1, n, C) at the output positions."""
+        return self.dropout(self.self_attention(x, mask, rotation, packed_bias=packed_bias, **kwargs)[0])
+
+    def attend_to_encoder(self, x: Tensor, source: Tensor | None, mask: Mask, **kwargs: Any) -> Tensor:
+        """Attend to the encoder's output (B, S, C): (B, T, C)."""
+        assert self.cross_attention is not None
+        return self.dropout(self.cross_attention(x, source, mask, **kwargs)[0])
+
+
+class PreNormBlock(Block):
+    """x + f(norm(x)): gradients pass through the sums untouched (Xiong et al., 2020)."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Normalize the input of each sub-layer."""
+        x = select_positions(hidden_states, output_positions) + self.attend(
+            self.self_attention_norm(hidden_states),
+            attention_mask,
+            rotation,
+            packed_bias,
+            output_positions=output_positions,
+            **kwargs,
+        )
+        if self.cross_attention is not None:
+            x = x + self.attend_to_encoder(
+                self.cross_attention_norm(x), encoder_hidden_states, encoder_attention_mask, **kwargs
+            )
+        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+
+
+class PostNormBlock(Block):
+    """norm(x + f(x)), as in Vaswani et al., 2017, section 3.1, and BERT."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Normalize each sum."""
+        x = select_positions(hidden_states, output_positions) + self.attend(
+            hidden_states, attention_mask, rotation, packed_bias, output_positions=output_positions, **kwargs
+        )
+        x = self.self_attention_norm(x)
+        if self.cross_attention is not None:
+            x = self.cross_attention_norm(
+                x + self.attend_to_encoder(x, encoder_hidden_states, encoder_attention_mask, **kwargs)
+            )
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+class ParallelBlock(Block):
+    """x + f(norm(x)) + g(norm(x)), as in GPT-NeoX (Black et al., 2022, section 2.1.2)."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Mask,
+        rotation: Rotation | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Mask = None,
+        packed_bias: Tensor | None = None,
+        *,
+        output_positions: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Let all sub-layers see the same state, each through its norm."""
+        x = select_positions(hidden_states, output_positions)
+        result = x + self.attend(
+            self.self_attention_norm(hidden_states),
+            attention_mask,
+            rotation,
+            packed_bias,
+            output_positions=output_positions,
+            **kwargs,
+        )
+        if self.cross_attention is not None:
+            result = result + self.attend_to_encoder(
+                self.cross_attention_norm(x), encoder_hidden_states, encoder_attention_mask, **kwargs
+            )
+        return result + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+
+
+BLOCKS: dict[str, type[Block]] = {"pre": PreNormBlock, "post": PostNormBlock, "parallel": ParallelBlock}
