@@ -23,7 +23,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .attention.packing import Masks
+from .attention.packing import Masks, PackedSequences
 from .configuration_tercet import TercetEncoderConfig
 from .heads.classification import require_plain_loss
 from .heads.cross_entropy import (
@@ -40,7 +40,13 @@ from .layers.feed_forward import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput
 from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
 from .stack import TercetStack
-from .stack_arguments import kernel_arguments, refuse_output_positions, require_global_tokens, require_tokens
+from .stack_arguments import (
+    StackCall,
+    kernel_arguments,
+    refuse_output_positions,
+    require_global_tokens,
+    require_tokens,
+)
 
 
 class TercetEncoderModel(TercetStack):
@@ -88,15 +94,9 @@ class TercetEncoderModel(TercetStack):
         global_tokens = require_global_tokens(
             global_attention_mask, tokens.shape[:2], attention_mask, self.config._attn_implementation
         )
-        layout = self.lay_out(
-            tokens,
-            attention_mask,
-            position_ids,
-            cu_seq_lens_q,
-            max_length_q,
-            output_attentions=output_attentions,
-            can_unpad=not self.records("output_hidden_states", kwargs),
-        )
+        call = StackCall(output_attentions, can_unpad=not self.records("output_hidden_states", kwargs))
+        sequences = None if cu_seq_lens_q is None else PackedSequences.of(cu_seq_lens_q, max_length_q)
+        layout = self.lay_out(tokens, attention_mask, position_ids, sequences, call)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         is_causal = kwargs.get("is_causal")
         masks = self.masks(

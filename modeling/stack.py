@@ -37,7 +37,7 @@ from .layers.embeddings import Embeddings, look_up
 from .layers.normalization import build_norm
 from .layers.positions import POSITIONS
 from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions, require_source, separate_by_mask
+from .stack_arguments import StackCall, refuse_output_positions, require_source, separate_by_mask
 from .tracing import is_tracing
 
 
@@ -66,13 +66,8 @@ class TercetStack(TercetPreTrainedModel):
         tokens: Tensor,
         attention_mask: Tensor | Masks | None,
         position_ids: Tensor | None,
-        cu_seq_lens: Tensor | None,
-        max_length: int | None,
-        *,
-        past_length: int | Tensor | None = None,
-        use_cache: bool = False,
-        output_attentions: bool,
-        can_unpad: bool,
+        sequences: PackedSequences | None,
+        call: StackCall,
     ) -> Layout:
         """Find the layout of the input: packed by the user, to be packed here, or padded.
 
@@ -80,47 +75,57 @@ class TercetStack(TercetPreTrainedModel):
             tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
             attention_mask: Of tokens, (B, T), or of pairs; see `attention/masks.py`.
             position_ids: (B, T); restarting positions without a mask mean packed sequences.
-            cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
-            max_length: Longest of them, in tokens, if known.
-            past_length: Tokens already in the cache; `None` without a cache.
-            use_cache: A cache is to be returned.
-            output_attentions: Attentions are recorded, by the definition, which knows masks only.
-            can_unpad: Whether pads may be removed: no states between layers are returned, nothing is cached
-                yet. They are in training without a cache, and from long texts of sparse patterns.
+            sequences: Bounds of sequences packed by the user.
+            call: What is recorded and cached.
         """
         size = tokens.shape[:2]
-        num_keys = None if isinstance(past_length, Tensor) else size[1] + (past_length or 0)
-        require_mask(attention_mask, size, num_keys, self.config.num_attention_heads)
-        implementation = self.masking_config(output_attentions)._attn_implementation
-        by_kernel = not (output_attentions or is_tracing()) and has_kernel("packed", implementation)
-        if cu_seq_lens is not None:
+        require_mask(attention_mask, size, call.num_keys(size[1]), self.config.num_attention_heads)
+        if sequences is not None:
             refuse_mask_of_packed(attention_mask)
-            require_bounds("cu_seq_lens", cu_seq_lens, size)
-            position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
-            if by_kernel:
-                return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
-            separate_by_mask(implementation)
-            return Layout(position_ids, sequence_ids=sequence_ids(cu_seq_lens, size[1]))
-        if (
-            attention_mask is None
-            and position_ids is not None
-            and past_length is None
-            and not (use_cache and is_tracing())
-            and (layout := self._lay_out_restarts(position_ids, size, by_kernel, implementation))
-        ):
-            return layout
-        unpads = self.training and not use_cache and past_length is None
-        if by_kernel and can_unpad and (padding := self.find_padding(attention_mask, tokens, unpads)):
-            positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
-            bounds = padding.cu_seq_lens
-            return Layout(positions, PackedSequences(bounds, bounds, key_padding=padding), padding=padding)
-        if is_padding_mask(attention_mask) and position_ids is None:
+            require_bounds("cu_seq_lens", sequences.cu_seq_lens_q, size)
+            return self.lay_out_packed(sequences, position_ids, size[1], call)
+        if attention_mask is None and position_ids is not None and call.may_hold_sequences:
+            numbers = restarts(position_ids)
+            if is_tracing() or numbers[:, -1].any():
+                return self.lay_out_restarting(position_ids, numbers.expand(size), call)
+        if call.can_unpad and self.reads_bounds(call):
+            unpads = self.training and not call.has_cache
+            if (padding := self.find_padding(attention_mask, tokens, unpads)) is not None:
+                return Layout.unpadded(padding, position_ids)
+        if position_ids is None and is_padding_mask(attention_mask):
             position_ids = positions_in(attention_mask)[:, -size[1] :]
-        if position_ids is None:
+        elif position_ids is None:
             # The length of a static cache is a tensor, whose value a compiled graph does not know.
-            first = 0 if past_length is None else past_length
+            first = 0 if call.past_length is None else call.past_length
             position_ids = torch.arange(size[1], device=tokens.device)[None] + first
         return Layout(position_ids)
+
+    def lay_out_packed(
+        self, sequences: PackedSequences, position_ids: Tensor | None, num_tokens: int, call: StackCall
+    ) -> Layout:
+        """Keep the sequences of a stream apart by their bounds, or by a mask where kernels read none."""
+        bounds = sequences.cu_seq_lens_q
+        position_ids = positions_of(bounds, num_tokens) if position_ids is None else position_ids
+        if self.reads_bounds(call):
+            return Layout(position_ids, sequences)
+        separate_by_mask(self.implementation(call))
+        return Layout(position_ids, sequence_ids=sequence_ids(bounds, num_tokens))
+
+    def lay_out_restarting(self, position_ids: Tensor, numbers: Tensor, call: StackCall) -> Layout:
+        """Do the same with sequences that positions alone tell apart; `numbers` (B, T) count them in rows."""
+        if len(numbers) == 1 and self.reads_bounds(call):
+            return Layout(position_ids, PackedSequences.of(bounds_of(position_ids)))
+        separate_by_mask(self.implementation(call))
+        return Layout(position_ids, sequence_ids=numbers)
+
+    def reads_bounds(self, call: StackCall) -> bool:
+        """Return whether a kernel keeps packed sequences apart by their bounds."""
+        is_plain = not (call.output_attentions or is_tracing())
+        return is_plain and has_kernel("packed", self.config._attn_implementation)
+
+    def implementation(self, call: StackCall) -> str | None:
+        """Return the `attn_implementation` that serves: the definition, where attentions are recorded."""
+        return "eager" if call.output_attentions else self.config._attn_implementation
 
     def find_padding(
         self, attention_mask: Tensor | Masks | None, tokens: Tensor, unpads: bool
@@ -141,19 +146,6 @@ class TercetStack(TercetPreTrainedModel):
         can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
         kinds = self.patterns.values() if can_be_sparse and tokens.is_cpu else ()
         return any(is_sparse(pattern, tokens.shape[1]) for pattern in kinds)
-
-    def _lay_out_restarts(
-        self, position_ids: Tensor, size: torch.Size, by_kernel: bool, implementation: str | None
-    ) -> Layout | None:
-        """Tell packed rows from plain ones, which have no layout yet, by their positions alone."""
-        numbers = restarts(position_ids)
-        if not is_tracing() and not numbers[:, -1].any():
-            return None
-        if by_kernel and size[0] == 1:
-            bounds = bounds_of(position_ids)
-            return Layout(position_ids, PackedSequences(bounds, bounds))
-        separate_by_mask(implementation)
-        return Layout(position_ids, sequence_ids=numbers.expand(size))
 
     def embed(
         self,

@@ -1,6 +1,6 @@
 """What the models are called with: the checks of arguments that they share, and what is meant for kernels."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,37 @@ def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Te
             f"the input has the size {(*tokens.shape,)}: give one row or more, of one token or more"
         )
     return tokens
+
+
+class StackCall(NamedTuple):
+    """What a call of a stack records and caches, on which it depends whether rows can be packed.
+
+    Args:
+        output_attentions: Attentions are recorded, by the definition, which knows masks only.
+        can_unpad: Whether pads may be removed: no states between layers are returned, nothing is cached yet.
+            They are in training without a cache, and from long texts of sparse patterns.
+        past_length: Tokens already in the cache; `None` without a cache.
+        use_cache: A cache is to be returned.
+    """
+
+    output_attentions: bool
+    can_unpad: bool
+    past_length: int | Tensor | None = None
+    use_cache: bool = False
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether keys are cached, now or before."""
+        return self.use_cache or self.past_length is not None
+
+    @property
+    def may_hold_sequences(self) -> bool:
+        """Whether positions that restart begin a sequence: behind a cache they go on, also in its graph."""
+        return self.past_length is None and not (self.use_cache and is_tracing())
+
+    def num_keys(self, num_tokens: int) -> int | None:
+        """Count the keys of so many tokens; `None` if a graph does not know the length of the cache."""
+        return None if isinstance(self.past_length, Tensor) else num_tokens + (self.past_length or 0)
 
 
 def separate_by_mask(implementation: str | None) -> None:

@@ -65,8 +65,25 @@ from .varlen import CHANNELS, WIDEST_HEAD, has_third_kernel, has_varlen_kernel
 
 TensorLayout = Literal["padded", "packed", "group"]
 
+TILED = "flex"
+"""The kernel that reads tiles."""
+
 FLASH = "flash"
 """Stands for all values of `attn_implementation` whose attention reads bounds."""
+
+
+Need = Literal["dropout", "bias", "pairs", "scores", "tiles", "blocks", "step", "graph"]
+"""What may be asked of a kernel:
+
+dropout  weights are dropped
+bias     positions add a bias to the scores of packed sequences
+pairs    more than direction and window says which pairs attend: see `AttentionPattern.is_window`
+scores   scores are no dot products
+tiles    packed sequences bring the tiles of their pattern
+blocks   the pattern leaves out enough pairs of a group to compute it by blocks: see `is_sparse`
+step     each sequence has a single query, behind a cache that grows
+graph    a compiler writes the computation down
+"""
 
 
 class Situation(NamedTuple):
@@ -78,15 +95,8 @@ class Situation(NamedTuple):
         device: Where they are.
         dtype: Their type.
         head_dim: D.
-        num_keys: S, or those of the longest sequence of a group; 0 in a packed stream.
-        dropout: Probability that a weight is dropped.
-        has_bias: Whether positions add a bias to the scores of packed sequences.
-        is_window: Whether direction and window say which pairs attend: see `AttentionPattern`.
-        is_decode_step: Whether each sequence has a single query, behind a cache that grows.
-        is_dot_product: Whether scores are dot products.
-        is_sparse: Whether a pattern leaves out enough of the pairs of a group: see `is_sparse`.
-        is_traced: Whether a compiler writes the computation down.
-        has_tiles: Whether packed sequences bring those of their pattern.
+        needs: What is asked of the kernel.
+        num_keys: Those of the longest sequence of a group; 0 elsewhere.
     """
 
     implementation: str
@@ -94,42 +104,17 @@ class Situation(NamedTuple):
     device: torch.device
     dtype: torch.dtype
     head_dim: int
+    needs: tuple[Need, ...] = ()
     num_keys: int = 0
-    dropout: float = 0.0
-    has_bias: bool = False
-    is_window: bool = True
-    is_decode_step: bool = False
-    is_dot_product: bool = True
-    is_sparse: bool = False
-    is_traced: bool = False
-    has_tiles: bool = False
 
-    @classmethod
-    def of_packed(
-        cls,
-        config: TercetConfig,
-        pattern: AttentionPattern,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        dropout: float = 0.0,
-        has_bias: bool = False,
-        chooses_global: bool = False,
-        **others: bool,
-    ) -> "Situation":
-        """Describe packed sequences for a pattern; it `chooses_global` if some tokens are chosen to be."""
-        return cls(
-            str(config._attn_implementation),
-            "packed",
-            device,
-            dtype,
-            config.head_dim or 0,
-            dropout=dropout,
-            has_bias=has_bias,
-            is_window=pattern.is_window and not chooses_global,
-            is_dot_product=config.has_dot_products,
-            **others,
-        )
+    def also(self, need: Need) -> "Situation":
+        """Return the situation in which something more is needed."""
+        return self._replace(needs=(*self.needs, need))
+
+
+def only_needed(**needs: object) -> tuple[Any, ...]:
+    """List what is true of some needs."""
+    return tuple(name for name, is_needed in needs.items() if is_needed)
 
 
 @dataclass(frozen=True)
@@ -139,60 +124,42 @@ class Kernel:
     Args:
         compute: The function.
         layout: The one layout that it reads.
+        cannot: What it cannot do.
+        only_for: It serves situations that need all of this, and no others.
         implementations: Values of `attn_implementation` for which it computes.
-        is_for_decode_steps: Whether it serves steps of decoding only.
         devices: Types of devices.
         dtypes: Types of queries and keys.
         most_channels: Largest head width.
         multiple_of_channels: What the head width is a multiple of.
         most_keys: Keys up to which it is the fastest, where nothing is dropped.
-        takes_dropout: Whether it can drop weights.
-        takes_bias: Whether it can add a bias.
-        takes_pairs: Whether it can forbid any pairs, not only those outside a window.
-        is_for_sparse: Whether it serves sparse patterns only.
-        is_for_tiles: Whether it reads tiles, which others do not, and serves what takes a bias or pairs only.
-        scores: Which scores it takes: dot products, those of pairs, which are none, or all.
         is_available: Whether this machine has it.
-        is_for_graphs: Whether it serves compiled graphs alone, or never does; `None`: it serves both.
     """
 
     compute: Callable[..., Any]
     layout: TensorLayout
+    cannot: tuple[Need, ...] = ("scores", "tiles")
+    only_for: tuple[Need, ...] = ()
     implementations: tuple[str, ...] = ("eager", "sdpa")
-    is_for_decode_steps: bool = False
     devices: tuple[str, ...] | None = None
     dtypes: tuple[torch.dtype, ...] | None = None
     most_channels: int | None = None
     multiple_of_channels: int = 1
     most_keys: int | None = None
-    takes_dropout: bool = True
-    takes_bias: bool = True
-    takes_pairs: bool = True
-    is_for_sparse: bool = False
-    is_for_tiles: bool = False
-    scores: Literal["dot products", "pairs", "all"] = "dot products"
     is_available: Callable[[torch.device], bool] | None = None
-    is_for_graphs: bool | None = None
 
     def serves(self, situation: Situation) -> bool:
         """Return whether the kernel can compute, and is meant to."""
+        needs = situation.needs
         return (
             self.layout == situation.layout
-            and self.is_for_graphs in (None, situation.is_traced)
-            and (situation.is_decode_step or not self.is_for_decode_steps)
-            and (situation.is_sparse or not self.is_for_sparse)
-            and self.is_for_tiles == situation.has_tiles
-            and (situation.has_bias or not situation.is_window or not self.is_for_tiles)
             and self.computes_for(situation.implementation)
-            and self.scores in ("all", "dot products" if situation.is_dot_product else "pairs")
-            and (self.takes_dropout or not situation.dropout)
-            and (self.takes_bias or not situation.has_bias)
-            and (self.takes_pairs or situation.is_window)
+            and all(need in needs for need in self.only_for)
+            and not any(need in needs for need in self.cannot)
             and (self.devices is None or situation.device.type in self.devices)
             and (self.dtypes is None or situation.dtype in self.dtypes)
             and (self.most_channels is None or situation.head_dim <= self.most_channels)
             and situation.head_dim % self.multiple_of_channels == 0
-            and (self.most_keys is None or situation.num_keys <= self.most_keys or situation.dropout > 0)
+            and (self.most_keys is None or situation.num_keys <= self.most_keys or "dropout" in needs)
             and (self.is_available is None or self.is_available(situation.device))
         )
 
@@ -237,28 +204,29 @@ def attend(
     Returns:
         The weighted values (B, T, H, D), and the weights (B, H, T, S) if the kernel returns them.
     """
-    implementation: str = str(module.config._attn_implementation)  # pyright: ignore
-    is_packed = isinstance(mask, PackedSequences)
+    sequences = mask if isinstance(mask, PackedSequences) else None
+    config: Any = module.config
     situation = Situation(
-        "eager" if output_attentions and not is_packed else implementation,
-        "packed" if is_packed else "padded",
+        "eager" if output_attentions and sequences is None else str(config._attn_implementation),
+        "padded" if sequences is None else "packed",
         query.device,
         query.dtype,
         query.shape[-1],
-        dropout=dropout,
-        has_bias=packed_bias is not None,
-        is_window=pattern.is_window
-        and not (isinstance(mask, PackedSequences) and mask.global_tokens is not None),
-        is_decode_step=is_decode_step,
-        is_dot_product=module.config.has_dot_products,  # pyright: ignore
-        is_traced=is_tracing(),
-        has_tiles=isinstance(mask, PackedSequences) and mask.tiles is not None,
+        only_needed(
+            dropout=dropout,
+            bias=packed_bias is not None,
+            pairs=not pattern.is_window or (sequences is not None and sequences.global_tokens is not None),
+            scores=not config.has_dot_products,
+            tiles=sequences is not None and sequences.tiles is not None,
+            step=is_decode_step,
+            graph=is_tracing(),
+        ),
     )
-    if is_packed:
+    if sequences is not None:
         options |= {"packed_bias": packed_bias, "situation": situation, "pattern": pattern}
     elif pattern.is_causal != module.is_causal:
         options["is_causal"] = pattern.is_causal
-    assert kernel is None or situation.is_dot_product  # whoever brings a kernel asks `has_dot_products`
+    assert kernel is None or config.has_dot_products  # whoever brings a kernel asks `has_dot_products`
     compute = kernel or choose_kernel(situation)
     return compute(module, query, key, value, mask, scaling=scaling, dropout=dropout, **options)
 
@@ -272,7 +240,7 @@ def choose_kernel(situation: Situation) -> Callable[..., Any]:
     """Choose the first kernel of the table that serves a situation, or transformers' of that name."""
     if (name := name_kernel(situation)) is not None:
         return KERNELS[name].compute
-    if not situation.is_dot_product:
+    if "scores" in situation.needs:
         raise ValueError(
             f"attn_implementation='{situation.implementation}' computes dot products, which the model's "
             "attention_score is none of: choose attn_implementation='sdpa' or 'eager'"
@@ -287,6 +255,33 @@ def has_kernel(layout: TensorLayout, implementation: str | None) -> bool:
     )
 
 
+def kernel_of_packed(
+    config: TercetConfig,
+    pattern: AttentionPattern,
+    x: Tensor,
+    *,
+    dropout: float,
+    is_traced: bool = False,
+    chooses_global: bool = False,
+) -> str | None:
+    """Name the kernel of packed sequences for a pattern; `None`: the table has none.
+
+    Tiles come first, where more than direction and window decides who attends to whom. `x` are the states, or
+    weights beside them; the sequences' own tokens may be chosen to be global.
+    """
+    needs = only_needed(
+        dropout=dropout,
+        bias=config.has_score_bias,
+        pairs=not pattern.is_window or chooses_global,
+        scores=not config.has_dot_products,
+        graph=is_traced,
+    )
+    implementation, head_dim = str(config._attn_implementation), config.head_dim or 0
+    situation = Situation(implementation, "packed", x.device, dtype_of_scores(x), head_dim, needs)
+    has_tiles = "bias" in needs or "pairs" in needs
+    return (has_tiles and name_kernel(situation.also("tiles"))) or name_kernel(situation)
+
+
 def with_tiles(
     config: TercetConfig,
     patterns: Mapping[str, AttentionPattern],
@@ -298,22 +293,13 @@ def with_tiles(
 
     `x` (1, N, C) are the states that layers read.
     """
-    masks: Masks = {}
-    for kind, pattern in patterns.items():
-        situation = Situation.of_packed(
-            config,
-            pattern,
-            x.device,
-            dtype_of_scores(x),
-            dropout=dropout,
-            has_bias=config.has_score_bias,
-            chooses_global=sequences.global_tokens is not None,
-            has_tiles=True,
-        )
-        masks[kind] = sequences
-        if name_kernel(situation) is not None:
-            masks[kind] = replace(sequences, tiles=find_tiles(pattern, sequences, x.shape[1]))
-    return masks
+    chosen = sequences.global_tokens is not None
+    return {
+        kind: replace(sequences, tiles=find_tiles(pattern, sequences, x.shape[1]))
+        if kernel_of_packed(config, pattern, x, dropout=dropout, chooses_global=chosen) == TILED
+        else sequences
+        for kind, pattern in patterns.items()
+    }
 
 
 def grouped_attention(
@@ -342,9 +328,9 @@ def grouped_attention(
     results = []
     for number, (q, k, v) in enumerate(parts):
         length = k.shape[1]
-        of_group = situation._replace(
-            layout="group", num_keys=length, is_sparse=chosen is None and is_sparse(pattern, length)
-        )
+        of_group = situation._replace(layout="group", num_keys=length)
+        if chosen is None and is_sparse(pattern, length):
+            of_group = of_group.also("blocks")
         compute = choose_kernel(of_group)
         group = Group(groups.keys, number, pattern, None if chosen is None else next(chosen))
         bias = None if packed_bias is None else packed_bias[..., :length, :length]
@@ -355,44 +341,53 @@ def grouped_attention(
 VARLEN = Kernel(
     stream_attention,
     "packed",
+    cannot=("bias", "pairs", "scores", "tiles"),
     implementations=("sdpa",),
     devices=("cuda",),
     dtypes=(torch.float16, torch.bfloat16),
     most_channels=WIDEST_HEAD,
     multiple_of_channels=CHANNELS,
-    takes_bias=False,
-    takes_pairs=False,
     is_available=has_varlen_kernel,
 )
 """torch's own flash kernel."""
 
 KERNELS: dict[str, Kernel] = {
     "single_query": Kernel(
-        single_query_attention, "padded", is_for_decode_steps=True, devices=("cpu",), takes_dropout=False
+        single_query_attention,
+        "padded",
+        cannot=("dropout", "scores"),
+        only_for=("step",),
+        devices=("cpu",),
     ),
-    "flash": Kernel(flash_attention, "packed", implementations=(FLASH,), takes_bias=False, takes_pairs=False),
-    "varlen_fa3": replace(VARLEN, takes_dropout=False, is_available=has_third_kernel),
+    "flash": Kernel(
+        flash_attention, "packed", cannot=("bias", "pairs", "scores", "tiles"), implementations=(FLASH,)
+    ),
+    "varlen_fa3": replace(VARLEN, cannot=("dropout", *VARLEN.cannot), is_available=has_third_kernel),
     "varlen": VARLEN,
-    "flex": Kernel(
+    TILED: Kernel(
         tiled_attention,
         "packed",
+        cannot=("dropout", "scores"),
+        only_for=("tiles",),
         implementations=("sdpa",),
         devices=("cuda",),
         most_channels=WIDEST_HEAD,
         multiple_of_channels=SMALLEST_HEAD,
-        takes_dropout=False,
-        is_for_tiles=True,
         is_available=has_flex_kernel,
     ),
-    "grouped": Kernel(grouped_attention, "packed", scores="all", is_for_graphs=False),
-    "operator": Kernel(operator_attention, "packed", takes_pairs=False, is_for_graphs=True),
+    "grouped": Kernel(grouped_attention, "packed", cannot=("tiles", "graph")),
+    "operator": Kernel(
+        operator_attention, "packed", cannot=("pairs", "scores", "tiles"), only_for=("graph",)
+    ),
     "short": Kernel(short_group, "group", devices=("cpu",), most_keys=SHORT),
     "sparse": Kernel(
-        sparse_group, "group", devices=("cpu",), takes_dropout=False, takes_bias=False, is_for_sparse=True
+        sparse_group, "group", cannot=("dropout", "bias", "scores"), only_for=("blocks",), devices=("cpu",)
     ),
     "fused": Kernel(fused_group, "group"),
-    "pairs": Kernel(pair_attention, "padded", implementations=("eager",), scores="pairs"),
-    "blocked": Kernel(blocked_attention, "padded", implementations=("sdpa",), scores="pairs"),
-    "blocked_group": Kernel(blocked_group, "group", scores="pairs"),
+    "pairs": Kernel(pair_attention, "padded", cannot=(), only_for=("scores",), implementations=("eager",)),
+    "blocked": Kernel(
+        blocked_attention, "padded", cannot=(), only_for=("scores",), implementations=("sdpa",)
+    ),
+    "blocked_group": Kernel(blocked_group, "group", cannot=(), only_for=("scores",)),
 }
 """What is chosen from, the first that serves first."""

@@ -53,6 +53,11 @@ class PackedSequences:
     key_padding: "Padding | None" = None
     tiles: Tiles | None = None
 
+    @classmethod
+    def of(cls, cu_seq_lens: Tensor, max_length: int | None = None) -> "PackedSequences":
+        """Bound the sequences of a stream that attends to itself."""
+        return cls(cu_seq_lens, cu_seq_lens, max_length, max_length)
+
     @cached_property
     def groups(self) -> SequenceGroups:
         """Sequences of similar length, for kernels that know padded batches only."""
@@ -126,6 +131,13 @@ class Layout:
     sequences: PackedSequences | None = None
     sequence_ids: Tensor | None = None
     padding: Padding | None = None
+
+    @classmethod
+    def unpadded(cls, padding: Padding, position_ids: Tensor | None) -> "Layout":
+        """Pack the real tokens of a padded batch; by default positions count them."""
+        positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
+        bounds = padding.cu_seq_lens
+        return cls(positions, PackedSequences(bounds, bounds, key_padding=padding), padding=padding)
 
     @property
     def has_rows(self) -> bool:

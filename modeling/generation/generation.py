@@ -30,11 +30,12 @@ from transformers.utils.generic import ModelOutput
 from ..attention.packing import Masks
 from ..attention.patterns import PATTERNS
 from ..configuration_tercet import TercetConfig
+from ..layers.linear import is_untouched
 from ..pretrained_tercet import TercetLMHeadModel
 from ..stack import TercetStack
 from ..tracing import is_tracing
 from .cached_prompts import is_empty
-from .prepacked_weights import are_in_use, is_untouched, prepacked_weights
+from .prepacked_weights import are_in_use, prepacked_weights
 from .prompt_chunks import refuse_prompt_chunks
 
 MIN_SPARE_POSITIONS = 128

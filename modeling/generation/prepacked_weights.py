@@ -26,9 +26,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from transformers.activations import ACT2FN
 from transformers.utils import logging
+
+from ..layers.linear import is_plain, is_stand_in, is_untouched, joint_product, stand_in
 
 ROWS_AT_ONCE = 512
 """Rows of a weight whose bits are summed together."""
@@ -77,9 +78,6 @@ FUSED: dict[type[nn.Module], tuple[str, str]] = {
     type(ACT2FN["gelu_pytorch_tanh"]): ("gelu", "tanh"),
 }
 """Activations that oneDNN applies to the results of a product before it writes them -> their names there."""
-
-PLAIN = (Tensor, nn.Parameter, FakeTensor)
-"""Classes of weights that products read; those of the last have no data, only what is known of it."""
 
 logger = logging.get_logger(__name__)
 
@@ -161,12 +159,13 @@ def prepacked_weights(model: nn.Module) -> Iterator[None]:
     forwards: dict[nn.Module, Callable[..., Tensor]]
     forwards = dict.fromkeys(find_layers(model), prepacked_forward)
     forwards |= dict.fromkeys(weights.fused.values(), activated_forward)
-    token = _in_use.set(weights)
+    tokens = _in_use.set(weights), joint_product.set(usable_product)
     try:
         with swapped(forwards):
             yield
     finally:
-        _in_use.reset(token)
+        _in_use.reset(tokens[0])
+        joint_product.reset(tokens[1])
 
 
 @contextmanager
@@ -183,7 +182,7 @@ def swapped(forwards: dict[nn.Module, Callable[..., Tensor]]) -> Iterator[None]:
             _users.subtract(forwards.keys())
             for module in [module for module in forwards if not _users[module]]:
                 del _users[module]
-                if is_swapped(module):
+                if is_stand_in(vars(module).get("forward")):
                     del vars(module)["forward"]
 
 
@@ -207,6 +206,7 @@ def find_fused(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
                 yield layer, act_fn
 
 
+@stand_in
 def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
     """Be `forward` of a linear layer: multiply by its prepacked weights, where these are usable."""
     weights = usable_weights()
@@ -216,18 +216,13 @@ def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
     return product(x, *(FUSED[type(weights.fused[layer])] if weights.applies(layer) else ()))[0]
 
 
+@stand_in
 def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
     """Be `forward` of an activation, which the product before it may have applied already."""
     weights = usable_weights()
     layer = None if weights is None else weights.before.get(act_fn)
     is_applied = weights is not None and layer is not None and weights.applies(layer)
     return x if is_applied else type(act_fn).forward(act_fn, x)
-
-
-def is_swapped(module: nn.Module) -> bool:
-    """Return whether a module has one of these two as its `forward`."""
-    forward = vars(module).get("forward")
-    return getattr(forward, "__func__", None) in (prepacked_forward, activated_forward)
 
 
 def are_in_use() -> bool:
@@ -240,7 +235,7 @@ def free_prepacked_weights(model: nn.Module) -> None:
     _kept.pop(model, None)
 
 
-def joint_product(*layers: nn.Module) -> PrepackedProduct | None:
+def usable_product(*layers: nn.Module) -> PrepackedProduct | None:
     """Return the product of several layers that read the same input, where prepacked weights are usable."""
     weights = usable_weights()
     return None if weights is None else weights.product(*layers)
@@ -261,28 +256,6 @@ def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear
         return False
     weight = plain[0].weight
     return weight.device.type == "cpu" and multiplies_blocks(weight.dtype)
-
-
-def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Return whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
-
-    It does more if it is wrapped by PEFT, quantized, distributed or hooked. Quantizers such as torchao's
-    replace the weight alone, by a tensor of a class of its own.
-    """
-    is_linear = isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward
-    return is_linear and is_untouched(layer) and type(layer.weight) in PLAIN
-
-
-def is_untouched(module: nn.Module) -> bool:
-    """Return whether a module has no hooks, its own forward pass, and no compiled one."""
-    return not (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or module._compiled_call_impl
-        or ("forward" in vars(module) and not is_swapped(module))
-    )
 
 
 @cache

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.utils import logging
 
-from ..generation.prepacked_weights import is_plain
+from ..layers.linear import is_plain
 from ..tracing import is_tracing
 from .targets import IGNORE, checked_labels, require_size
 

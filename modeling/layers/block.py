@@ -9,10 +9,9 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..attention.kernels import FLASH, Situation, has_kernel, name_kernel
+from ..attention.kernels import FLASH, has_kernel, kernel_of_packed
 from ..attention.multi_head import CrossAttention, SelfAttention
 from ..attention.packing import Mask, select_positions
-from ..attention.relative_bias import dtype_of_scores
 from ..configuration_tercet import TercetConfig
 from .dropout import Dropout
 from .feed_forward import FEED_FORWARD
@@ -62,17 +61,8 @@ class Block(GradientCheckpointingLayer, ABC):
         Unless it `drops`, `attention_dropout` is left out.
         """
         attention, config = self.self_attention, self.self_attention.config
-        weight = next(attention.parameters())
-        situation = Situation.of_packed(
-            config,
-            attention.pattern,
-            weight.device,
-            dtype_of_scores(weight),
-            dropout=config.attention_dropout if drops else 0.0,
-            has_bias=config.has_score_bias,
-            is_traced=is_traced,
-        )
-        return name_kernel(situation._replace(has_tiles=True)) or name_kernel(situation)
+        weight, dropout = next(attention.parameters()), config.attention_dropout if drops else 0.0
+        return kernel_of_packed(config, attention.pattern, weight, dropout=dropout, is_traced=is_traced)
 
     @abstractmethod
     def forward(

@@ -273,6 +273,6 @@ def test_flash_attention_3_ends_for_good_where_weights_are_dropped(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     active = third_kernel(monkeypatch)
     plain = Situation("sdpa", "packed", torch.device("cuda"), HALF, 64)
-    chosen = [name_kernel(plain._replace(dropout=dropout)) for dropout in (0.0, 0.1, 0.0)]
+    chosen = [name_kernel(situation) for situation in (plain, plain.also("dropout"), plain)]
     assert chosen == ["varlen_fa3", "varlen", "varlen"]
     assert not active
