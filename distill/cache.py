@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ..configs.recipe import recipe_data
-from ..modeling.heads.cross_entropy import at_least_float32
+from ..modeling.heads.losses import at_least_float32
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.recipe import CorpusRecipe
 from ..text.cache import cache_folder, name_of

@@ -23,7 +23,7 @@ from ..interop.own_model import load_transformer
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
-from ..modeling.heads.cross_entropy import at_least_float32
+from ..modeling.heads.losses import at_least_float32
 from ..objectives.token_objective import TokenObjective
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick

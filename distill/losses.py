@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..modeling.heads.cross_entropy import at_least_float32
+from ..modeling.heads.losses import at_least_float32
 from ..training.objective import Batch
 from .model_outputs import ModelOutputs, RequiredOutputs
 

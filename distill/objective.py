@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..modeling.heads.cross_entropy import cross_entropy_sum
+from ..modeling.heads.losses import cross_entropy_sum
 from ..objectives.token_objective import TokenObjective, token_scores
 from ..training.examples import gather
 from ..training.objective import INDEX, Batch, Example, Objective

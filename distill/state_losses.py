@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..modeling.heads.cross_entropy import at_least_float32
+from ..modeling.heads.losses import at_least_float32
 from ..objectives.task_objectives import in_rows
 from ..training.objective import Batch, has_example
 from .layers import paired_layers

@@ -22,7 +22,7 @@ from ..finetune.generation import GenerationObjective
 from ..finetune.multiple_choice import MultipleChoiceObjective
 from ..finetune.tagging import TaggingObjective
 from ..modeling import TercetPreTrainedModel
-from ..modeling.heads.cross_entropy import at_least_float32
+from ..modeling.heads.losses import at_least_float32
 from ..objectives.question_answering import QuestionAnsweringObjective
 from ..objectives.ranking import RankingObjective
 from ..objectives.task_objectives import (

@@ -13,7 +13,7 @@ from ..interop.messages import quietly
 from ..interop.model_folder import find_folder, load_config, pads, require_fit, require_tokenizer
 from ..interop.own_model import load_transformer
 from ..modeling import TercetPreTrainedModel
-from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.pretrained import TercetLMHeadModel
 from ..training.objective import Batch
 from ..training.precision import choose_precision, products_in
 from .model_outputs import ModelOutputs, RequiredOutputs, compute_outputs

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from tercet import TercetEncoderConfig
-from tercet.modeling.layers.positions import SinusoidalPositions
-from tercet.modeling.layers.rope_scaling import frequencies_of
+from tercet.modeling.layers.positions import SinusoidalPositions, frequencies_of
 
 WIDTH = 16
 NUM_POSITIONS = 256

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..modeling.generation.prepacked_weights import prepacked_weights
-from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.pretrained import TercetLMHeadModel
 from .request import Score
 
 MOST_LOGITS = 2**24

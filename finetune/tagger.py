@@ -14,9 +14,9 @@ from ..interop.own_model import load_ours
 from ..interop.word_tokenizer import word_tokenizer
 from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
 from ..modeling.configuration_neural import NeuralConfig
-from ..modeling.recurrent.word_bytes import read_words
+from ..modeling.recurrent.tagger import WordFeatures
 from ..modeling.recurrent.word_embedders import adopt, describe
-from ..modeling.recurrent.word_features import WordFeatures
+from ..modeling.recurrent.words import read_words
 from ..pretraining.model import require_fields
 from .recipe import PretrainedModelRecipe
 from .splits import Split

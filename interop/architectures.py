@@ -2,7 +2,7 @@
 
 from transformers import PreTrainedConfig
 
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from .architecture import Architecture
 from .bart import BART
 from .bert import BERT

@@ -24,7 +24,7 @@ from torch.func import functional_call
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling.configuration_tercet import TercetConfig
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from .conversion import links_between
 from .model_folder import CERTIFICATE
 from .probes import Probe, pad_id, probes_for

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .. import modeling
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from .architecture import Counterpart
 from .architectures import architecture_for, architecture_of
 from .members import Member, Reading, read_as

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
+from ..modeling.pretrained import NeuralPreTrainedModel
 from .messages import quietly
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")

@@ -7,7 +7,7 @@ Where the other has a larger vocabulary, what each new token has begins with the
 import torch
 from torch import Tensor
 
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
+from ..modeling.pretrained import NeuralPreTrainedModel
 from .messages import shortened
 
 POOLERS = {

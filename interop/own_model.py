@@ -7,8 +7,7 @@ import transformers
 from transformers import AutoModel
 
 from .. import modeling
-from ..modeling.pretrained_neural import NeuralPreTrainedModel
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
 from .model_folder import CONFIG, find_folder, load_config, require_transformer
 from .whole_weights import load_whole
 

@@ -13,9 +13,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.heads.classification import problem_of
+from ..modeling.heads.losses import IGNORE
 from ..modeling.heads.seq2seq_tasks import TercetSeq2SeqTaskModel
-from ..modeling.heads.targets import IGNORE
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from .conversion import counterpart_of
 from .task_heads import LAST_TOKEN
 

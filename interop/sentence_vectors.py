@@ -20,7 +20,7 @@ from typing import Any
 
 from ..modeling.configuration_neural import ClassifierPooling
 from ..modeling.heads.tasks import TercetForSentenceEmbedding
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from ..training.disk import replace_text
 from .finished_run import read_facts
 

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..modeling.recurrent.configuration_word_vectors import TercetWordVectorsConfig
-from ..modeling.recurrent.lexicon import sizes
-from ..modeling.recurrent.static_vectors import TercetWordVectorsModel
+from ..modeling.recurrent.configurations import TercetWordVectorsConfig
+from ..modeling.recurrent.static_vectors import TercetWordVectorsModel, sizes
 from .messages import quietly
 from .word_tokenizer import word_tokenizer
 

@@ -1,10 +1,10 @@
-"""The tokenizer of models that read words: bytes, and spaces between words (`recurrent/word_bytes.py`)."""
+"""The tokenizer of models that read words: bytes, and spaces between words (`recurrent/words.py`)."""
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from ..modeling.recurrent.word_bytes import FIRST_BYTE, PAD
+from ..modeling.recurrent.words import FIRST_BYTE, PAD
 
 PAD_NAME = "[PAD]"
 

@@ -44,16 +44,21 @@ from .modeling_tercet_encoder import (
     TercetEncoderModel,
 )
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel
-from .pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .pretrained_tercet import TercetPreTrainedModel
+from .pretrained import NeuralLMHeadModel, NeuralPreTrainedModel, TercetPreTrainedModel
 from .recurrent.character import TercetCharacterLanguageModel, TercetCharacterModel
-from .recurrent.configuration_character import TercetCharacterConfig
-from .recurrent.configuration_elmo import TercetElmoConfig
-from .recurrent.configuration_recurrent import TercetRecurrentSeq2SeqConfig
-from .recurrent.configuration_tagger import TercetTaggerConfig
-from .recurrent.configuration_word_vectors import TercetWordVectorsConfig
-from .recurrent.elmo import TercetElmoForLanguageModeling, TercetElmoModel
-from .recurrent.elmo_tasks import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
+from .recurrent.configurations import (
+    TercetCharacterConfig,
+    TercetElmoConfig,
+    TercetRecurrentSeq2SeqConfig,
+    TercetTaggerConfig,
+    TercetWordVectorsConfig,
+)
+from .recurrent.elmo import (
+    TercetElmoForLanguageModeling,
+    TercetElmoForSequenceClassification,
+    TercetElmoForTokenClassification,
+    TercetElmoModel,
+)
 from .recurrent.seq2seq import (
     TercetRecurrentSeq2SeqForConditionalGeneration,
     TercetRecurrentSeq2SeqModel,

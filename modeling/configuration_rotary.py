@@ -11,7 +11,7 @@ from typing import Any
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .layers.rope_scaling import ORIGINAL_LENGTH
+from .layers.positions import ORIGINAL_LENGTH
 
 DEFAULT = "default"
 FIELDS = {

@@ -41,22 +41,20 @@ from .attention.packing import (
     Masks,
     PackedSequences,
     Padding,
+    is_empty,
     is_padding_mask,
     require_source_bounds,
     sequence_ids,
     within,
 )
 from .configuration_tercet import TercetDecoderConfig
-from .generation.cached_prompts import is_empty
-from .generation.generation import TercetGenerativeModel
-from .heads.cross_entropy import take_loss_arguments
-from .heads.targets import IGNORE, next_tokens, predicted_tokens, select_targets
+from .generation.decoding import TercetGenerativeModel
+from .heads.losses import IGNORE, next_tokens, predicted_tokens, select_targets, take_loss_arguments
 from .layers.block import Block
 from .layers.positions import POSITIONS
 from .outputs import Keywords
-from .pretrained_tercet import TercetLMHeadModel
-from .stack import TercetStack
-from .stack_arguments import StackCall, kernel_arguments, refuse_global_tokens, require_tokens
+from .pretrained import TercetLMHeadModel
+from .stack import StackCall, TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false

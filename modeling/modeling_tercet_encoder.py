@@ -26,22 +26,25 @@ from transformers.utils.output_capturing import capture_outputs
 from .attention.packing import Masks, PackedSequences
 from .configuration_tercet import TercetEncoderConfig
 from .heads.classification import require_plain_loss
-from .heads.cross_entropy import (
+from .heads.losses import (
+    IGNORE,
     LossArguments,
     at_least_float32,
+    checked_labels,
     logits_loss,
     reduce_loss,
+    require_size,
+    select_targets,
     take_loss_arguments,
+    without_pads,
 )
 from .heads.pooling import find_sequences, first_positions
-from .heads.pretraining import NextSentenceHead
-from .heads.targets import IGNORE, checked_labels, require_size, select_targets, without_pads
-from .layers.feed_forward import build_activation
+from .layers.position_wise import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput
-from .pretrained_tercet import TercetLMHeadModel, TercetPreTrainedModel
-from .stack import TercetStack
-from .stack_arguments import (
+from .pretrained import NextSentenceHead, TercetLMHeadModel, TercetPreTrainedModel
+from .stack import (
     StackCall,
+    TercetStack,
     kernel_arguments,
     refuse_output_positions,
     require_global_tokens,

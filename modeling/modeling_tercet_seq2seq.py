@@ -23,14 +23,13 @@ from transformers.utils.generic import can_return_tuple
 from .attention.masks import tokens_of
 from .attention.packing import packed_bounds, select_positions
 from .configuration_tercet import TercetSeq2SeqConfig
-from .generation.generation import TercetGenerativeModel
-from .heads.cross_entropy import take_loss_arguments
-from .heads.targets import behind_start, select_targets, without_pads
+from .generation.decoding import TercetGenerativeModel
+from .heads.losses import behind_start, select_targets, take_loss_arguments, without_pads
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords
-from .pretrained_tercet import TercetPreTrainedModel
-from .stack_arguments import refuse_output_positions
+from .pretrained import TercetPreTrainedModel
+from .stack import refuse_output_positions
 from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"

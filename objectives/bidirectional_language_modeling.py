@@ -22,7 +22,7 @@ from ..modeling import TercetElmoForLanguageModeling
 from ..modeling.heads.pooling import find_sequences
 from ..modeling.recurrent.elmo import known_words
 from ..modeling.recurrent.spelling import TokenSpelling, spelling_of
-from ..modeling.recurrent.word_layout import Words, find_words
+from ..modeling.recurrent.words import Words, find_words
 from ..text.chunks import FullSequences
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import required_token_id

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetCharacterLanguageModel
-from ..modeling.heads.targets import IGNORE
-from ..modeling.recurrent.reading_orders import reading_orders
+from ..modeling.heads.losses import IGNORE
+from ..modeling.recurrent.character import reading_orders
 from ..text.context import StretchesInContext
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource, gather

@@ -42,9 +42,9 @@ from ..modeling import (
 )
 from ..modeling.attention.packing import select_positions
 from ..modeling.configuration_tercet import SHARED_FIELDS
-from ..modeling.heads.targets import select_targets
+from ..modeling.heads.losses import select_targets
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
-from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.pretrained import TercetLMHeadModel
 from ..text.chunks import FullSequences
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import is_special

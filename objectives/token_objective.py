@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..modeling.heads.cross_entropy import LossArguments
+from ..modeling.heads.losses import LossArguments
 from ..training.objective import IGNORE, Batch, Objective
 from ..training.static_shapes import POSITIONS
 

@@ -28,14 +28,13 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
-from ..modeling.attention.block_sparse import is_sparse
+from ..modeling.attention.dot_product import SHORT, is_sparse, short_attention
 from ..modeling.attention.multi_head import Attention, CrossAttention, SelfAttention
 from ..modeling.attention.patterns import PATTERNS
-from ..modeling.attention.short_sequences import SHORT, short_attention
-from ..modeling.heads.cross_entropy import CHUNK_BYTES, LARGE_CHUNK_BYTES
+from ..modeling.heads.losses import CHUNK_BYTES, LARGE_CHUNK_BYTES
 from ..modeling.layers.block import Block
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
-from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..modeling.pretrained import TercetLMHeadModel
 from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.model import build_config, fit_vocabulary

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..modeling.pretrained_tercet import TercetPreTrainedModel
+from ..modeling.pretrained import TercetPreTrainedModel
 from ..objectives.base_recipe import FullSequence
 from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Memory, Share, layouts

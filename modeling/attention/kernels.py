@@ -41,11 +41,19 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from ..configuration_tercet import TercetConfig
+from ..configuration_tercet import TercetConfig, takes_bounds
 from ..tracing import is_tracing
-from .block_sparse import is_sparse
-from .dot_product import scaled_dot_product, single_query_attention
-from .implementations import takes_bounds
+from .dot_product import SHORT, is_sparse, scaled_dot_product, single_query_attention
+from .gpu_kernels import (
+    CHANNELS,
+    SMALLEST_HEAD,
+    WIDEST_HEAD,
+    find_tiles,
+    has_flex_kernel,
+    has_third_kernel,
+    has_varlen_kernel,
+    tiled_attention,
+)
 from .packed import (
     Group,
     flash_attention,
@@ -59,9 +67,6 @@ from .packing import Mask, Masks, PackedSequences
 from .pairs import blocked_attention, blocked_group, pair_attention
 from .patterns import AttentionPattern
 from .relative_bias import dtype_of_scores
-from .short_sequences import SHORT
-from .tiles import SMALLEST_HEAD, find_tiles, has_flex_kernel, tiled_attention
-from .varlen import CHANNELS, WIDEST_HEAD, has_third_kernel, has_varlen_kernel
 
 TensorLayout = Literal["padded", "packed", "group"]
 

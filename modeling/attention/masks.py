@@ -24,9 +24,9 @@ from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
+from ..configuration_tercet import takes_blocks, takes_bounds
 from ..tracing import is_tracing
 from .dot_product import additive
-from .implementations import takes_blocks, takes_bounds
 from .packing import Mask, Masks, is_padding_mask
 from .relative_bias import dtype_of_scores
 

@@ -13,15 +13,12 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from ..configuration_tercet import TercetConfig
-from ..generation.cached_prompts import extend
-from ..layers.linear import project, residual_linear
-from ..layers.normalization import build_head_norm
+from ..layers.position_wise import build_head_norm, project, residual_linear
 from ..layers.positions import Rotation, rotate
-from .gates import GATES
 from .kernels import attend
-from .packing import Mask, select_positions
+from .packing import Mask, extend, select_positions
 from .patterns import PATTERNS, AttentionPattern, FullAttention
-from .scores import SCORES
+from .scores import GATES, SCORES
 
 
 class Attention(nn.Module):

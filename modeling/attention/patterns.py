@@ -35,9 +35,8 @@ from transformers.masking_utils import (
 )
 
 from .abstract_pattern import AttentionPattern, MappedPattern
-from .big_bird import BigBirdAttention
+from .big_bird import BigBirdAttention, StockBigBirdAttention
 from .packing import within
-from .stock_big_bird import StockBigBirdAttention
 
 SLIDING_BLOCK = 64
 """Tokens of the blocks by which kernels compute long windows."""

@@ -1,4 +1,4 @@
-"""Attention scores: how a query and a key are compared.
+"""Attention scores: how a query and a key are compared; and gates, by which the result is passed on.
 
 A score is a small class, chosen by name where the model is built. Most scores prepare queries and keys such
 that their dot product, times `scaling`, is the score, so that every kernel serves them. A score that is no
@@ -16,7 +16,14 @@ Additive scores v^T tanh(q + k) of all pairs: their definition, and a computatio
 The hidden layer has D channels for each pair, D times as many numbers as there are scores. It is computed for
 a few queries at a time, and again in the backward pass, so that scores are all that remains of it.
 
-Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width, t queries of a block.
+With a gate, each position decides how much of what its heads have read is passed on. Qiu et al., 2025, "Gated
+attention for large language models", section 2.2: the weighted values Y of the heads become Y * sigmoid(X W),
+where X is what the sub-layer reads. This happens after the softmax and before the last projection (their
+position G1), so every kernel serves every gate, and caches hold the same. In cross-attention X is the
+decoder's state. W is drawn as any other weight: gates are half open at first.
+
+Shapes: B batch, T queries, S keys, C model width, H query heads, G key-value heads, D head width, t queries
+of a block, n output positions.
 """
 
 from abc import ABC, abstractmethod
@@ -30,6 +37,7 @@ from transformers import PreTrainedConfig
 from transformers import initialization as init
 
 from ..tracing import is_tracing
+from .packing import select_positions
 
 BLOCK_BYTES = {"cpu": 2**20}
 """Size of a block's hidden layer, at most, unless it has one query only; by type of device."""
@@ -291,3 +299,67 @@ SCORES: dict[str, type[AttentionScore]] = {
     "concatenated": ConcatenatedScore,
 }
 """By the field `attention_score` of a configuration."""
+
+
+class AttentionGate(nn.Module, ABC):
+    """How much of the weighted values is passed on. Abstract.
+
+    Args:
+        config: A `TercetConfig`.
+    """
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__()
+
+    @abstractmethod
+    def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
+        """Scale weighted values (B, T, H*D) by what the sub-layer reads, `hidden_states` (B, T, C).
+
+        With `output_positions` (n,) of the flattened batch, the values are those of these alone: (1, n, H*D).
+        """
+
+
+class NoGate(AttentionGate):
+    """Everything is passed on (Vaswani et al., 2017)."""
+
+    def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
+        """Leave the values as they are."""
+        return values
+
+
+class HeadwiseGate(AttentionGate):
+    """One gate for each head: few parameters, C * H a layer."""
+
+    prepacks = True
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)
+        self.g_proj = nn.Linear(config.hidden_size, config.num_attention_heads, bias=config.attention_bias)
+
+    def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
+        """Scale all channels of a head alike."""
+        gate = self.g_proj(select_positions(hidden_states, output_positions)).sigmoid()  # (B, T, H)
+        return (values.unflatten(-1, (gate.shape[-1], -1)) * gate[..., None]).flatten(start_dim=-2)
+
+
+class ElementwiseGate(AttentionGate):
+    """One gate for each channel of each head, as in Qwen3-Next."""
+
+    prepacks = True
+
+    def __init__(self, config: PreTrainedConfig):
+        super().__init__(config)
+        width = config.num_attention_heads * config.head_dim
+        self.g_proj = nn.Linear(config.hidden_size, width, bias=config.attention_bias)
+
+    def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
+        """Scale each channel by itself."""
+        return values * self.g_proj(select_positions(hidden_states, output_positions)).sigmoid()
+
+
+GATES: dict[str, type[AttentionGate]] = {
+    "none": NoGate,
+    "headwise": HeadwiseGate,
+    "elementwise": ElementwiseGate,
+}
+"""By the field `attention_gate` of a configuration."""

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
-from ..layers.linear import is_plain, is_stand_in, is_untouched, joint_product, stand_in
+from ..layers.position_wise import is_plain, is_stand_in, is_untouched, joint_product, stand_in
 
 ROWS_AT_ONCE = 512
 """Rows of a weight whose bits are summed together."""

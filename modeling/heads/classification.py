@@ -11,18 +11,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..configuration_neural import NeuralConfig
-from ..layers.dropout import Dropout
-from ..layers.feed_forward import build_activation
-from ..layers.normalization import build_norm
-from .cross_entropy import (
+from ..configuration_tercet import TercetConfig
+from ..layers.position_wise import FEED_FORWARD, Dropout, build_activation, build_norm
+from .losses import (
+    IGNORE,
     LossArguments,
     at_least_float32,
+    checked_labels,
+    checked_shares,
     cross_entropy_sum,
     logits_loss,
     reduce_loss,
+    require_size,
 )
 from .pooling import POOLING, Sequences
-from .targets import IGNORE, checked_labels, checked_shares, require_size
 
 
 class SequenceClassificationHead(nn.Module):
@@ -198,3 +200,30 @@ def require_plain_loss(problem: str, label_smoothing: float, z_loss: float) -> N
     for name, value in (("label_smoothing", label_smoothing), ("z_loss", z_loss)):
         if value:
             raise ValueError(f"{name} is {value}, but {problem} is not one of several labels: leave it at 0")
+
+
+class LinearAnswerHead(TokenClassificationHead):
+    """A linear layer (Devlin et al., 2019, section 4.2), behind what labels of tokens have before it."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__(config, num_labels=2)
+
+
+class FeedForwardAnswerHead(nn.Module):
+    """norm(x + f(x)) with a feed-forward network f, then a linear layer, as in transformers' BigBird."""
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
+        self.norm = build_norm(config)
+        self.dropout = Dropout(classifier_dropout(config))
+        self.out_proj = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Score each token as the first and as the last of an answer: (B, T, C) -> (B, T, 2)."""
+        transformed = self.dropout(self.feed_forward(self.dropout(states)))
+        return self.out_proj(self.norm(states + transformed))
+
+
+ANSWER_HEADS: dict[str, type[nn.Module]] = {"linear": LinearAnswerHead, "feed_forward": FeedForwardAnswerHead}
+"""By the `answer_head` of a configuration."""

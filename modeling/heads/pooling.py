@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..attention.packing import Masks, bounds_of, restarts
 from ..tracing import is_tracing
-from .cross_entropy import at_least_float32
+from .losses import at_least_float32
 
 TokenIndices = tuple[Tensor, Tensor]
 """Row and column of one token of each sequence, (S,) and (S,), as an index into (B, T, ...)."""

@@ -23,17 +23,16 @@ from ..attention.masks import require_mask, tokens_of
 from ..configuration_tercet import TercetSeq2SeqConfig
 from ..modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from ..outputs import Keywords
-from .answers import ANSWER_HEADS
 from .classification import (
+    ANSWER_HEADS,
     SequenceClassificationHead,
     TokenClassificationHead,
     classification_loss,
     count_labels,
     span_loss,
 )
-from .cross_entropy import logits_loss, take_loss_arguments
+from .losses import logits_loss, take_loss_arguments, without_pads
 from .pooling import Sequences, find_sequences
-from .targets import without_pads
 
 
 class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):

@@ -24,20 +24,18 @@ from ..configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEnco
 from ..modeling_tercet_decoder import TercetDecoderModel
 from ..modeling_tercet_encoder import TercetEncoderModel
 from ..outputs import Keywords, TercetSentenceEmbeddingOutput
-from ..pretrained_tercet import TercetPreTrainedModel
-from ..stack import TercetStack
-from ..stack_arguments import refuse_output_positions, require_tokens
-from .answers import ANSWER_HEADS
+from ..pretrained import TercetPreTrainedModel
+from ..stack import TercetStack, refuse_output_positions, require_tokens
 from .classification import (
+    ANSWER_HEADS,
     SequenceClassificationHead,
     TokenClassificationHead,
     classification_loss,
     count_labels,
     span_loss,
 )
-from .cross_entropy import at_least_float32, logits_loss, take_loss_arguments
+from .losses import at_least_float32, logits_loss, take_loss_arguments, without_pads
 from .pooling import POOLING, Sequences, find_sequences
-from .targets import without_pads
 
 
 class TercetTaskModel(TercetPreTrainedModel):

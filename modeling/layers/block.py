@@ -13,9 +13,7 @@ from ..attention.kernels import FLASH, has_kernel, kernel_of_packed
 from ..attention.multi_head import CrossAttention, SelfAttention
 from ..attention.packing import Mask, select_positions
 from ..configuration_tercet import TercetConfig
-from .dropout import Dropout
-from .feed_forward import FEED_FORWARD
-from .normalization import build_norm
+from .position_wise import FEED_FORWARD, Dropout, build_norm
 from .positions import Rotation
 
 

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from ..configuration_neural import NeuralConfig
 from ..tracing import is_tracing
-from .dropout import Dropout
-from .normalization import build_norm
+from .position_wise import Dropout, build_norm
 from .positions import NoPositions
 
 

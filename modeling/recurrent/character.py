@@ -10,30 +10,283 @@ Sequence Labeling", section 2): it depends on the whole sentence, and there is n
 Deviations from the paper: both directions learn in one run, from the same stretches of text, and each stretch
 is read with context instead of the state that the one before has left.
 
-Shapes: B batch, T positions, N characters, C states of one direction, V vocabulary, S sequences. Packed input
-is (1, N) instead of (B, T).
+Two orders in which to read the sequences of a packed stream, each as columns that a recurrent layer reads.
+
+    stream      a b c | d e          forward  a d        backward  c e
+    places      0 1 2   3 4                   b e                  b d
+                                              c .                  a .
+
+What comes next in a column is what a language model of that direction predicts, so that both directions are
+the same model in different orders. Pads come last in every column, where no state of a real character depends
+on them: padded, packed and alone are the same for a recurrent layer, too. What is read at the same time lies
+beside each other, as torch's kernels want it: rows would be copied.
+
+Vectors of words from the states of characters (Akbik et al., 2018, section 2).
+
+    <end> the _ green _ house <end>          words joined by spaces, between two ends of a text
+
+The vector of a word is the forward state behind its last character, beside the backward state before its
+first one. A model has learned where texts begin and end from the token that ends them; both directions meet
+it first. Words are encoded one by one: so each has its own characters, whatever the tokenizer makes of them.
+
+Shapes: B batch, T positions, N characters, C states of one direction, V vocabulary, S sequences or sentences,
+W words. Packed input is (1, N) instead of (B, T).
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from ..heads.cross_entropy import LossArguments, lm_head_loss, logits_loss, take_loss_arguments
-from ..heads.pretraining import build_head_transform
-from ..heads.targets import IGNORE
-from ..layers.dropout import Dropout
+from ..attention.masks import require_mask_of_tokens
+from ..attention.packing import (
+    Padding,
+    bounds_of,
+    cumulative,
+    longest,
+    require_bounds,
+    restarts,
+    sequence_ids,
+)
+from ..heads.losses import IGNORE, LossArguments, lm_head_loss, logits_loss, take_loss_arguments
 from ..layers.embeddings import look_up
+from ..layers.position_wise import Dropout
 from ..outputs import Keywords, TercetCharacterLanguageModelOutput
-from ..pretrained_neural import NeuralPreTrainedModel
+from ..pretrained import NeuralPreTrainedModel, build_head_transform
 from ..tracing import is_tracing
-from .configuration_character import TercetCharacterConfig
-from .reading_orders import Characters, find_characters
-from .word_vectors import embed_words
+from .configurations import TercetCharacterConfig
+
+
+class ReadingOrder(NamedTuple):
+    """Columns of a stream's characters, each in the order in which it is read."""
+
+    places: Tensor
+    """Where each character of the columns is in the stream (T, S); at pads, anywhere."""
+    is_real: Tensor
+    """False at pads (T, S)."""
+    slots: Tensor
+    """Where each character of the stream is in the flattened columns (N,)."""
+
+    def columns(self, stream: Tensor) -> Tensor:
+        """Lay what a stream has for its characters in columns: (N, ...) -> (T, S, ...)."""
+        return stream[self.places]
+
+    def stream(self, columns: Tensor, places: Tensor | None = None) -> Tensor:
+        """Return from columns to the stream, or to some of its places (n,): (T, S, ...) -> (N or n, ...)."""
+        return columns.flatten(0, 1)[self.slots if places is None else self.slots[places]]
+
+    def targets(self, labels: Tensor) -> Tensor:
+        """Find the label that comes next: (N,) -> (T, S); `IGNORE` where a column ends."""
+        labels = self.columns(labels).masked_fill(~self.is_real, IGNORE)
+        return F.pad(labels[1:], (0, 0, 0, 1), value=IGNORE)
+
+
+class ReadingOrders(NamedTuple):
+    """Both orders of a stream."""
+
+    forward: ReadingOrder
+    backward: ReadingOrder
+
+
+def reading_orders(bounds: Tensor, num_characters: int, max_length: int | None = None) -> ReadingOrders:
+    """Find both orders of a stream whose sequences lie between `bounds` (S + 1,).
+
+    Args:
+        bounds: Cumulative lengths.
+        num_characters: N.
+        max_length: T, if it is known.
+    """
+    begins, ends = bounds[:-1].long(), bounds[1:].long()
+    steps = torch.arange(longest(bounds) if max_length is None else max_length, device=bounds.device)[:, None]
+    stream = torch.arange(num_characters, device=bounds.device)
+    sequences = sequence_ids(bounds, num_characters)[0]
+    is_real = steps < ends - begins
+
+    def order(places: Tensor, steps_before: Tensor) -> ReadingOrder:
+        slots = steps_before * len(begins) + sequences
+        return ReadingOrder(places.masked_fill(~is_real, 0), is_real, slots)
+
+    return ReadingOrders(
+        order(begins + steps, stream - begins[sequences]),
+        order(ends - 1 - steps, ends[sequences] - 1 - stream),
+    )
+
+
+class Characters(NamedTuple):
+    """The characters of a batch as a stream, and the way back to how the user gave them."""
+
+    stream: Tensor
+    """Their ids (N,)."""
+    orders: ReadingOrders
+    padding: Padding | None
+    """None if the user gave a packed stream."""
+
+    def flat(self, labels: Tensor) -> Tensor:
+        """Bring labels (B, T) or (1, N) into the stream (N,)."""
+        return (labels if self.padding is None else self.padding.pack(labels))[0]
+
+    def restore(self, stream: Tensor) -> Tensor:
+        """Lay what the stream has for its characters as the user gave them: (N, C) -> (B, T, C) or (1, N, C).
+
+        At pads it is zero.
+        """
+        return stream[None] if self.padding is None else self.padding.unpack(stream[None])
+
+
+def find_characters(
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    cu_seq_lens: Tensor | None = None,
+    max_length: int | None = None,
+) -> Characters:
+    """Find the sequences in a batch, padded on any side (B, T) or packed (1, N).
+
+    Args:
+        input_ids: Ids of characters.
+        attention_mask: (B, T), 0 at pads; by default there are none.
+        position_ids: (1, N); those that restart tell of packed sequences where no bounds do.
+        cu_seq_lens: Cumulative lengths (S + 1,) of packed sequences.
+        max_length: The longest of them, if it is known.
+
+    Raises:
+        ValueError: The bounds do not cut the stream, the mask does not fit, or nothing but pads is given.
+    """
+    require_mask_of_tokens(attention_mask, input_ids.shape, cu_seq_lens)
+    if cu_seq_lens is not None:
+        require_bounds("cu_seq_lens_q", cu_seq_lens, input_ids.shape)
+        return Characters(input_ids[0], reading_orders(cu_seq_lens, input_ids.shape[1], max_length), None)
+    may_restart = attention_mask is None and len(input_ids) == 1 and not is_tracing()
+    if may_restart and position_ids is not None and restarts(position_ids).any():
+        return Characters(input_ids[0], reading_orders(bounds_of(position_ids), input_ids.shape[1]), None)
+    padding = Padding(torch.ones_like(input_ids) if attention_mask is None else attention_mask)
+    if len(padding.indices) == 0:
+        raise ValueError(f"a batch of {tuple(input_ids.shape)} holds pads alone: give at least one character")
+    orders = reading_orders(padding.cu_seq_lens, len(padding.indices))
+    return Characters(padding.pack(input_ids)[0], orders, padding)
+
+
+CHARACTERS_AT_ONCE = 2**12
+"""Characters of a batch at most, pads included, unless one sentence has more."""
+
+
+class CharacterStates(Protocol):
+    """What has states of both directions (`TercetCharacterModel`)."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    def read(self, text: Characters, places: Sequence[Tensor | None]) -> Tensor:
+        """Return the forward states at the first places, beside the backward ones at the second."""
+        ...
+
+
+class SentenceCharacters:
+    """A sentence as characters, and where its words lie in it.
+
+    Args:
+        words: The ids of each word's characters.
+        space: The ids between two words.
+        end: The id at both ends.
+    """
+
+    def __init__(self, words: Sequence[Sequence[int]], space: Sequence[int], end: int):
+        ids, self.first, self.last = [end], [], []
+        for word in words:
+            self.first.append(len(ids))
+            self.last.append(len(ids) + len(word) - 1)
+            ids += [*word, *space]
+        self.ids = [*ids[: self.last[-1] + 1], end] if words else [end, end]
+
+
+def embed_words(
+    model: CharacterStates, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
+) -> list[Tensor]:
+    """Embed the words of sentences, many sentences at a time: for each its vectors (W, 2 C).
+
+    Gradients flow where torch records them: use `torch.no_grad()` for vectors that are only read.
+
+    Args:
+        model: Gives states of both directions (`TercetCharacterModel`), in evaluation mode, or what it drops
+            changes the vectors.
+        tokenizer: That of the model.
+        sentences: As lists of words.
+
+    Raises:
+        ValueError: A sentence is a text, or has no words, or a word no characters that the tokenizer keeps;
+            or the tokenizer lacks what ends a text.
+    """
+    return embed_encoded(model, encode_sentences(tokenizer, sentences))
+
+
+def embed_encoded(model: CharacterStates, texts: Sequence[SentenceCharacters]) -> list[Tensor]:
+    """Embed the words of sentences that are encoded: see `embed_words`."""
+    vectors: dict[int, Tensor] = {}
+    for numbers in batches([len(text.ids) for text in texts]):
+        batch = [texts[number] for number in numbers]
+        vectors.update(zip(numbers, vectors_of(model, batch), strict=True))
+    return [vectors[number] for number in range(len(texts))]
+
+
+def vectors_of(model: CharacterStates, batch: Sequence[SentenceCharacters]) -> Sequence[Tensor]:
+    """Embed the words of the sentences of one batch."""
+    lengths = torch.tensor([len(text.ids) for text in batch])
+    bounds, num_words = cumulative(lengths), [len(text.first) for text in batch]
+    stream, first, last = (
+        torch.tensor([*chain.from_iterable(numbers)])
+        for numbers in zip(*((text.ids, text.first, text.last) for text in batch), strict=True)
+    )
+    begins = bounds[:-1].repeat_interleave(torch.tensor(num_words))
+    stream, bounds, first, last = (
+        x.to(model.device) for x in (stream, bounds, begins + first, begins + last)
+    )
+    text = find_characters(stream[None], cu_seq_lens=bounds, max_length=int(lengths.max()))
+    return model.read(text, (last, first)).split(num_words)
+
+
+def encode_sentences(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
+) -> list[SentenceCharacters]:
+    """Encode sentences word by word.
+
+    Raises:
+        ValueError: As in `embed_words`.
+    """
+    if (end := tokenizer.eos_token_id) is None:
+        raise ValueError("the tokenizer has no eos_token, which ends a text: use the model's own tokenizer")
+    for number, sentence in enumerate(sentences):
+        if isinstance(sentence, str):
+            raise ValueError(f"sentence {number} is {sentence!r}: give a list of its words")
+        if not sentence:
+            raise ValueError(f"sentence {number} has no words: leave it out")
+    options: dict[str, Any] = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    distinct = [*dict.fromkeys(chain([" "], *sentences))]
+    ids = cast(list[list[int]], tokenizer(distinct, **options)["input_ids"])
+    known = dict(zip(distinct, ids, strict=True))
+    encoded = [[known[word] for word in sentence] for sentence in sentences]
+    for number, sentence in enumerate(encoded):
+        if [] in sentence:
+            raise ValueError(
+                f"word {sentence.index([])} of sentence {number} has no characters: leave it out"
+            )
+    return [SentenceCharacters(sentence, known[" "], cast(int, end)) for sentence in encoded]
+
+
+def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Group sentences of like lengths (S,), longest first, so that no batch has too many characters."""
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    while order:
+        size = max(CHARACTERS_AT_ONCE // lengths[order[0]], 1)
+        yield order[:size]
+        order = order[size:]
 
 
 class CharacterReader(nn.Module):

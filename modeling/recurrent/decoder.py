@@ -3,7 +3,7 @@
 What attention finds enters no later step. So in training the layers read a whole target at once, and all of
 its steps attend at once. `RecurrentDecoder.define` computes the same token by token.
 
-Attention of a recurrent decoder to the states of its encoder (Luong et al., 2015, section 3.1).
+Attention to the states of the encoder is that of Luong et al., 2015, section 3.1:
 
     h~ = tanh(W [context; h])        with the context a weighted mean of the encoder's states
 
@@ -21,16 +21,84 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers.cache_utils import Cache
 
 from ..attention.dot_product import additive, scaled_dot_product
+from ..attention.packing import group_sequences
 from ..attention.pairs import blocked_attention
 from ..attention.scores import SCORES
-from ..attention.sequence_groups import group_sequences
-from ..layers.dropout import Dropout
-from .cache import RecurrentCache
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
+from ..layers.position_wise import Dropout
+from .configurations import TercetRecurrentSeq2SeqConfig
 from .encoder import time_steps
 from .layers import RecurrentLayer, build_layers
+
+
+class RecurrentCache(Cache):
+    """What a decoder remembers between steps; to transformers, a cache that can be reordered for beams.
+
+    Args:
+        state: Of all layers behind the last token, (B, L, P, C).
+        keys: Prepared states of the encoder (B, H, S, D), if the decoder attends to them.
+        num_tokens: How many tokens the decoder has read, pads included.
+    """
+
+    def __init__(self, state: Tensor, keys: Tensor | None, num_tokens: int):
+        super().__init__(layers=[])
+        self.state, self.keys, self.num_tokens = state, keys, num_tokens
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Count the tokens that the decoder has read."""
+        return self.num_tokens
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        """Return -1: there is no maximum."""
+        return -1
+
+    @property
+    def batch_size(self) -> int:
+        """Count the sequences."""
+        return len(self.state)
+
+    @property
+    def is_croppable(self) -> bool:
+        """A state cannot be undone."""
+        return False
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse to forget tokens.
+
+        Raises:
+            ValueError: Always, unless there is nothing to remove.
+        """
+        if tokens_to_remove:
+            raise ValueError(
+                f"crop({tokens_to_remove}) of the cache of a recurrent decoder: its state holds no single "
+                "tokens, so read the tokens anew, and generate without an assistant"
+            )
+
+    def reset(self) -> None:
+        """Refuse to start anew: a decoder begins with the final state of its encoder.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(
+            "reset() of the cache of a recurrent decoder: pass past_key_values=None to start anew"
+        )
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Take the beams that go on, by their numbers (B,)."""
+        self.batch_select_indices(beam_idx.to(self.state.device))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep the sequences with these numbers, in this order."""
+        self.state = self.state[indices]
+        self.keys = None if self.keys is None else self.keys[indices]
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat each sequence."""
+        self.state = self.state.repeat_interleave(repeats, dim=0)
+        self.keys = None if self.keys is None else self.keys.repeat_interleave(repeats, dim=0)
 
 
 class StateAttention(nn.Module):

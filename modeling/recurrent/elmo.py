@@ -13,35 +13,83 @@ The output of a cell is projected, and the projection is what the cell reads at 
 2014). From the second layer on, a layer adds what it read to what it says. The paper's implementation clips
 cells and projections at 3, which torch's LSTM cannot: clip the gradients instead.
 
-Shapes: B batch, T positions, N words, C width of the states, V vocabulary, L codes of a word, S sequences,
-W words of the longest, D width of a direction.
+One vector for each word from all layers: gamma * sum of s_j h_j (Peters et al., 2018, section 3.2).
+
+The weights s are a softmax of numbers w, one for each layer, which a task learns together with the scale
+gamma. At the beginning all layers count alike.
+
+ELMo with the heads of tasks: labels of texts and of words, from a mix of all layers.
+
+The mix is the task's own (Peters et al., 2018, section 3.2), and dropout stands behind it (section 3.3). The
+paper keeps the language model as it is and lets a large model of the task read the mix; the heads here are
+linear, so that the language model should learn along, unless the mix itself is of interest.
+
+Shapes: B batch, T positions, N words, C width of the states, V vocabulary, L codes of a word or labels, S
+sequences, W words of the longest, D width of a direction.
 """
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from ..attention.masks import require_mask_of_tokens
 from ..configuration_neural import NeuralConfig
-from ..heads.cross_entropy import LossChunk, take_loss_arguments
+from ..heads.classification import (
+    SequenceClassificationHead,
+    TokenClassificationHead,
+    classification_loss,
+    count_labels,
+)
+from ..heads.losses import IGNORE, LossArguments, LossChunk, logits_loss, take_loss_arguments, without_pads
 from ..heads.pooling import Sequences, find_sequences
-from ..heads.targets import IGNORE
-from ..layers.dropout import Dropout
+from ..layers.position_wise import Dropout
 from ..outputs import Keywords
-from ..pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .character_encoder import CharacterEncoder
-from .configuration_elmo import TercetElmoConfig
-from .spelling import Spelling, spelling_of
-from .word_characters import NO_WORD, encode_words
-from .word_layout import Words, find_words
+from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from .configurations import TercetElmoConfig
+from .spelling import CharacterEncoder, Spelling, spelling_of
+from .words import NO_WORD, Words, encode_words, find_words
+
+
+class ScalarMix(nn.Module):
+    """A learned mean of layers.
+
+    Args:
+        num_layers: How many there are, that of the words' own vectors included.
+    """
+
+    def __init__(self, num_layers: int):
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def draw(self) -> None:
+        """Let all layers count alike, with a scale of 1."""
+        init.zeros_(self.weights)
+        init.ones_(self.gamma)
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        """Mix the states of all layers, (..., C) each, to (..., C).
+
+        Raises:
+            ValueError: There are more or fewer layers than weights.
+        """
+        if len(layers) != len(self.weights):
+            raise ValueError(f"{len(layers)} layers to mix, but {len(self.weights)} weights: give all layers")
+        shares = (self.gamma * self.weights.softmax(0)).unbind()
+        return torch.stack([share * layer for share, layer in zip(shares, layers, strict=True)]).sum(0)
+
+    def squares(self) -> Tensor:
+        """Sum the squares of w, a penalty that draws the mix towards the mean of all layers (section 3.3)."""
+        return self.weights.square().sum()
+
 
 # It is the slower of two implementations on a CPU, and the only one with projections.
 warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
@@ -346,3 +394,121 @@ def known_words(labels: Tensor, words: Words, unknown: int | None) -> Tensor:
     found = labels.flatten()[words.positions]
     is_unknown = ~words.is_whole & (found != IGNORE)
     return found if unknown is None else found.masked_fill(is_unknown, unknown)
+
+
+class TercetElmoTaskModel(TercetElmoPreTrainedModel):
+    """ELMo and the mix of its layers. Abstract: each task adds its head."""
+
+    def __init__(self, config: TercetElmoConfig):
+        super().__init__(config)
+        self.model = TercetElmoModel(config)
+        self.mix = ScalarMix(config.num_hidden_layers + 1)
+
+    def forward_base(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        character_ids: Tensor | None,
+        cu_seq_lens_q: Tensor | None,
+        arguments: dict[str, Any],
+    ) -> tuple[Tensor, Sequences, tuple[Tensor, ...] | None]:
+        """Mix the layers of a batch: states (B, T, C), where sequences lie, and the layers if requested."""
+        inputs = input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
+        words, characters = self.model.read(*inputs)
+        layers = tuple(map(words.to_tokens, self.model.layers(words, characters)))
+        recorded = layers if self.records("output_hidden_states", arguments) else None
+        return self.mix(layers), self.model.find_sequences(*inputs), recorded
+
+    def with_penalty(self, loss: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Add the penalty on the weights of the mix to the loss of a task, once for all accumulated batches.
+
+        Each of them adds the share of it that it has of the targets.
+        """
+        if not self.config.mix_penalty:
+            return loss
+        everything = loss_arguments.get("num_items_in_batch")
+        share = 1.0 if everything is None else (labels != IGNORE).sum() / everything
+        return loss + self.config.mix_penalty * share * self.mix.squares()
+
+
+class TercetElmoForSequenceClassification(TercetElmoTaskModel):
+    """ELMo and labels of whole sequences, by default read from the mean of their tokens.
+
+    Example:
+        >>> from tercet import TercetElmoConfig, TercetElmoForSequenceClassification
+        >>> from tercet.modeling.recurrent.words import encode_words
+        >>> config = TercetElmoConfig(hidden_size=32, lstm_cell_size=48, num_labels=3)
+        >>> model = TercetElmoForSequenceClassification(config)
+        >>> model(**encode_words([["any", "words"], ["tercet"]])).logits.shape
+        torch.Size([2, 3])
+    """
+
+    config: TercetElmoConfig
+
+    def __init__(self, config: TercetElmoConfig):
+        super().__init__(config)
+        self.classifier = SequenceClassificationHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> SequenceClassifierOutput:
+        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
+
+        See `TercetElmoModel.forward` for the inputs, `classification_loss` for the labels, and
+        `LossArguments` for the loss, to which the penalty on the mix is added.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        states, sequences, layers = self.forward_base(
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, kwargs
+        )
+        logits, loss = self.classifier(states, sequences), None
+        if labels is not None:
+            loss = classification_loss(logits, labels, self.config, **loss_arguments)
+            loss = self.with_penalty(loss, labels, loss_arguments)
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=layers)
+
+
+class TercetElmoForTokenClassification(TercetElmoTaskModel):
+    """ELMo and labels of single tokens, all tokens of a word alike."""
+
+    config: TercetElmoConfig
+
+    def __init__(self, config: TercetElmoConfig):
+        super().__init__(config)
+        self.classifier = TokenClassificationHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> TokenClassifierOutput:
+        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
+
+        See `TercetElmoForSequenceClassification.forward` for the inputs and the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        states, sequences, layers = self.forward_base(
+            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, kwargs
+        )
+        logits, loss = self.classifier(states), None
+        if labels is not None:
+            labels = without_pads(labels, sequences.numbers >= 0)
+            loss = self.with_penalty(logits_loss(logits, labels, **loss_arguments), labels, loss_arguments)
+        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=layers)

@@ -21,10 +21,10 @@ from transformers.utils.generic import ModelOutput
 
 from ..attention.masks import require_mask_of_tokens
 from ..attention.packing import positions_in, positions_of, require_bounds, sequence_ids
-from ..layers.dropout import Dropout
 from ..layers.embeddings import Embeddings
+from ..layers.position_wise import Dropout
 from ..layers.positions import NoPositions
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
+from .configurations import TercetRecurrentSeq2SeqConfig
 from .layers import RecurrentLayer, build_layers
 
 

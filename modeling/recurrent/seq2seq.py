@@ -21,14 +21,12 @@ from transformers.utils.generic import can_return_tuple
 
 from ..attention.masks import require_mask, require_mask_of_tokens
 from ..attention.packing import packed_bounds, require_source_bounds
-from ..generation.prompt_chunks import refuse_prompt_chunks
-from ..heads.cross_entropy import take_loss_arguments
-from ..heads.targets import behind_start, without_pads
+from ..generation.decoding import refuse_prompt_chunks
+from ..heads.losses import behind_start, take_loss_arguments, without_pads
 from ..outputs import Keywords
-from ..pretrained_neural import NeuralLMHeadModel, NeuralPreTrainedModel
-from .cache import RecurrentCache
-from .configuration_recurrent import TercetRecurrentSeq2SeqConfig
-from .decoder import Decoded, RecurrentDecoder, Source
+from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from .configurations import TercetRecurrentSeq2SeqConfig
+from .decoder import Decoded, RecurrentCache, RecurrentDecoder, Source
 from .encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
 
 

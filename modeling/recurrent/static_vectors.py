@@ -16,23 +16,91 @@ Each n-gram has one of B rows, found by a hash (section 3.2), so that a word tha
 vectors of its parts. The hash is that of fastText, so that vectors of that program, and of gensim, can be
 used.
 
-Shapes: B batch, T positions, N words, W words of a sentence, C width of a vector.
+A list of texts that is saved with the weights: words that have a vector, or characters that have a number.
+
+It is the vocabulary of vectors that are used as features. The bytes of all texts lie end to end in a buffer,
+so that `save_pretrained` and `from_pretrained` need to know nothing of it.
+
+Shapes: B batch, T positions, N words, or bytes of all texts, W words of a sentence, V texts, C width of a
+vector.
 """
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..outputs import Keywords
-from ..pretrained_neural import NeuralPreTrainedModel
-from .configuration_word_vectors import TercetWordVectorsConfig
-from .lexicon import Lexicon
-from .word_bytes import read_words
+from ..pretrained import NeuralPreTrainedModel
+from .configurations import TercetWordVectorsConfig
+from .words import read_words
+
+
+class Lexicon(nn.Module):
+    """Texts and their numbers.
+
+    Args:
+        num_texts: V.
+        num_bytes: N.
+    """
+
+    def __init__(self, num_texts: int, num_bytes: int):
+        super().__init__()
+        self.bytes: Tensor
+        self.ends: Tensor
+        self.numbers: Tensor
+        self.register_buffer("bytes", torch.zeros(num_bytes, dtype=torch.uint8))
+        self.register_buffer("ends", torch.zeros(num_texts, dtype=torch.int32))
+        self.register_buffer("numbers", torch.zeros(num_texts, dtype=torch.int32))
+        self.read: tuple[tuple[int, int], dict[str, int]] | None = None
+
+    def draw(self) -> None:
+        """Know no text."""
+        for buffer in self.buffers():
+            init.zeros_(buffer)
+
+    def learn(self, entries: Mapping[str, int]) -> None:
+        """Take over texts and their numbers, as many as there is room for.
+
+        Raises:
+            ValueError: There are more or fewer.
+        """
+        encoded = [encode(text) for text in entries]
+        if sizes(entries) != (len(self.ends), len(self.bytes)):
+            raise ValueError(
+                f"{len(encoded)} texts of {sum(map(len, encoded))} bytes do not fit into a lexicon of "
+                f"{len(self.ends)} texts of {len(self.bytes)} bytes: build it with their sizes"
+            )
+        self.bytes.copy_(torch.tensor([*b"".join(encoded)], dtype=torch.uint8))
+        self.ends.copy_(torch.tensor([len(each) for each in encoded]).cumsum(0))
+        self.numbers.copy_(torch.tensor([*entries.values()]))
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """Number of each text, in their order."""
+        state = self.ends.data_ptr(), self.ends._version
+        if self.read is None or self.read[0] != state:
+            written = bytes(self.bytes.tolist())
+            spans = pairwise([0, *self.ends.tolist()])
+            texts = (written[first:last].decode(errors="surrogatepass") for first, last in spans)
+            self.read = state, dict(zip(texts, self.numbers.tolist(), strict=True))
+        return self.read[1]
+
+
+def encode(text: str) -> bytes:
+    """Return the bytes of a text in UTF-8, lone surrogates included."""
+    return text.encode(errors="surrogatepass")
+
+
+def sizes(entries: Mapping[str, int]) -> tuple[int, int]:
+    """Count texts and their bytes: the arguments of the lexicon that holds them."""
+    return len(entries), sum(len(encode(text)) for text in entries)
+
 
 OFFSET, PRIME = 2166136261, 16777619
 """Of the hash of Fowler, Noll and Vo, FNV-1a, with 32 bits."""

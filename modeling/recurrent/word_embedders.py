@@ -17,16 +17,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..configuration_neural import NeuralConfig
-from ..pretrained_neural import NeuralPreTrainedModel
-from .character import TercetCharacterModel
-from .configuration_character import TercetCharacterConfig
-from .configuration_elmo import TercetElmoConfig
-from .configuration_word_vectors import TercetWordVectorsConfig
+from ..pretrained import NeuralPreTrainedModel
+from .character import SentenceCharacters, TercetCharacterModel, embed_encoded
+from .configurations import TercetCharacterConfig, TercetElmoConfig, TercetWordVectorsConfig
 from .elmo import TercetElmoModel
-from .lexicon import Lexicon, sizes
-from .static_vectors import TercetWordVectorsModel
-from .word_characters import encode_words
-from .word_vectors import SentenceCharacters, embed_encoded
+from .static_vectors import Lexicon, TercetWordVectorsModel, sizes
+from .words import encode_words
 
 ALPHABET = "alphabet"
 """What a description has beside the fields of a configuration, if the model reads characters."""

@@ -22,8 +22,8 @@ from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
 from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling import TercetTaggerForTokenClassification
-from tercet.modeling.recurrent import word_features
-from tercet.modeling.recurrent.word_bytes import read_words
+from tercet.modeling.recurrent import tagger as word_features
+from tercet.modeling.recurrent.words import read_words
 from tercet.training.examples import pick
 from tercet.training.tracking import LOG, read_log
 

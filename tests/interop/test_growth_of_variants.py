@@ -14,9 +14,8 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention.gates import GATES
 from tercet.modeling.attention.patterns import PATTERNS
-from tercet.modeling.attention.scores import SCORES
+from tercet.modeling.attention.scores import GATES, SCORES
 from tercet.modeling.layers.positions import POSITIONS
 
 from ..corners import corners

@@ -14,7 +14,7 @@ from tercet.modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention import block_sparse as block_sparse_attention
+from tercet.modeling.attention import dot_product as block_sparse_attention
 from tercet.modeling.attention import packed as packed_attention
 
 from ..architectures import ARCHITECTURES

@@ -12,9 +12,9 @@ from tercet.modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention.gates import GATES, ElementwiseGate
 from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
 from tercet.modeling.attention.packing import PackedSequences
+from tercet.modeling.attention.scores import GATES, ElementwiseGate
 from tercet.modeling.generation import prepacked_weights
 
 B, T, S, C, H, G, D = 2, 5, 7, 24, 4, 2, 6

@@ -9,7 +9,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tercet.modeling.attention import varlen as varlen_attention
+from tercet.modeling.attention import gpu_kernels as varlen_attention
 from tercet.modeling.attention.kernels import KERNELS, Situation
 
 NAMES = {

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.attention import operator as attention_operator
-from tercet.modeling.attention.operator import ENDLESS, packed_attention
+from tercet.modeling.attention import packed as attention_operator
+from tercet.modeling.attention.packed import ENDLESS, packed_attention
 from tercet.modeling.attention.packing import cumulative
 
 LENGTHS = (torch.tensor([7, 3, 9, 0, 3, 1, 12]), torch.tensor([4, 8, 2, 1, 5, 6, 3]))

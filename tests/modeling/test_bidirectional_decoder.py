@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, TercetDecoderForMaskedLM
-from tercet.modeling.heads.targets import IGNORE
+from tercet.modeling.heads.losses import IGNORE
 
 IDS = torch.arange(5, 23).view(2, 9)
 

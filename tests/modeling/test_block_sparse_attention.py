@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling.attention import block_sparse as sparse
+from tercet.modeling.attention import dot_product as sparse
 from tercet.modeling.attention.patterns import PATTERNS
 
 FIELDS = {

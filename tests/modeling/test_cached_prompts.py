@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
-from tercet.modeling.generation.cached_prompts import is_empty
+from tercet.modeling.attention.packing import is_empty
 
 from .ragged import ragged
 

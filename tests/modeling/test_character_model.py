@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import AutoModel, AutoModelForPreTraining
 
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel, TercetCharacterModel
-from tercet.modeling.heads.targets import IGNORE
+from tercet.modeling.heads.losses import IGNORE
 from tercet.modeling.recurrent.character import CharacterReader
 
 VOCABULARY, WIDTH = 17, 12

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.heads.targets import IGNORE
+from tercet.modeling.heads.losses import IGNORE
 from tercet.modeling.recurrent.tagger import ConditionalRandomField
 
 NUM_LABELS = 3

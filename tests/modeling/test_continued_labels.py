@@ -8,8 +8,8 @@ from tercet import TercetTaggerConfig, TercetTaggerForTokenClassification
 from tercet.interop.own_model import load_ours
 from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling.recurrent.tagger import continued
-from tercet.modeling.recurrent.word_bytes import read_words
 from tercet.modeling.recurrent.word_embedders import adopt, describe
+from tercet.modeling.recurrent.words import read_words
 
 from ..small_taggers import save_static
 

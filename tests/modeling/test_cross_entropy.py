@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from tercet.modeling.heads import cross_entropy
-from tercet.modeling.heads.cross_entropy import (
+from tercet.modeling.heads import losses as cross_entropy
+from tercet.modeling.heads.losses import (
     IGNORE,
     LossChunk,
     cross_entropy_sum,

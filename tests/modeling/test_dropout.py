@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
-from tercet.modeling.layers.dropout import LEVELS, Dropout, draw_kept, drop
+from tercet.modeling.layers.position_wise import LEVELS, Dropout, draw_kept, drop
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

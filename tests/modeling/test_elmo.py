@@ -9,7 +9,7 @@ from transformers import AutoModel, AutoModelForPreTraining
 
 from tercet import TercetElmoForLanguageModeling, TercetElmoModel
 from tercet.modeling.recurrent.spelling import spelling_of
-from tercet.modeling.recurrent.word_characters import encode_words
+from tercet.modeling.recurrent.words import encode_words
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import SENTENCES, TEXTS, small_config

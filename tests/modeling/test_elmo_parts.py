@@ -9,10 +9,9 @@ from torch.testing import assert_close
 
 from tercet import TercetElmoConfig, TercetElmoModel
 from tercet.configs.recipe import load_preset
-from tercet.modeling.recurrent.character_encoder import CharacterEncoder, Highway
-from tercet.modeling.recurrent.elmo import DirectedLayers
-from tercet.modeling.recurrent.scalar_mix import ScalarMix
-from tercet.modeling.recurrent.word_characters import encode_words, framed
+from tercet.modeling.recurrent.elmo import DirectedLayers, ScalarMix
+from tercet.modeling.recurrent.spelling import CharacterEncoder, Highway
+from tercet.modeling.recurrent.words import encode_words, framed
 
 from ..small_elmo import small_config
 

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 from tercet import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
-from tercet.modeling.recurrent.word_characters import encode_words
+from tercet.modeling.recurrent.words import encode_words
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import SENTENCES, TEXTS, small_config

@@ -12,7 +12,7 @@ from transformers.cache_utils import DynamicCache, StaticCache
 
 from tercet.modeling import TercetDecoderForCausalLM
 from tercet.modeling.generation import prepacked_weights as blocks
-from tercet.modeling.generation.generation import TercetGenerativeModel
+from tercet.modeling.generation.decoding import TercetGenerativeModel
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 GREEDY = {"do_sample": False, "max_new_tokens": 7, "eos_token_id": None}

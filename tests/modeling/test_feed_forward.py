@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling import TercetDecoderConfig
-from tercet.modeling.layers.feed_forward import FEED_FORWARD, build_activation
+from tercet.modeling.layers.position_wise import FEED_FORWARD, build_activation
 
 C, F = 12, 20
 FORMULAS = {

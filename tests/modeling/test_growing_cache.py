@@ -12,7 +12,7 @@ from transformers.cache_utils import (
     StaticCache,
 )
 
-from tercet.modeling.generation.generation import MIN_SPARE_POSITIONS, GrowingLayer, grows, make_growing
+from tercet.modeling.generation.decoding import MIN_SPARE_POSITIONS, GrowingLayer, grows, make_growing
 
 
 def states(length: int, batch: int = 2, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.attention import sequence_groups
+from tercet.modeling.attention import packing as sequence_groups
 from tercet.modeling.attention.kernels import KERNELS
 
 from ..corners import corners
@@ -251,7 +251,7 @@ def test_every_packed_target_has_its_source(builder, batch, targets):
 
 def test_the_slow_path_of_packed_sequences_is_told(builder, batch, monkeypatch):
     told = []
-    monkeypatch.setattr("tercet.modeling.stack_arguments.logger.warning_once", told.append)
+    monkeypatch.setattr("tercet.modeling.stack.logger.warning_once", told.append)
     model = builder("encoder")
     model(**batch.packed())
     assert not told

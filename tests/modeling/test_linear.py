@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from tercet.modeling.layers.linear import is_plain, project
+from tercet.modeling.layers.position_wise import is_plain, project
 
 
 @pytest.fixture(params=[True, False], ids=["bias", "no bias"])

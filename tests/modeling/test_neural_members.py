@@ -16,11 +16,10 @@ from transformers.modeling_outputs import CausalLMOutput
 from tercet.modeling import CONFIGURATIONS
 from tercet.modeling.configuration_neural import NeuralConfig
 from tercet.modeling.configuration_tercet import SHARED_FIELDS
-from tercet.modeling.heads.cross_entropy import take_loss_arguments
-from tercet.modeling.heads.targets import next_tokens
+from tercet.modeling.heads.losses import next_tokens, take_loss_arguments
 from tercet.modeling.layers.embeddings import Embeddings
 from tercet.modeling.layers.positions import NoPositions
-from tercet.modeling.pretrained_neural import NeuralLMHeadModel
+from tercet.modeling.pretrained import NeuralLMHeadModel
 
 SERIALIZED = Path(__file__).with_name("serialized_configurations.json")
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tercet import TercetEncoderConfig, TercetEncoderForMaskedLM
-from tercet.modeling.layers.normalization import HeadRMSNorm, RMSNorm
+from tercet.modeling.layers.position_wise import HeadRMSNorm, RMSNorm
 
 
 @pytest.mark.parametrize("norm_type", ["rms_norm", "layer_norm"])

@@ -12,7 +12,7 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqModel,
 )
-from tercet.modeling.heads.targets import IGNORE
+from tercet.modeling.heads.losses import IGNORE
 
 from .conftest import TASKS, build_architecture, examples_for
 

@@ -9,8 +9,7 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from tercet.modeling import TercetEncoderConfig
-from tercet.modeling.layers.positions import POSITIONS, rotate
-from tercet.modeling.layers.rope_scaling import build_rope_scaling, frequencies_of
+from tercet.modeling.layers.positions import POSITIONS, build_rope_scaling, frequencies_of, rotate
 
 T, C = 40, 16
 

@@ -12,8 +12,7 @@ from transformers.utils import logging
 
 from tercet.modeling.generation import prepacked_weights as module
 from tercet.modeling.generation.prepacked_weights import prepacked_weights
-from tercet.modeling.layers.feed_forward import build_activation
-from tercet.modeling.layers.linear import is_stand_in, project
+from tercet.modeling.layers.position_wise import build_activation, is_stand_in, project
 
 CLOSE = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-5},

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 from tercet.modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetRecurrentSeq2SeqModel
-from tercet.modeling.recurrent.cache import RecurrentCache
+from tercet.modeling.recurrent.decoder import RecurrentCache
 
 from .test_recurrent_seq2seq import attention_score, build, cell_type  # noqa: F401
 

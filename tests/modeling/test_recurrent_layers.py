@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.recurrent.cache import RecurrentCache
+from tercet.modeling.recurrent.decoder import RecurrentCache
 from tercet.modeling.recurrent.encoder import TimeSteps
 from tercet.modeling.recurrent.layers import CELLS, build_layers
 

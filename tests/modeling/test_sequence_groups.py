@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.attention.sequence_groups import MOST_GROUPS, group_sequences
+from tercet.modeling.attention.packing import MOST_GROUPS, group_sequences
 
 
 def bounds(lengths: list[int]) -> torch.Tensor:

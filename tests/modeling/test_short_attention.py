@@ -8,9 +8,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from tercet.modeling.attention import short_sequences as module
-from tercet.modeling.attention.dot_product import additive, scaled_dot_product
-from tercet.modeling.attention.short_sequences import short_attention
+from tercet.modeling.attention import dot_product as module
+from tercet.modeling.attention.dot_product import additive, scaled_dot_product, short_attention
 
 B, T, S, H, D = 3, 7, 5, 4, 6
 

@@ -6,8 +6,7 @@ from torch.testing import assert_close
 from transformers import AutoModel
 
 from tercet import TercetWordVectorsConfig, TercetWordVectorsModel
-from tercet.modeling.recurrent.lexicon import Lexicon, sizes
-from tercet.modeling.recurrent.static_vectors import hash_of, rows_of
+from tercet.modeling.recurrent.static_vectors import Lexicon, hash_of, rows_of, sizes
 
 WORDS = {"the": 0, "caté": 1, "\ud800": 2}
 

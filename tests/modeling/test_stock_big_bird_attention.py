@@ -10,7 +10,7 @@ from transformers import BigBirdConfig, BigBirdModel
 
 from tercet.interop import from_stock
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
-from tercet.modeling.attention.stock_big_bird import StockBigBirdAttention
+from tercet.modeling.attention.big_bird import StockBigBirdAttention
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 KIND = "stock_big_bird_attention"

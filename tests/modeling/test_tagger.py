@@ -17,8 +17,8 @@ from tercet import (
 from tercet.interop.model_folder import load_tokenizer
 from tercet.interop.own_model import load_ours
 from tercet.interop.word_tokenizer import word_tokenizer
-from tercet.modeling.recurrent.word_bytes import read_words
 from tercet.modeling.recurrent.word_embedders import adopt, build_embedder, describe
+from tercet.modeling.recurrent.words import read_words
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources

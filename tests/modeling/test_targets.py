@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderForSequenceClassification
-from tercet.modeling.heads.targets import IGNORE, checked_shares
+from tercet.modeling.heads.losses import IGNORE, checked_shares
 
 LABELS = ("labels", "next_sentence_label", "start_positions")
 

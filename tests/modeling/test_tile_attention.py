@@ -14,13 +14,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention
 from torch.testing import assert_close
 
-from tercet.modeling.attention import tiles as tile_attention
-from tercet.modeling.attention import varlen as varlen_attention
+from tercet.modeling.attention import gpu_kernels as tile_attention
+from tercet.modeling.attention import gpu_kernels as varlen_attention
+from tercet.modeling.attention.gpu_kernels import TILE, disagreement, find_tiles, near_by_tiles
 from tercet.modeling.attention.kernels import KERNELS, Situation, name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
 from tercet.modeling.attention.patterns import PATTERNS
-from tercet.modeling.attention.tiles import TILE, find_tiles, near_by_tiles
-from tercet.modeling.attention.varlen import disagreement
 from tercet.training import compiling
 
 from ..objectives.test_static_shapes import HostWatch

@@ -11,9 +11,9 @@ from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tercet.modeling.attention import varlen as varlen_attention
+from tercet.modeling.attention import gpu_kernels as varlen_attention
+from tercet.modeling.attention.gpu_kernels import ENDLESS, KERNEL, NOISE, agrees, disagreement
 from tercet.modeling.attention.kernels import KERNELS
-from tercet.modeling.attention.varlen import ENDLESS, KERNEL, NOISE, agrees, disagreement
 
 from ..objectives.test_static_shapes import HostWatch
 

@@ -1,7 +1,7 @@
 """Words as bytes: what a tagger reads is what was written."""
 
 from tercet.interop.word_tokenizer import word_tokenizer
-from tercet.modeling.recurrent.word_bytes import UNREADABLE, read_words
+from tercet.modeling.recurrent.words import UNREADABLE, read_words
 
 
 def test_words_are_read_as_they_are():

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from tercet.interop.word_tokenizer import word_tokenizer
-from tercet.modeling.recurrent import word_features
+from tercet.modeling.recurrent import tagger as word_features
 
 from ..small_taggers import MAKERS, build_new_tagger, save_sources
 

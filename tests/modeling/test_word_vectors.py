@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling import TercetCharacterConfig, TercetCharacterModel
-from tercet.modeling.recurrent import word_vectors
+from tercet.modeling.recurrent import character as word_vectors
 from tercet.text.tokenizer import train_tokenizer
 
 SENTENCES = [

@@ -5,12 +5,13 @@ decoding and sampling also leave the steps behind the prompt to a callable of th
 itself puts a compiled forward pass. Here it is `decode_step`, unless outputs are requested that only
 `forward` returns.
 
-A cache of keys and values with spare capacity: a step writes what is new, and copies nothing else.
-
 transformers' dynamic cache concatenates, so that every step copies all keys and values so far. Here they lie
 in a buffer of up to twice their size, and the cache shows the part of it that is filled. All else that caches
 can do (to be cropped, repeated, reordered for beams) is transformers'; what has come about in such a way goes
 into a new buffer with the next step.
+
+Prompts in chunks (`prefill_chunk_size`) are cut by transformers as those of decoders alone: of a model with
+an encoder it cuts `attention_mask`, which is the source's, to the length of the target.
 
 Shapes: B batch, G key-value heads, S positions, D head width.
 """
@@ -27,16 +28,24 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from ..attention.packing import Masks
+from ..attention.packing import Masks, is_empty
 from ..attention.patterns import PATTERNS
 from ..configuration_tercet import TercetConfig
-from ..layers.linear import is_untouched
-from ..pretrained_tercet import TercetLMHeadModel
+from ..layers.position_wise import is_untouched
+from ..pretrained import TercetLMHeadModel
 from ..stack import TercetStack
 from ..tracing import is_tracing
-from .cached_prompts import is_empty
 from .prepacked_weights import are_in_use, prepacked_weights
-from .prompt_chunks import refuse_prompt_chunks
+
+
+def refuse_prompt_chunks(generation_config: GenerationConfig) -> None:
+    """Raise a `ValueError` if a sequence-to-sequence model is to read the target's beginning in chunks."""
+    if generation_config.prefill_chunk_size is not None:
+        raise ValueError(
+            f"prefill_chunk_size is {generation_config.prefill_chunk_size}, but transformers cuts prompts of "
+            "decoders only, and would cut the mask of a source: leave it out"
+        )
+
 
 MIN_SPARE_POSITIONS = 128
 """Least number of positions that a new buffer has beyond those that are filled."""

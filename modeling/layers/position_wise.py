@@ -1,0 +1,267 @@
+"""What a position computes on its own: linear layers, norms, dropout, and the feed-forward network.
+
+Layer norm (Ba et al., 2016) centers and scales the C channels of one token; root-mean-square norm (Zhang and
+Sennrich, 2019) only scales. Neither looks at other tokens or other sequences, which is why ragged batches
+are safe.
+
+Dropout (Srivastava et al., 2014) draws faster than torch on a CPU. torch draws a float for every element
+there, one after another: one in six nanoseconds. Sixteen bits are
+enough to decide whether an element is kept, and one draw of a 64-bit generator gives four of them, in two
+nanoseconds. The generator is seeded by torch's, so that `torch.manual_seed`, checkpoints of its state and
+recomputed activations govern this dropout as they do torch's own.
+
+Shapes: B batch, T positions, C model width, F width inside.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from transformers.activations import ACT2FN
+
+from ..configuration_neural import NeuralConfig
+from ..configuration_tercet import TercetConfig
+from ..tracing import is_tracing
+
+
+def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Linear:
+    """Build what projects a sub-layer's result back to the model's width.
+
+    With the norm before the sub-layers, every layer adds to the stream twice and its variance grows with
+    depth; the initial weights are smaller by 1 / sqrt(2 * layers) to keep it constant (Radford et al., 2019,
+    section 2.3). The norm after the sub-layers needs no such care. With `zero_init_residual` they are zero.
+
+    The layer is of no class of its own, since torch's quantizer knows layers by their exact class.
+    """
+    layer = nn.Linear(in_features, config.hidden_size, bias=bias)
+    vars(layer)["init_scale"] = initial_scale(config)
+    return layer
+
+
+def initial_scale(config: TercetConfig) -> float:
+    """Return the factor of the initial weights of layers that project back to the model's width."""
+    if config.zero_init_residual:
+        return 0.0
+    return (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
+
+
+def init_scale(layer: nn.Linear) -> float | None:
+    """Return what scales a layer's initial weights, if it is one that projects back to the model's width."""
+    return vars(layer).get("init_scale")
+
+
+def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+    """Apply each of several linear layers to `x`; in training on a CPU as one product of matrices.
+
+    One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
+    large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
+    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked) is called.
+    """
+    plain = [layer for layer in layers if is_plain(layer) and layer.training]
+    has_bias = {layer.bias is not None for layer in plain}
+    if not x.is_cpu or len(plain) < len(layers) or len(has_bias) > 1:
+        return apply_each(x, *layers)
+    weights = torch.cat([layer.weight for layer in plain])
+    biases = torch.cat([layer.bias for layer in plain]) if has_bias == {True} else None
+    return F.linear(x, weights, biases).split([layer.out_features for layer in plain], dim=-1)
+
+
+def apply_each(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+    """Apply each layer, or the product that something has prepared for them while a model generates."""
+    find = None if torch.is_grad_enabled() or torch.compiler.is_compiling() else joint_product.get()
+    product = None if find is None else find(*layers)
+    return tuple(layer(x) for layer in layers) if product is None else product(x)
+
+
+joint_product: ContextVar[Callable[..., Any] | None] = ContextVar("joint_product", default=None)
+"""What finds one product for several layers that read the same input; `None`: nothing does."""
+
+PLAIN = (Tensor, nn.Parameter, FakeTensor)
+"""Classes of weights that products read; those of the last have no data, only what is known of it."""
+
+
+def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Return whether calling a layer multiplies by its weight, adds its bias, and does nothing else.
+
+    It does more if it is wrapped by PEFT, quantized, distributed or hooked. Quantizers such as torchao's
+    replace the weight alone, by a tensor of a class of its own.
+    """
+    is_linear = isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward
+    return is_linear and is_untouched(layer) and type(layer.weight) in PLAIN
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Return whether a module has no hooks, its own forward pass or a stand-in, and no compiled one."""
+    return not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or module._compiled_call_impl
+        or ("forward" in vars(module) and not is_stand_in(vars(module)["forward"]))
+    )
+
+
+def stand_in(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Mark what may be `forward` of a module for a while because it computes the same."""
+    vars(forward)["is_stand_in"] = True
+    return forward
+
+
+def is_stand_in(forward: object) -> bool:
+    """Return whether the `forward` of a module is a stand-in."""
+    return getattr(forward, "is_stand_in", False)
+
+
+def build_norm(config: NeuralConfig, width: int | None = None) -> nn.Module:
+    """Build the norm that `config` names, over `width` channels; `None`: the model's."""
+    width = width or config.hidden_size
+    if config.norm_type == "layer_norm":
+        return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)
+    return RMSNorm(width, eps=config.norm_eps)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Root-mean-square norm in the type of its weights, as autocast computes layer norm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize each token's vector (..., C)."""
+        return super().forward(x.to(self.weight.dtype))
+
+
+class HeadRMSNorm(RMSNorm):
+    """Root-mean-square norm of each head of queries or keys, with a result in the type of the heads.
+
+    Attention wants queries and keys of the type of values, which under autocast is not that of the weights.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize each head (..., D)."""
+        return super().forward(x).to(x.dtype)
+
+
+def build_head_norm(config: TercetConfig) -> nn.Module:
+    """Build the norm of the heads of queries, or of keys, if `config` has one."""
+    if not config.use_qk_norm:
+        return nn.Identity()
+    assert config.head_dim is not None  # every configuration fills it in
+    return HeadRMSNorm(config.head_dim, eps=config.norm_eps)
+
+
+LEVELS = 2**16
+"""Number of probabilities that sixteen bits distinguish."""
+
+
+class Dropout(nn.Dropout):
+    """Set elements to zero with probability `p` in training, and scale the others by 1 / (1 - p)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Drop elements of a tensor of any shape."""
+        return drop(input, self.p) if self.training else input
+
+
+def drop(x: Tensor, probability: float) -> Tensor:
+    """Drop elements of `x`: by torch's own dropout, or on a CPU by sixteen random bits for each."""
+    if probability == 0:
+        return x
+    is_plain_case = x.device.type == "cpu" and probability < 1
+    if not is_plain_case or is_tracing():
+        return F.dropout(x, probability)
+    return _Drop.apply(x, probability)
+
+
+def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
+    """Draw which elements of `x` are kept, in the form that `masked` takes, and the factor of those that are.
+
+    The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536. Where `x` is
+    more or less than a plain tensor (sharded, or without data) torch draws.
+    """
+    form = torch.int16 if x.itemsize == torch.int16.itemsize else torch.uint8
+    if type(x) is not Tensor:
+        kept = torch.empty_like(x, dtype=form, requires_grad=False).bernoulli_(1 - probability)
+        return (kept.neg_() if form == torch.int16 else kept), 1 / (1 - probability)
+    shape = x.shape
+    num_dropped = min(round(probability * LEVELS), LEVELS - 1)
+    seed = int(torch.randint(2**63 - 1, ()))
+    bits = np.random.SFC64(seed).random_raw(-(-shape.numel() // 4)).view(np.int16)[: shape.numel()]
+    # In place and in integers: torch compares and multiplies booleans ten times slower.
+    kept = torch.from_numpy(bits).view(shape).ge_(num_dropped - LEVELS // 2)
+    return (kept.neg_() if form == torch.int16 else kept.to(form)), LEVELS / (LEVELS - num_dropped)
+
+
+def masked(x: Tensor, is_kept: Tensor) -> Tensor:
+    """Set to zero what is not kept: 16-bit numbers by all or no bits in int16, others by ones in uint8."""
+    if is_kept.dtype == torch.int16:
+        return (x.view(torch.int16) & is_kept).view(x.dtype)
+    return x * is_kept.to(x.dtype)
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float) -> Tensor:
+        is_kept, ctx.factor = draw_kept(x, probability)
+        ctx.save_for_backward(is_kept)
+        return masked(x, is_kept).mul_(ctx.factor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor, None]:
+        (is_kept,) = ctx.saved_tensors
+        return masked(gradient, is_kept).mul_(ctx.factor), None
+
+
+def build_activation(name: str) -> nn.Module:
+    """Build an activation by its name in transformers.
+
+    `gelu_new` of GPT-2 and `gelu_pytorch_tanh` are one function (Hendrycks and Gimpel, 2016, section 2): the
+    first spells it in eight operations, the second is one of torch's.
+    """
+    return ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
+
+
+class PlainFeedForward(nn.Module):
+    """W_down act(W_up x), of Vaswani et al., 2017, section 3.3: (B, T, C) -> (B, T, F) -> (B, T, C)."""
+
+    prepacks = True
+    activated = ("up_proj", "act_fn")  # may be one product: see prepacked_weights
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = residual_linear(config, config.intermediate_size, bias=config.mlp_bias)
+        self.act_fn = build_activation(config.hidden_act)
+        self.dropout = Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the same two-layer network to every position."""
+        return self.down_proj(self.dropout(self.act_fn(self.up_proj(x))))
+
+
+class GatedFeedForward(nn.Module):
+    """W_down (act(W_gate x) * W_up x), of Shazeer, 2020, "GLU Variants Improve Transformer"."""
+
+    prepacks = True
+
+    def __init__(self, config: TercetConfig):
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = residual_linear(config, config.intermediate_size, bias=config.mlp_bias)
+        self.act_fn = build_activation(config.hidden_act)
+        self.dropout = Dropout(config.activation_dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the same gated network to every position."""
+        gate, up = project(x, self.gate_proj, self.up_proj)
+        return self.down_proj(self.dropout(self.act_fn(gate) * up))
+
+
+FEED_FORWARD: dict[str, type[nn.Module]] = {"plain": PlainFeedForward, "gated": GatedFeedForward}
