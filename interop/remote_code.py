@@ -247,8 +247,9 @@ def defined(node: ast.stmt) -> frozenset[str]:
     elif isinstance(node, ast.If):
         names = {name for each in (*node.body, *node.orelse) for name in defined(each)}
     else:
-        targets = getattr(node, "targets", [getattr(node, "target", None)])
-        names = {target.id for target in targets if isinstance(target, ast.Name)}
+        targets = getattr(node, "targets", [getattr(node, "target", ast.Pass())])
+        found = (each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+        names = {each.id for each in found if isinstance(each.ctx, ast.Store)}
     return frozenset(names - {"_"}) if not isinstance(node, ast.For) else frozenset()
 
 

@@ -35,8 +35,7 @@ from .attention.packing import (
 from .attention.patterns import PATTERNS, AttentionPattern
 from .configuration_tercet import TercetConfig, takes_bounds
 from .layers.block import BLOCKS, Block
-from .layers.embeddings import Embeddings, look_up
-from .layers.position_wise import build_norm
+from .layers.position_wise import Embeddings, build_norm, look_up
 from .layers.positions import POSITIONS
 from .pretrained import TercetPreTrainedModel
 from .tracing import is_tracing

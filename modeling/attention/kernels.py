@@ -211,22 +211,18 @@ def attend(
     """
     sequences = mask if isinstance(mask, PackedSequences) else None
     config: Any = module.config
-    situation = Situation(
-        "eager" if output_attentions and sequences is None else str(config._attn_implementation),
-        "padded" if sequences is None else "packed",
-        query.device,
-        query.dtype,
-        query.shape[-1],
-        only_needed(
-            dropout=dropout,
-            bias=packed_bias is not None,
-            pairs=not pattern.is_window or (sequences is not None and sequences.global_tokens is not None),
-            scores=not config.has_dot_products,
-            tiles=sequences is not None and sequences.tiles is not None,
-            step=is_decode_step,
-            graph=is_tracing(),
-        ),
+    needs = only_needed(
+        dropout=dropout,
+        bias=packed_bias is not None,
+        pairs=not pattern.is_window or (sequences is not None and sequences.global_tokens is not None),
+        scores=not config.has_dot_products,
+        tiles=sequences is not None and sequences.tiles is not None,
+        step=is_decode_step,
+        graph=is_tracing(),
     )
+    layout: TensorLayout = "padded" if sequences is None else "packed"
+    named = "eager" if output_attentions and sequences is None else str(config._attn_implementation)
+    situation = Situation(named, layout, query.device, query.dtype, query.shape[-1], needs)
     if sequences is not None:
         options |= {"packed_bias": packed_bias, "situation": situation, "pattern": pattern}
     elif pattern.is_causal != module.is_causal:

@@ -7,7 +7,8 @@ Shapes: B batch, T positions, S sequences, C model width, L labels, K choices. P
 of (B, T).
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -41,9 +42,12 @@ from .pooling import POOLING, Sequences, find_sequences
 class TercetTaskModel(TercetPreTrainedModel):
     """A stack of blocks with the head of a task. Abstract: each task adds its head, each member its stack."""
 
-    def __init__(self, config: TercetConfig, model: TercetStack):
+    stack: ClassVar[Callable[..., TercetStack]]
+    """What the model is built of."""
+
+    def __init__(self, config: TercetConfig):
         super().__init__(config)
-        self.model = model
+        self.model = self.stack(config)
 
     def forward_base(
         self,
@@ -72,8 +76,8 @@ class TercetTaskModel(TercetPreTrainedModel):
 class TercetForSequenceClassification(TercetTaskModel):
     """Labels of whole sequences. Abstract."""
 
-    def __init__(self, config: TercetConfig, model: TercetStack):
-        super().__init__(config, model)
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
         self.classifier = SequenceClassificationHead(config, count_labels(config))
         self.post_init()
 
@@ -120,8 +124,8 @@ class TercetForSequenceClassification(TercetTaskModel):
 class TercetForTokenClassification(TercetTaskModel):
     """Labels of single tokens. Abstract."""
 
-    def __init__(self, config: TercetConfig, model: TercetStack):
-        super().__init__(config, model)
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
         self.classifier = TokenClassificationHead(config, count_labels(config))
         self.post_init()
 
@@ -162,8 +166,8 @@ class TercetForTokenClassification(TercetTaskModel):
 class TercetForQuestionAnswering(TercetTaskModel):
     """Where an answer starts and where it ends. Abstract."""
 
-    def __init__(self, config: TercetConfig, model: TercetStack):
-        super().__init__(config, model)
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
         self.qa_outputs = ANSWER_HEADS[config.answer_head](config)
         self.post_init()
 
@@ -208,8 +212,8 @@ class TercetForQuestionAnswering(TercetTaskModel):
 class TercetForMultipleChoice(TercetTaskModel):
     """Which of several texts is the correct one. Abstract."""
 
-    def __init__(self, config: TercetConfig, model: TercetStack):
-        super().__init__(config, model)
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
         self.classifier = SequenceClassificationHead(config, num_labels=1)
         self.post_init()
 
@@ -252,8 +256,8 @@ class TercetForSentenceEmbedding(TercetTaskModel):
     member takes for labels; Reimers and Gurevych, 2019, section 3, recommend the `mean`.
     """
 
-    def __init__(self, config: TercetConfig, model: TercetStack):
-        super().__init__(config, model)
+    def __init__(self, config: TercetConfig):
+        super().__init__(config)
         self.pool = POOLING[config.classifier_pooling]
         self.post_init()
 
@@ -304,36 +308,28 @@ class TercetEncoderForSequenceClassification(TercetForSequenceClassification):
     """
 
     config: TercetEncoderConfig
-
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config, TercetEncoderModel(config))
+    stack = TercetEncoderModel
 
 
 class TercetEncoderForTokenClassification(TercetForTokenClassification):
     """The encoder and labels of single tokens."""
 
     config: TercetEncoderConfig
-
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config, TercetEncoderModel(config))
+    stack = TercetEncoderModel
 
 
 class TercetEncoderForQuestionAnswering(TercetForQuestionAnswering):
     """The encoder and where an answer starts and ends."""
 
     config: TercetEncoderConfig
-
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config, TercetEncoderModel(config))
+    stack = TercetEncoderModel
 
 
 class TercetEncoderForMultipleChoice(TercetForMultipleChoice):
     """The encoder and which of several texts is the correct one."""
 
     config: TercetEncoderConfig
-
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config, TercetEncoderModel(config))
+    stack = TercetEncoderModel
 
 
 class TercetEncoderForSentenceEmbedding(TercetForSentenceEmbedding):
@@ -349,36 +345,28 @@ class TercetEncoderForSentenceEmbedding(TercetForSentenceEmbedding):
     """
 
     config: TercetEncoderConfig
-
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config, TercetEncoderModel(config))
+    stack = TercetEncoderModel
 
 
 class TercetDecoderForSequenceClassification(TercetForSequenceClassification):
     """The decoder and labels of whole sequences, by default read from the last token as in GPT-2."""
 
     config: TercetDecoderConfig
-
-    def __init__(self, config: TercetDecoderConfig):
-        super().__init__(config, TercetDecoderModel(config))
+    stack = TercetDecoderModel
 
 
 class TercetDecoderForTokenClassification(TercetForTokenClassification):
     """The decoder and labels of single tokens, each known from what came before it."""
 
     config: TercetDecoderConfig
-
-    def __init__(self, config: TercetDecoderConfig):
-        super().__init__(config, TercetDecoderModel(config))
+    stack = TercetDecoderModel
 
 
 class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
     """The decoder and where an answer starts and ends."""
 
     config: TercetDecoderConfig
-
-    def __init__(self, config: TercetDecoderConfig):
-        super().__init__(config, TercetDecoderModel(config))
+    stack = TercetDecoderModel
 
 
 class TercetDecoderForMultipleChoice(TercetForMultipleChoice):
@@ -388,15 +376,11 @@ class TercetDecoderForMultipleChoice(TercetForMultipleChoice):
     """
 
     config: TercetDecoderConfig
-
-    def __init__(self, config: TercetDecoderConfig):
-        super().__init__(config, TercetDecoderModel(config))
+    stack = TercetDecoderModel
 
 
 class TercetDecoderForSentenceEmbedding(TercetForSentenceEmbedding):
     """The decoder and a vector for each text, by default the state of its last token, which has read all."""
 
     config: TercetDecoderConfig
-
-    def __init__(self, config: TercetDecoderConfig):
-        super().__init__(config, TercetDecoderModel(config))
+    stack = TercetDecoderModel

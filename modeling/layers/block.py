@@ -4,6 +4,7 @@ Shapes: B batch, T positions, S source positions, C model width, n output positi
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from ..attention.packing import Mask, select_positions
 from ..configuration_tercet import TercetConfig
 from .position_wise import FEED_FORWARD, Dropout, build_norm
 from .positions import Rotation
+
+SubLayer = Callable[[Tensor], Tensor]
 
 
 class Block(GradientCheckpointingLayer, ABC):
@@ -62,7 +65,6 @@ class Block(GradientCheckpointingLayer, ABC):
         weight, dropout = next(attention.parameters()), config.attention_dropout if drops else 0.0
         return kernel_of_packed(config, attention.pattern, weight, dropout=dropout, is_traced=is_traced)
 
-    @abstractmethod
     def forward(
         self,
         hidden_states: Tensor,
@@ -90,105 +92,61 @@ class Block(GradientCheckpointingLayer, ABC):
             **kwargs: `past_key_values`, and what is meant for attention kernels.
         """
 
-    def attend(
-        self, x: Tensor, mask: Mask, rotation: Rotation | None, packed_bias: Tensor | None, **kwargs: Any
-    ) -> Tensor:
-        """Attend within the sequence: (B, T, C), or (1, n, C) at the output positions."""
-        return self.dropout(self.self_attention(x, mask, rotation, packed_bias=packed_bias, **kwargs)[0])
+        def attend(x: Tensor) -> Tensor:
+            given = {"packed_bias": packed_bias, "output_positions": output_positions}
+            return self.dropout(self.self_attention(x, attention_mask, rotation, **given, **kwargs)[0])
 
-    def attend_to_encoder(self, x: Tensor, source: Tensor | None, mask: Mask, **kwargs: Any) -> Tensor:
-        """Attend to the encoder's output (B, S, C): (B, T, C)."""
-        assert self.cross_attention is not None
-        return self.dropout(self.cross_attention(x, source, mask, **kwargs)[0])
+        def attend_to_encoder(x: Tensor) -> Tensor:
+            assert self.cross_attention is not None
+            source = encoder_hidden_states, encoder_attention_mask
+            return self.dropout(self.cross_attention(x, *source, **kwargs)[0])
+
+        x = select_positions(hidden_states, output_positions)
+        return self.apply_sublayers(hidden_states, x, attend, attend_to_encoder)
+
+    @abstractmethod
+    def apply_sublayers(
+        self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
+    ) -> Tensor:
+        """Apply sub-layers and norms to the stream (B, T, C), of which `x` are the positions that go on."""
 
 
 class PreNormBlock(Block):
     """x + f(norm(x)): gradients pass through the sums untouched (Xiong et al., 2020)."""
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Mask,
-        rotation: Rotation | None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Mask = None,
-        packed_bias: Tensor | None = None,
-        *,
-        output_positions: Tensor | None = None,
-        **kwargs: Any,
+    def apply_sublayers(
+        self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
         """Normalize the input of each sub-layer."""
-        x = select_positions(hidden_states, output_positions) + self.attend(
-            self.self_attention_norm(hidden_states),
-            attention_mask,
-            rotation,
-            packed_bias,
-            output_positions=output_positions,
-            **kwargs,
-        )
+        x = x + attend(self.self_attention_norm(stream))
         if self.cross_attention is not None:
-            x = x + self.attend_to_encoder(
-                self.cross_attention_norm(x), encoder_hidden_states, encoder_attention_mask, **kwargs
-            )
+            x = x + attend_to_encoder(self.cross_attention_norm(x))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class PostNormBlock(Block):
     """norm(x + f(x)), as in Vaswani et al., 2017, section 3.1, and BERT."""
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Mask,
-        rotation: Rotation | None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Mask = None,
-        packed_bias: Tensor | None = None,
-        *,
-        output_positions: Tensor | None = None,
-        **kwargs: Any,
+    def apply_sublayers(
+        self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
         """Normalize each sum."""
-        x = select_positions(hidden_states, output_positions) + self.attend(
-            hidden_states, attention_mask, rotation, packed_bias, output_positions=output_positions, **kwargs
-        )
-        x = self.self_attention_norm(x)
+        x = self.self_attention_norm(x + attend(stream))
         if self.cross_attention is not None:
-            x = self.cross_attention_norm(
-                x + self.attend_to_encoder(x, encoder_hidden_states, encoder_attention_mask, **kwargs)
-            )
+            x = self.cross_attention_norm(x + attend_to_encoder(x))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 
 
 class ParallelBlock(Block):
     """x + f(norm(x)) + g(norm(x)), as in GPT-NeoX (Black et al., 2022, section 2.1.2)."""
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Mask,
-        rotation: Rotation | None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Mask = None,
-        packed_bias: Tensor | None = None,
-        *,
-        output_positions: Tensor | None = None,
-        **kwargs: Any,
+    def apply_sublayers(
+        self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
         """Let all sub-layers see the same state, each through its norm."""
-        x = select_positions(hidden_states, output_positions)
-        result = x + self.attend(
-            self.self_attention_norm(hidden_states),
-            attention_mask,
-            rotation,
-            packed_bias,
-            output_positions=output_positions,
-            **kwargs,
-        )
+        result = x + attend(self.self_attention_norm(stream))
         if self.cross_attention is not None:
-            result = result + self.attend_to_encoder(
-                self.cross_attention_norm(x), encoder_hidden_states, encoder_attention_mask, **kwargs
-            )
+            result = result + attend_to_encoder(self.cross_attention_norm(x))
         return result + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 

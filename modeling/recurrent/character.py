@@ -55,8 +55,7 @@ from ..attention.packing import (
     sequence_ids,
 )
 from ..heads.losses import IGNORE, LossArguments, lm_head_loss, logits_loss, take_loss_arguments
-from ..layers.embeddings import look_up
-from ..layers.position_wise import Dropout
+from ..layers.position_wise import Dropout, look_up
 from ..outputs import Keywords, TercetCharacterLanguageModelOutput
 from ..pretrained import NeuralPreTrainedModel, build_head_transform
 from ..tracing import is_tracing

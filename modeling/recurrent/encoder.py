@@ -21,8 +21,7 @@ from transformers.utils.generic import ModelOutput
 
 from ..attention.masks import require_mask_of_tokens
 from ..attention.packing import positions_in, positions_of, require_bounds, sequence_ids
-from ..layers.embeddings import Embeddings
-from ..layers.position_wise import Dropout
+from ..layers.position_wise import Dropout, Embeddings
 from ..layers.positions import NoPositions
 from .configurations import TercetRecurrentSeq2SeqConfig
 from .layers import RecurrentLayer, build_layers

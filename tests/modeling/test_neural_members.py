@@ -17,7 +17,7 @@ from tercet.modeling import CONFIGURATIONS
 from tercet.modeling.configuration_neural import NeuralConfig
 from tercet.modeling.configuration_tercet import SHARED_FIELDS
 from tercet.modeling.heads.losses import next_tokens, take_loss_arguments
-from tercet.modeling.layers.embeddings import Embeddings
+from tercet.modeling.layers.position_wise import Embeddings
 from tercet.modeling.layers.positions import NoPositions
 from tercet.modeling.pretrained import NeuralLMHeadModel
 
