@@ -22,7 +22,7 @@ from transformers.utils.generic import can_return_tuple
 from ..attention.masks import require_mask, tokens_of
 from ..configuration_tercet import TercetSeq2SeqConfig
 from ..modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
-from ..outputs import Keywords
+from ..outputs import Keywords, recordings
 from .classification import (
     ANSWER_HEADS,
     SequenceClassificationHead,
@@ -274,8 +274,3 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
             end_logits=end.contiguous(),
             **recordings(outputs),
         )
-
-
-def recordings(outputs: Seq2SeqModelOutput) -> dict[str, Any]:
-    """Take what the model returned beside the states that the head has read."""
-    return {name: value for name, value in outputs.items() if name != "last_hidden_state"}

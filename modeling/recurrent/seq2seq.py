@@ -20,10 +20,10 @@ from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..attention.masks import require_mask, require_mask_of_tokens
-from ..attention.packing import packed_bounds, require_source_bounds
+from ..attention.packing import PackedSequences, packed_bounds, require_source_bounds
 from ..generation.decoding import refuse_prompt_chunks
 from ..heads.losses import behind_start, take_loss_arguments, without_pads
-from ..outputs import Keywords
+from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetRecurrentSeq2SeqConfig
 from .decoder import Decoded, RecurrentCache, RecurrentDecoder, Source
@@ -179,8 +179,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         loss, logits = self.compute_loss_and_logits(
             outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
         )
-        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs))
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -252,13 +251,7 @@ def require_layouts(
         return
     if targets is None:
         raise ValueError("the sources are packed, but cu_seq_lens_q is missing: pass that of the targets")
-    require_source_bounds(sources, source_shape[:2], None)
-    assert sources is not None
-    if len(sources) != len(targets):
-        raise ValueError(
-            f"cu_seq_lens_k bounds {len(sources) - 1} sources, but cu_seq_lens_q {len(targets) - 1} targets: "
-            "give each target its source, in the same order"
-        )
+    require_source_bounds(sources, source_shape[:2], PackedSequences.of(targets))
     if cache is not None or has_maps:
         unsuited = "output_attentions" if has_maps else "past_key_values"
         raise ValueError(f"{unsuited} is given with packed sequences: pass a padded batch")
