@@ -158,3 +158,13 @@ def test_a_stock_model_stays_as_it_is(tmp_path):
     save_code(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     assert (tmp_path / "config.json").read_text() == '{"model_type": "gpt2"}'
+
+
+def test_only_classes_of_this_package_are_written_by_it_once_they_are_registered(tmp_path):
+    class Derived(CONFIGURATIONS[0]):
+        pass
+
+    Derived.register_for_auto_class()
+    assert Derived._auto_class == "AutoConfig"
+    CONFIGURATIONS[0]().save_pretrained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
