@@ -24,6 +24,13 @@ from ..configuration_neural import (
 )
 from .words import NUM_IDS, PAD
 
+
+def require_halves(hidden_size: int) -> None:
+    """Raise a `ValueError` unless each of two directions can have half of a width."""
+    if hidden_size % 2:
+        raise ValueError(f"hidden_size is {hidden_size}: choose an even one, half for each direction")
+
+
 WITHOUT_MEANING = {"type_vocab_size": 0, "scale_embedding": False, "embedding_norm": False}
 """Fields of other members' embeddings, with the only values that a character model can have."""
 
@@ -140,10 +147,7 @@ class TercetElmoConfig(NeuralConfig):
             require_at_least(1, name, getattr(self, name))
         require_at_least(0, "num_highway_layers", self.num_highway_layers)
         require_at_least(3, "max_characters_per_word", self.max_characters_per_word)
-        if self.hidden_size % 2:
-            raise ValueError(
-                f"hidden_size is {self.hidden_size}: choose an even one, half for each direction"
-            )
+        require_halves(self.hidden_size)
         if self.lstm_cell_size <= self.direction_width:
             raise ValueError(
                 f"lstm_cell_size is {self.lstm_cell_size}, but is projected to half of hidden_size "
@@ -246,11 +250,7 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
             require_at_least(1, name, getattr(self, name))
         require_probability("attention_dropout", self.attention_dropout)
         require_choice("attention_score", self.attention_score, (*SCORES, NO_ATTENTION))
-        if self.hidden_size % 2:
-            raise ValueError(
-                f"hidden_size is {self.hidden_size}: choose an even number, as each direction of the encoder "
-                "has one half"
-            )
+        require_halves(self.hidden_size)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
@@ -353,10 +353,7 @@ class TercetTaggerConfig(NeuralConfig):
         require_at_least(1, "num_hidden_layers", self.num_hidden_layers)
         require_at_least(1, "projection_size", self.projection_size or 1)
         require_probability("word_dropout", self.word_dropout)
-        if self.hidden_size % 2:
-            raise ValueError(
-                f"hidden_size is {self.hidden_size}: choose an even one, half for each direction"
-            )
+        require_halves(self.hidden_size)
         if not self.embeddings or not all("model_type" in each for each in self.embeddings):
             raise ValueError(
                 f"embeddings is {self.embeddings}: name at least one model, each with its model_type and "
