@@ -44,11 +44,13 @@ def field_names(module: str, name: str) -> list[str]:
 
 @cache
 def _tree(module: str) -> ast.Module:
-    package, _, stem = module.rpartition(".")
-    spec = find_spec(package)
+    top, *below = module.split(".")
+    package = f"{top}.{below[0]}" if len(below) > 1 else top
+    spec = find_spec(package)  # of a folder within it, it would import the package
     folders = [] if spec is None else spec.submodule_search_locations or []
-    for folder in map(Path, folders):
-        for path in (folder / f"{stem}.py", folder / stem / "__init__.py"):
+    for folder in folders:
+        place = Path(folder, *below[1:]) if len(below) > 1 else Path(folder, *below)
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
             if path.is_file():
                 return ast.parse(path.read_text(encoding="utf-8"))
     return ast.Module([], [])

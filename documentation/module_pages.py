@@ -12,7 +12,7 @@ def module_pages() -> dict[str, str]:
     pages = {f"reference/api/{folder}.md": folder_page(folder) for folder in folders()}
     lines = ["# Python API", "", "The folders of the package, from the models up.", ""]
     for folder in folders():
-        about = first_line(ROOT / folder / "__init__.py")
+        about = first_line(path_of(folder) / "__init__.py")
         lines += [f"- [`tercet.{folder}`](api/{folder}.md): {about}"]
     return pages | {"reference/api.md": "\n".join([*lines, ""])}
 
@@ -27,10 +27,16 @@ def folders() -> list[str]:
 
 def folder_page(folder: str) -> str:
     """Write the page of a folder: its modules, one after another."""
-    lines = [f"# tercet.{folder}", "", first_line(ROOT / folder / "__init__.py"), ""]
-    for file in sorted((ROOT / folder).glob("[!_]*.py")):
+    path = path_of(folder)
+    lines = [f"# tercet.{folder}", "", first_line(path / "__init__.py"), ""]
+    for file in sorted(path.glob("[!_]*.py")):
         lines += [f"::: tercet.{folder}.{file.stem}", ""]
     return "\n".join(lines)
+
+
+def path_of(folder: str) -> Path:
+    """Return where a folder of the package lies."""
+    return ROOT / folder.replace(".", "/")
 
 
 def first_line(file: Path) -> str:

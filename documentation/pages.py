@@ -82,7 +82,10 @@ def show_source(path: PurePosixPath) -> str:
     """
     file = ROOT / path
     if file.is_dir():
-        modules = [f"- `{module.name}`: {first_line(module)}" for module in sorted(file.glob("[!_]*.py"))]
+        modules = [
+            f"- `{module.relative_to(file)}`: {first_line(module)}"
+            for module in sorted(file.rglob("[!_]*.py"))
+        ]
         return "\n".join([f"# {path}/", "", *modules, ""])
     if not file.is_file():
         raise ValueError(f"a page links to {path}, which does not exist: correct the link")

@@ -1,6 +1,6 @@
 """BigBird (Zaheer et al., 2020): BERT with embeddings that may be scaled, in full or in sparse attention.
 
-Sparse attention is that of transformers in evaluation, with its defects: `stock_big_bird_attention.py` in
+Sparse attention is that of transformers in evaluation, with its defects: `attention/big_bird.py` in
 `modeling` says which. Its head for answers is a whole feed-forward network with a residual sum.
 """
 

@@ -1,6 +1,6 @@
 """The code that a checkpoint takes along, so that `trust_remote_code=True` loads it where Tercet is not.
 
-    modeling/*.py --parse--> definitions, each with the names that it uses
+    modeling/**/*.py --parse--> definitions, each with the names that it uses
         those that the classes of a model reach  ->  configuration_*.py, modeling_*.py beside its weights
 
 transformers looks an Auto class up in the configuration's `auto_map`, and loads the file named there. The
@@ -21,9 +21,13 @@ from typing import Any
 
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from .. import modeling
 from ..modeling import AUTO_CLASSES, CONFIGURATIONS, NAME_TABLES, models_of
 from ..modeling.configuration_neural import NeuralConfig
 from ..storage.model_folder import CONFIG, TOKENIZER_CONFIG
+
+MODELING = Path(modeling.__file__).parent
+"""Where the models are defined."""
 
 TABLES = "transformers.models.auto.modeling_auto"
 """Where transformers has its tables of names."""
@@ -119,13 +123,14 @@ class Module:
     """A module of `modeling/`."""
 
     name: str
+    """Its path in `modeling/`, with dots."""
     title: str
     """The first line of its docstring."""
     statements: list[Statement] = field(default_factory=list)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By the name that an absolute import gives: the module, and what is imported of it, or nothing."""
-    neighbours: list[str] = field(default_factory=list)
-    """The modules that it imports from its own folder."""
+    neighbours: list[Path] = field(default_factory=list)
+    """The files that it imports relatively."""
 
 
 @cache
@@ -178,15 +183,15 @@ def file_names(configuration: type[NeuralConfig]) -> tuple[str, str]:
 
 
 def in_order_of_imports(files: Iterable[Path]) -> list[Module]:
-    """Parse files and what they import of their folder; each stands behind all that it imports."""
-    found: dict[str, Module] = {}
+    """Parse files and what they import relatively; each stands behind all that it imports."""
+    found: dict[Path, Module] = {}
 
     def visit(path: Path) -> None:
-        if path.stem not in found:
+        if path not in found:
             module = parsed(path)
             for neighbour in module.neighbours:
-                visit(path.with_stem(neighbour))
-            found[path.stem] = module
+                visit(neighbour)
+            found[path] = module
 
     for path in files:
         visit(path)
@@ -198,19 +203,20 @@ def parsed(path: Path) -> Module:
     """Take a module apart; what stands between two statements belongs to the second."""
     source = path.read_text(encoding="utf-8")
     lines, tree = source.splitlines(), ast.parse(source)
-    module = Module(path.stem, (ast.get_docstring(tree) or "").partition("\n")[0])
+    name = ".".join(path.relative_to(MODELING).with_suffix("").parts)
+    module = Module(name, (ast.get_docstring(tree) or "").partition("\n")[0])
     body = tree.body[1:] if ast.get_docstring(tree) else tree.body
     end = tree.body[0].end_lineno if body is not tree.body else 0
     for node in body:
         begin, end = end or 0, node.end_lineno
         text = "\n".join(lines[begin:end]).strip("\n")
         if isinstance(node, ast.Import | ast.ImportFrom):
-            note_import(node, module)
+            note_import(node, module, path)
         elif is_text(node):  # what is said of the statement before
             last = module.statements.pop()
             module.statements.append(Statement(last.module, f"{last.text}\n{text}", last.defines, last.uses))
         else:
-            module.statements.append(Statement(path.stem, text, defined(node), used(node, text)))
+            module.statements.append(Statement(name, text, defined(node), used(node, text)))
     return module
 
 
@@ -219,11 +225,13 @@ def is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def note_import(node: ast.Import | ast.ImportFrom, module: Module) -> None:
-    """Note what an import gives."""
+def note_import(node: ast.Import | ast.ImportFrom, module: Module, path: Path) -> None:
+    """Note what an import of the module at a path gives."""
     if isinstance(node, ast.ImportFrom) and node.level:
         assert not any(alias.asname for alias in node.names), f"{module.name} renames what it imports"
-        module.neighbours.append(str(node.module))
+        module.neighbours.append(
+            path.parents[node.level - 1].joinpath(*str(node.module).split(".")).with_suffix(".py")
+        )
         return
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
@@ -239,8 +247,9 @@ def defined(node: ast.stmt) -> frozenset[str]:
     elif isinstance(node, ast.If):
         names = {name for each in (*node.body, *node.orelse) for name in defined(each)}
     else:
-        targets = getattr(node, "targets", [getattr(node, "target", None)])
-        names = {target.id for target in targets if isinstance(target, ast.Name)}
+        targets = getattr(node, "targets", [getattr(node, "target", ast.Pass())])
+        found = (each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+        names = {each.id for each in found if isinstance(each.ctx, ast.Store)}
     return frozenset(names - {"_"}) if not isinstance(node, ast.For) else frozenset()
 
 
@@ -301,9 +310,8 @@ def require_unique(modules: list[Module]) -> None:
         defined = {name: each.text for each in module.statements for name in each.defines}
         for name, meaning in [*module.imports.items(), *defined.items()]:
             if meanings.setdefault(name, meaning) != meaning:
-                raise ValueError(
-                    f"{name} of modeling/{module.name}.py means something else in another module"
-                )
+                file = f"modeling/{module.name.replace('.', '/')}.py"
+                raise ValueError(f"{name} of {file} means something else in another module")
 
 
 def written(modules: list[Module], statements: list[Statement], beside: dict[str, set[str]]) -> str:

@@ -1,4 +1,4 @@
-"""The tokenizer of models that read words: bytes, and spaces between words (`modeling/recurrent/words.py`)."""
+"""The tokenizer of models that read words: bytes, and spaces between words (`recurrent/words.py`)."""
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast

@@ -59,7 +59,10 @@ from .recurrent.elmo import (
     TercetElmoForTokenClassification,
     TercetElmoModel,
 )
-from .recurrent.seq2seq import TercetRecurrentSeq2SeqForConditionalGeneration, TercetRecurrentSeq2SeqModel
+from .recurrent.seq2seq import (
+    TercetRecurrentSeq2SeqForConditionalGeneration,
+    TercetRecurrentSeq2SeqModel,
+)
 from .recurrent.static_vectors import TercetWordVectorsModel
 from .recurrent.tagger import TercetTaggerForTokenClassification, TercetTaggerModel
 

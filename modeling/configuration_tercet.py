@@ -3,25 +3,255 @@
 The defaults describe a modern Transformer: rotary positions, root-mean-square norm before every sub-layer,
 gated feed-forward network, no biases. The classics (Vaswani et al., 2017; BERT; GPT-2; BART) are other
 values of the same fields, shipped as presets. Names are transformers' own wherever it has one.
+
+`attn_implementation` is one of transformers' own names, or a kernel of the Hub. This is named by its
+repository, maybe with a revision and a function of it: `kernels-community/flash-attn2@v1:flash_attn`.
+transformers also puts such a name in the place of `flash_attention_2` where that is not installed. What a
+kernel reads follows from the kind of mask that transformers builds for it, and is only known once it is
+loaded; before, its name has to do.
+
+Each field that cannot be as it is has one clear line. Plans name a style of each module, in transformers'
+terms, to split a model among devices. With tensor parallelism every device computes with some of the heads,
+and with a part of the feed-forward network's inner width. It holds columns of a sub-layer's first linear
+layers and rows of the last one, and a sum brings the results together (Shoeybi et al., 2019, section 3).
+Token vectors and the LM head are split by vocabulary entries. With FSDP every device holds a part of each
+weight, and gathers those of a block when it comes to it.
 """
 
 import copy
+import inspect
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
 from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_attention_mask
+from transformers.modeling_flash_attention_utils import lazy_import_flash_attention
+from transformers.utils.generic import is_flash_attention_requested
 
-from .attention.scores import SCORES
-from .configuration_neural import ClassifierActivation, ClassifierPooling, NeuralConfig
-from .configuration_rotary import RotaryConfig
-from .configuration_tercet import (
-    BLOCK_BY_BLOCK,
-    equal_share,
-    plan_of_stack,
-    require_architecture,
-    require_decoder,
-    with_prefix,
+from .attention.patterns import PATTERNS, require_layer_types
+from .attention.scores import GATES, SCORES
+from .configuration_neural import (
+    ClassifierActivation,
+    ClassifierPooling,
+    NeuralConfig,
+    require_at_least,
+    require_choice,
+    require_positive,
+    require_probability,
 )
-from .layers.positions import POSITIONS, NoPositions
+from .configuration_rotary import RotaryConfig
+from .layers.positions import POSITIONS, NoPositions, build_rope_scaling
+
+
+def takes_bounds(implementation: str | None) -> bool:
+    """Tell whether attention reads the bounds of packed sequences, and no mask of pairs: flash kernels do."""
+    builds_mask = ALL_MASK_ATTENTION_FUNCTIONS.get(implementation)
+    if builds_mask is None:
+        return is_flash_attention_requested(requested_attention_implementation=implementation)
+    return builds_mask is flash_attention_mask
+
+
+def takes_blocks(implementation: str | None) -> bool:
+    """Return whether attention reads a mask in blocks, and adds nothing to scores: flex attention does."""
+    return "flex" in str(implementation)
+
+
+@torch.compiler.assume_constant_result
+def require_flash_options(implementation: str, dropout: float, window: int | None) -> None:
+    """Raise a `ValueError` unless a flash kernel drops weights and knows windows, if they are asked for.
+
+    FlashAttention 3 drops none. transformers leaves out silently what a kernel does not take.
+    """
+    for name, value, remedy in (
+        ("dropout_p", dropout or None, "set attention_dropout=0"),
+        ("window_size", window, "use full attention"),
+    ):
+        if value is not None and name not in flash_options(implementation):
+            raise ValueError(
+                f"attn_implementation={implementation!r} takes no {name}, which is {value} here: {remedy} or "
+                "attn_implementation='sdpa'"
+            )
+
+
+@cache
+def flash_options(implementation: str) -> tuple[str, ...]:
+    """Name the arguments of the function by which a flash kernel reads bounds."""
+    return tuple(inspect.signature(lazy_import_flash_attention(implementation)[0][1]).parameters)
+
+
+def require_architecture(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless what a `TercetConfig` adds to a `NeuralConfig` describes a Transformer."""
+    for name in ("intermediate_size", "num_hidden_layers", "max_position_embeddings"):
+        require_at_least(1, name, getattr(config, name))
+    require_at_least(0, "position_offset", config.position_offset)
+    for name in ("attention_dropout", "activation_dropout"):
+        require_probability(name, getattr(config, name))
+    require_heads(config.hidden_size, config.head_dim, config.num_attention_heads, config.num_key_value_heads)
+    require_layer_types(config)
+    require_choice("attention_score", config.attention_score, SCORES)
+    require_choice("attention_gate", config.attention_gate, GATES)
+    require_positions(config)
+    require_first_norm(config)
+
+
+def require_implementation(config: PreTrainedConfig, implementation: str | None) -> None:
+    """Raise a `ValueError` if attention needs a score, bias or mask that an implementation does not take."""
+    if not config.has_dot_products and implementation not in (None, "eager", "sdpa"):
+        raise ValueError(
+            f"attn_implementation='{implementation}' computes dot products, which attention_score="
+            f"{config.attention_score!r} is not: choose attn_implementation='sdpa' or 'eager'"
+        )
+    if config.has_score_bias and (takes_bounds(implementation) or takes_blocks(implementation)):
+        raise ValueError(
+            f"attn_implementation='{implementation}' does not support the bias of position_embedding_type="
+            f"{config.position_embedding_type!r}: choose attn_implementation='sdpa' or 'eager'"
+        )
+    adding = [kind for kind in dict.fromkeys(config.types_of_layers) if PATTERNS[kind].adds_to_scores]
+    if adding and takes_blocks(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes masks alone, but layers of type {adding[0]!r} add "
+            "to scores: choose attn_implementation='sdpa' or 'eager'"
+        )
+    needing = [kind for kind in dict.fromkeys(config.types_of_layers) if not PATTERNS[kind].is_window]
+    if needing and takes_bounds(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no mask, as layers of type {needing[0]!r} "
+            "need one: choose attn_implementation='sdpa' or 'eager'"
+        )
+
+
+def require_decoder(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless the `decoder_` fields describe a Transformer that reads an encoder."""
+    require_at_least(1, "decoder_num_hidden_layers", config.decoder_num_hidden_layers)
+    require_at_least(1, "decoder_intermediate_size", config.decoder_intermediate_size)
+    require_heads(
+        config.hidden_size,
+        config.decoder_head_dim,
+        config.decoder_num_attention_heads,
+        config.decoder_num_key_value_heads,
+        prefix="decoder_",
+    )
+    require_layer_types(config, prefix="decoder_")
+    if config.norm_placement == "parallel":
+        raise ValueError("norm_placement='parallel' does not support cross-attention: choose 'pre' or 'post'")
+
+
+def require_positions(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` unless positions have what they are made of."""
+    for name in ("rope_theta", "local_rope_theta"):
+        if (value := getattr(config, name)) is not None:
+            require_positive(name, value)
+    require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
+    POSITIONS[config.position_embedding_type].require(config)
+    config.update_from_rope_parameters()
+    # What cannot be built is refused by its builder.
+    build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
+
+
+def require_first_norm(config: PreTrainedConfig) -> None:
+    """Raise a `ValueError` if the first norm is left out where nothing else normalizes."""
+    if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
+        raise ValueError(
+            "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer reads "
+            "the normalized embeddings"
+        )
+
+
+def require_buckets(num_buckets: int, max_distance: int) -> None:
+    """Raise a `ValueError` unless each direction has exact buckets of distances, and wide ones after them."""
+    require_at_least(4, "relative_attention_num_buckets", num_buckets)
+    if max_distance <= num_buckets // 2:
+        raise ValueError(
+            f"relative_attention_max_distance is {max_distance}: choose more than half of "
+            f"relative_attention_num_buckets ({num_buckets}), because each smaller distance has a bucket of "
+            f"its own"
+        )
+
+
+def equal_share(hidden_size: int, num_heads: int) -> int | None:
+    """Divide the model's width among heads; `None` if that leaves a rest."""
+    return None if num_heads < 1 or hidden_size % num_heads else hidden_size // num_heads
+
+
+def require_heads(
+    hidden_size: int, head_dim: int | None, num_heads: int, num_key_value_heads: int, prefix: str = ""
+) -> None:
+    """Raise a `ValueError` unless heads have a width, and key-value heads divide the heads."""
+    if head_dim is None:
+        raise ValueError(
+            f"hidden_size ({hidden_size}) must be a multiple of {prefix}num_attention_heads ({num_heads}): "
+            f"choose one of {divisors(hidden_size)}, or give {prefix}head_dim"
+        )
+    require_at_least(1, f"{prefix}num_attention_heads", num_heads)
+    require_at_least(1, f"{prefix}head_dim", head_dim)
+    if num_key_value_heads < 1 or num_heads % num_key_value_heads:
+        raise ValueError(
+            f"{prefix}num_attention_heads ({num_heads}) must be a multiple of {prefix}num_key_value_heads "
+            f"({num_key_value_heads}): choose one of {divisors(num_heads)}"
+        )
+
+
+def divisors(number: int) -> str:
+    """List what divides `number` and could be a number of heads, for an error message."""
+    return ", ".join(str(divisor) for divisor in range(1, min(number, 256) + 1) if number % divisor == 0)
+
+
+OWN_HEADS = {"q_proj": "colwise", "k_proj": "colwise", "v_proj": "colwise", "o_proj": "rowwise"}
+"""Each device attends with its own heads."""
+
+ALL_HEADS = {
+    "q_proj": "colwise_gather_output",
+    "k_proj": "colwise_gather_output",
+    "v_proj": "colwise_gather_output",
+    "o_proj": "rowwise_split_input",
+}
+"""Each device computes a part of the projections, and attends with all heads."""
+
+OWN_HEAD_NORMS = dict.fromkeys(("q_norm", "k_norm"), "replicated_with_grad_allreduce")
+"""Each device normalizes its own heads by the same weights, whose gradients are those of all heads."""
+
+FEED_FORWARD_PLANS = {
+    "plain": {"up_proj": "colwise", "down_proj": "rowwise"},
+    "gated": {"gate_proj": "colwise", "up_proj": "colwise", "down_proj": "rowwise"},
+}
+"""Each device computes a part of the inner width, by `feed_forward_type`."""
+
+BLOCK_BY_BLOCK = {"layers.*": "free_full_weight"}
+"""What FSDP gathers together, and frees after use. The rest stays gathered, because the loss reads the weight
+of the LM head, and so that of the token vectors it may be tied to, without calling the head."""
+
+
+def plan_of_stack(config: PreTrainedConfig, *, has_cross_attention: bool = False) -> dict[str, str]:
+    """Say how the linear layers of a stack, described by a `TercetConfig`, are split among devices."""
+    attention = attention_plan(config)
+    sublayers = {"self_attention": attention, "feed_forward": FEED_FORWARD_PLANS[config.feed_forward_type]}
+    if has_cross_attention:
+        sublayers["cross_attention"] = attention
+    return {"embeddings.embed_tokens": "embedding_rowwise"} | {
+        f"layers.*.{sublayer}.{module}": style
+        for sublayer, styles in sublayers.items()
+        for module, style in styles.items()
+    }
+
+
+def attention_plan(config: PreTrainedConfig) -> dict[str, str]:
+    """Say how attention is split: by heads, unless a module has the bias or the parameters of all scores.
+
+    Gates are split as queries are, whose heads they belong to.
+    """
+    norms = OWN_HEAD_NORMS if config.use_qk_norm else {}
+    scores_of_all = {name for name, score in SCORES.items() if score.has_parameters}
+    has_one_module = config.has_score_bias or config.attention_score in scores_of_all
+    plan = ALL_HEADS if has_one_module else OWN_HEADS | norms
+    return plan if config.attention_gate == "none" else plan | {"gate.g_proj": plan["q_proj"]}
+
+
+def with_prefix(prefix: str, plan: dict[str, str]) -> dict[str, str]:
+    """Name what a plan names for the model that holds the stack as `prefix`."""
+    return {f"{prefix}.{name}": style for name, style in plan.items()}
+
 
 if TYPE_CHECKING:
     PositionEmbeddingType = str
@@ -70,14 +300,14 @@ class TercetConfig(RotaryConfig, NeuralConfig):
 
     layer_types: list[str] | None = None
     """For each layer its attention pattern: "full_attention" or "sliding_attention", as transformers says, or
-    another of `attention_patterns.py`; `None`: all slide if there is a `sliding_window`, otherwise none."""
+    another of `attention/patterns.py`; `None`: all slide if there is a `sliding_window`, otherwise none."""
     sliding_window: int | None = None
-    """What a token attends to in sliding layers: see `attention_patterns.py`. In an encoder, this many tokens
+    """What a token attends to in sliding layers: see `attention/patterns.py`. In an encoder, this many tokens
     on either side, and itself; in a decoder this many, itself and those just before it."""
     attention_stride: int = NAMED_IF_SET["attention_stride"]
     """Of strided layers: a token attends to the last so many tokens, and to every so-manieth one before."""
     attention_block_size: int = NAMED_IF_SET["attention_block_size"]
-    """Tokens of a block, of big bird layers: see `big_bird_attention.py`."""
+    """Tokens of a block, of big bird layers: see `attention/big_bird.py`."""
     attention_window_blocks: int = NAMED_IF_SET["attention_window_blocks"]
     """Of big bird layers: blocks near a token's own that it attends to, on one side, its own included."""
     attention_global_tokens: int = NAMED_IF_SET["attention_global_tokens"]
@@ -109,17 +339,17 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
     attention_score: str = NAMED_IF_SET["attention_score"]
-    """How queries and keys are compared: see `attention_scores.py`."""
+    """How queries and keys are compared: see `attention/scores.py`."""
     use_qk_norm: bool = False
     """Normalize each head of queries and keys (Henry et al., 2020; Dehghani et al., 2023, section 2)."""
     attention_gate: str = NAMED_IF_SET["attention_gate"]
-    """What scales the values that heads have read, before the last projection: see `attention_gates.py`."""
+    """What scales the values that heads have read, before the last projection: see `attention/scores.py`."""
     zero_init_residual: bool = NAMED_IF_SET["zero_init_residual"]
     """Initialize the last layer of every sub-layer to zero, so that it adds nothing to the residual stream at
     first (Zhang et al., 2019, "Fixup initialization", section 3). Loading is not affected."""
 
     answer_head: Literal["linear", "feed_forward"] = NAMED_IF_SET["answer_head"]
-    """What scores tokens as the start and the end of an answer: see `answer_heads.py`."""
+    """What scores tokens as the start and the end of an answer: see `heads/classification.py`."""
 
     attention_dropout: float | int = 0.0
     """On the attention weights."""

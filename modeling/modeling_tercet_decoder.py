@@ -54,7 +54,7 @@ from .layers.block import Block
 from .layers.positions import POSITIONS
 from .outputs import Keywords
 from .pretrained import TercetLMHeadModel
-from .stack import TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
+from .stack import StackCall, TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false
@@ -115,17 +115,15 @@ class TercetDecoderModel(TercetStack):
         output_attentions = self.records("output_attentions", kwargs)
         has_pairs = encoder_attention_mask is not None and not is_padding_mask(encoder_attention_mask)
         has_states = self.records("output_hidden_states", kwargs)
-        layout = self.lay_out(
-            require_tokens(input_ids, inputs_embeds),
-            attention_mask,
-            position_ids,
-            cu_seq_lens_q,
-            max_length_q,
+        call = StackCall(
+            output_attentions,
+            can_unpad=is_empty(past_key_values) and not (has_states or has_pairs),
             past_length=None if past_key_values is None else past_key_values.get_seq_length(),
             use_cache=bool(use_cache),
-            output_attentions=output_attentions,
-            can_unpad=is_empty(past_key_values) and not (has_states or has_pairs),
         )
+        tokens = require_tokens(input_ids, inputs_embeds)
+        sequences = None if cu_seq_lens_q is None else PackedSequences.of(cu_seq_lens_q, max_length_q)
+        layout = self.lay_out(tokens, attention_mask, position_ids, sequences, call)
         if use_cache and past_key_values is None and layout.has_rows:
             past_key_values = self.new_cache(encoder_hidden_states)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)

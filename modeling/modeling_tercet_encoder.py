@@ -23,7 +23,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .attention.packing import Masks
+from .attention.packing import Masks, PackedSequences
 from .configuration_tercet import TercetEncoderConfig
 from .heads.classification import require_plain_loss
 from .heads.losses import (
@@ -43,6 +43,7 @@ from .layers.position_wise import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput
 from .pretrained import NextSentenceHead, TercetLMHeadModel, TercetPreTrainedModel
 from .stack import (
+    StackCall,
     TercetStack,
     kernel_arguments,
     refuse_output_positions,
@@ -79,7 +80,7 @@ class TercetEncoderModel(TercetStack):
         Args:
             input_ids: (B, T), padded on either side; or packed (1, N).
             attention_mask: Of tokens, (B, T), 0 at pads; of their pairs, (B, T, T) or (B, H, T, T); or a
-                dictionary of those, one for each type of layer. See `attention_masks.py`.
+                dictionary of those, one for each type of layer. See `attention/masks.py`.
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.
@@ -96,15 +97,9 @@ class TercetEncoderModel(TercetStack):
         global_tokens = require_global_tokens(
             global_attention_mask, tokens.shape[:2], attention_mask, self.config._attn_implementation
         )
-        layout = self.lay_out(
-            tokens,
-            attention_mask,
-            position_ids,
-            cu_seq_lens_q,
-            max_length_q,
-            output_attentions=output_attentions,
-            can_unpad=not self.records("output_hidden_states", kwargs),
-        )
+        call = StackCall(output_attentions, can_unpad=not self.records("output_hidden_states", kwargs))
+        sequences = None if cu_seq_lens_q is None else PackedSequences.of(cu_seq_lens_q, max_length_q)
+        layout = self.lay_out(tokens, attention_mask, position_ids, sequences, call)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         is_causal = kwargs.get("is_causal")
         masks = self.masks(

@@ -27,7 +27,7 @@ from .generation.decoding import TercetGenerativeModel
 from .heads.losses import behind_start, select_targets, take_loss_arguments, without_pads
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
-from .outputs import Keywords
+from .outputs import Keywords, recordings
 from .pretrained import TercetPreTrainedModel
 from .stack import refuse_output_positions
 from .tracing import is_tracing
@@ -234,8 +234,7 @@ class TercetSeq2SeqForConditionalGeneration(
             loss_arguments,
             is_selected=output_positions is not None,
         )
-        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs))
 
     def decode_step(
         self,

@@ -76,3 +76,8 @@ class TercetCharacterLanguageModelOutput(ModelOutput):
     forward_logits: Tensor | None = None
     backward_logits: Tensor | None = None
     last_hidden_state: Tensor | None = None
+
+
+def recordings(outputs: ModelOutput) -> dict[str, Any]:
+    """Take what a model returned beside the states that its head has read."""
+    return {name: value for name, value in outputs.items() if name != "last_hidden_state"}

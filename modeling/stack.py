@@ -1,4 +1,4 @@
-"""The stack of blocks inside every Transformer, and how it interprets its input: padded or packed.
+"""The stack of blocks inside every Transformer, its arguments, and how it reads them: padded or packed.
 
 Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 """
@@ -6,11 +6,13 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.utils import logging
 
 from .attention.dot_product import is_sparse
 from .attention.kernels import has_kernel, with_tiles
@@ -31,13 +33,167 @@ from .attention.packing import (
     sequence_ids,
 )
 from .attention.patterns import PATTERNS, AttentionPattern
-from .configuration_tercet import TercetConfig
+from .configuration_tercet import TercetConfig, takes_bounds
 from .layers.block import BLOCKS, Block
 from .layers.position_wise import Embeddings, build_norm, look_up
 from .layers.positions import POSITIONS
 from .pretrained import TercetPreTrainedModel
-from .stack import refuse_output_positions, require_source, separate_by_mask
 from .tracing import is_tracing
+
+logger = logging.get_logger(__name__)
+
+
+def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    """Return whichever of the two is given.
+
+    Raises:
+        ValueError: If both are, or none is, or there is no token in them.
+    """
+    tokens = input_ids if inputs_embeds is None else inputs_embeds
+    if tokens is None or (input_ids is not None and inputs_embeds is not None):
+        raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
+    if not is_tracing() and tokens.numel() == 0:
+        raise ValueError(
+            f"the input has the size {(*tokens.shape,)}: give one row or more, of one token or more"
+        )
+    return tokens
+
+
+class StackCall(NamedTuple):
+    """What a call of a stack records and caches, on which it depends whether rows can be packed.
+
+    Args:
+        output_attentions: Attentions are recorded, by the definition, which knows masks only.
+        can_unpad: Whether pads may be removed: no states between layers are returned, nothing is cached yet.
+            They are in training without a cache, and from long texts of sparse patterns.
+        past_length: Tokens already in the cache; `None` without a cache.
+        use_cache: A cache is to be returned.
+    """
+
+    output_attentions: bool
+    can_unpad: bool
+    past_length: int | Tensor | None = None
+    use_cache: bool = False
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether keys are cached, now or before."""
+        return self.use_cache or self.past_length is not None
+
+    @property
+    def may_hold_sequences(self) -> bool:
+        """Whether positions that restart begin a sequence: behind a cache they go on, also in its graph."""
+        return self.past_length is None and not (self.use_cache and is_tracing())
+
+    def num_keys(self, num_tokens: int) -> int | None:
+        """Count the keys of so many tokens; `None` if a graph does not know the length of the cache."""
+        return None if isinstance(self.past_length, Tensor) else num_tokens + (self.past_length or 0)
+
+
+def separate_by_mask(implementation: str | None) -> None:
+    """Warn once that packed sequences take the slow path; in a compiled graph there is no other.
+
+    Raises:
+        ValueError: If attention takes no mask, so that they would attend to each other.
+    """
+    if takes_bounds(implementation) or implementation not in ALL_MASK_ATTENTION_FUNCTIONS:
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no mask, which packed sequences of several rows, "
+            "or in a compiled graph, need: give one row, or choose attn_implementation='sdpa' or 'eager'"
+        )
+    if not is_tracing():
+        logger.warning_once(
+            "packed sequences are separated by a block-diagonal mask, whose cost is quadratic in the number "
+            "of tokens: fast kernels take one packed row, need attention 'sdpa', 'eager' or a flash kernel, "
+            "and record no attentions"
+        )
+
+
+def require_source(source: Tensor | None, reads_source: bool) -> None:
+    """Raise a `ValueError` unless a stack that reads an encoder has its states, and no other stack any."""
+    if source is None and reads_source:
+        raise ValueError(
+            "encoder_hidden_states are missing, which this decoder reads: give them, or call the whole model"
+        )
+    if source is not None and not reads_source:
+        raise ValueError(
+            "encoder_hidden_states are given to a stack without cross-attention, which would not read them: "
+            "leave them out, or build a sequence-to-sequence model"
+        )
+
+
+def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
+    """Raise a `ValueError` if `output_positions` are given to a model that needs all states."""
+    if arguments.get("output_positions") is not None:
+        raise ValueError(
+            f"output_positions are given to {reader}, which needs all hidden states: leave them out, or "
+            f"call the encoder or the decoder alone"
+        )
+
+
+def require_global_tokens(
+    global_attention_mask: Tensor | None, size: torch.Size, attention_mask: object, implementation: str | None
+) -> Tensor | None:
+    """Tell which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are chosen.
+
+    Raises:
+        ValueError: If a choice is no tensor, has another size, or lies outside the text, or the mask or the
+            kernel cannot take it up.
+    """
+    if global_attention_mask is None:
+        return None
+    if not isinstance(global_attention_mask, Tensor):
+        raise ValueError(
+            f"global_attention_mask is a {type(global_attention_mask).__name__}, but has to be a tensor of "
+            f"size {(*size,)}: pass torch.tensor(...), 1 where a token is global"
+        )
+    if global_attention_mask.shape != size:
+        raise ValueError(
+            f"global_attention_mask has the size {(*global_attention_mask.shape,)}, but there are tokens of "
+            f"size {(*size,)}: give each token a number, 1 where it is global"
+        )
+    is_global = global_attention_mask != 0
+    if takes_bounds(implementation):
+        raise ValueError(
+            f"attn_implementation='{implementation}' takes no mask, as global_attention_mask needs one: "
+            "choose attn_implementation='sdpa' or 'eager'"
+        )
+    if attention_mask is not None and not is_padding_mask(attention_mask):
+        raise ValueError(
+            "global_attention_mask is given with an attention_mask of pairs, which is used as it is: allow "
+            "the pairs of global tokens there, or give an attention_mask of tokens, (B, T)"
+        )
+    if is_padding_mask(attention_mask) and not is_tracing():
+        outside = (is_global & (attention_mask == 0)).nonzero().tolist()
+        if outside:
+            raise ValueError(
+                f"global_attention_mask marks position {outside[0][1]} of row {outside[0][0]}, which is a "
+                "pad: mark tokens of the text alone"
+            )
+    return is_global
+
+
+def refuse_global_tokens(arguments: dict[str, Any], reader: str) -> None:
+    """Raise a `ValueError` if `global_attention_mask` is given to a decoder, whatever its direction."""
+    if arguments.get("global_attention_mask") is not None:
+        raise ValueError(
+            f"global_attention_mask is given to {reader}, but encoders alone take one: leave it out, and set "
+            "attention_global_tokens for the first tokens of big bird layers"
+        )
+
+
+def kernel_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Keep what is meant for the attention kernel: the model itself has taken up layout and recording."""
+    taken = {
+        "cu_seq_lens_q",
+        "cu_seq_lens_k",
+        "max_length_q",
+        "max_length_k",
+        "global_attention_mask",
+        "output_hidden_states",
+        "use_cache",
+    }
+    return {name: value for name, value in arguments.items() if name not in taken}
 
 
 class TercetStack(TercetPreTrainedModel):
@@ -65,61 +221,66 @@ class TercetStack(TercetPreTrainedModel):
         tokens: Tensor,
         attention_mask: Tensor | Masks | None,
         position_ids: Tensor | None,
-        cu_seq_lens: Tensor | None,
-        max_length: int | None,
-        *,
-        past_length: int | Tensor | None = None,
-        use_cache: bool = False,
-        output_attentions: bool,
-        can_unpad: bool,
+        sequences: PackedSequences | None,
+        call: StackCall,
     ) -> Layout:
         """Find the layout of the input: packed by the user, to be packed here, or padded.
 
         Args:
             tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: Of tokens, (B, T), or of pairs; see `attention_masks.py`.
+            attention_mask: Of tokens, (B, T), or of pairs; see `attention/masks.py`.
             position_ids: (B, T); restarting positions without a mask mean packed sequences.
-            cu_seq_lens: Cumulative lengths (S+1,) of sequences packed by the user.
-            max_length: Longest of them, in tokens, if known.
-            past_length: Tokens already in the cache; `None` without a cache.
-            use_cache: A cache is to be returned.
-            output_attentions: Attentions are recorded, by the definition, which knows masks only.
-            can_unpad: Whether pads may be removed: no states between layers are returned, nothing is cached
-                yet. They are in training without a cache, and from long texts of sparse patterns.
+            sequences: Bounds of sequences packed by the user.
+            call: What is recorded and cached.
         """
         size = tokens.shape[:2]
-        num_keys = None if isinstance(past_length, Tensor) else size[1] + (past_length or 0)
-        require_mask(attention_mask, size, num_keys, self.config.num_attention_heads)
-        implementation = self.masking_config(output_attentions)._attn_implementation
-        by_kernel = not (output_attentions or is_tracing()) and has_kernel("packed", implementation)
-        if cu_seq_lens is not None:
+        require_mask(attention_mask, size, call.num_keys(size[1]), self.config.num_attention_heads)
+        if sequences is not None:
             refuse_mask_of_packed(attention_mask)
-            require_bounds("cu_seq_lens", cu_seq_lens, size)
-            position_ids = positions_of(cu_seq_lens, size[1]) if position_ids is None else position_ids
-            if by_kernel:
-                return Layout(position_ids, PackedSequences(cu_seq_lens, cu_seq_lens, max_length, max_length))
-            separate_by_mask(implementation)
-            return Layout(position_ids, sequence_ids=sequence_ids(cu_seq_lens, size[1]))
-        if (
-            attention_mask is None
-            and position_ids is not None
-            and past_length is None
-            and not (use_cache and is_tracing())
-            and (layout := self._lay_out_restarts(position_ids, size, by_kernel, implementation))
-        ):
-            return layout
-        unpads = self.training and not use_cache and past_length is None
-        if by_kernel and can_unpad and (padding := self.find_padding(attention_mask, tokens, unpads)):
-            positions = padding.position_ids if position_ids is None else padding.pack(position_ids)
-            bounds = padding.cu_seq_lens
-            return Layout(positions, PackedSequences(bounds, bounds, key_padding=padding), padding=padding)
-        if is_padding_mask(attention_mask) and position_ids is None:
+            require_bounds("cu_seq_lens", sequences.cu_seq_lens_q, size)
+            return self.lay_out_packed(sequences, position_ids, size[1], call)
+        if attention_mask is None and position_ids is not None and call.may_hold_sequences:
+            numbers = restarts(position_ids)
+            if is_tracing() or numbers[:, -1].any():
+                return self.lay_out_restarting(position_ids, numbers.expand(size), call)
+        if call.can_unpad and self.reads_bounds(call):
+            unpads = self.training and not call.has_cache
+            if (padding := self.find_padding(attention_mask, tokens, unpads)) is not None:
+                return Layout.unpadded(padding, position_ids)
+        if position_ids is None and is_padding_mask(attention_mask):
             position_ids = positions_in(attention_mask)[:, -size[1] :]
-        if position_ids is None:
+        elif position_ids is None:
             # The length of a static cache is a tensor, whose value a compiled graph does not know.
-            first = 0 if past_length is None else past_length
+            first = 0 if call.past_length is None else call.past_length
             position_ids = torch.arange(size[1], device=tokens.device)[None] + first
         return Layout(position_ids)
+
+    def lay_out_packed(
+        self, sequences: PackedSequences, position_ids: Tensor | None, num_tokens: int, call: StackCall
+    ) -> Layout:
+        """Keep the sequences of a stream apart by their bounds, or by a mask where kernels read none."""
+        bounds = sequences.cu_seq_lens_q
+        position_ids = positions_of(bounds, num_tokens) if position_ids is None else position_ids
+        if self.reads_bounds(call):
+            return Layout(position_ids, sequences)
+        separate_by_mask(self.implementation(call))
+        return Layout(position_ids, sequence_ids=sequence_ids(bounds, num_tokens))
+
+    def lay_out_restarting(self, position_ids: Tensor, numbers: Tensor, call: StackCall) -> Layout:
+        """Do the same with sequences that positions alone tell apart; `numbers` (B, T) count them in rows."""
+        if len(numbers) == 1 and self.reads_bounds(call):
+            return Layout(position_ids, PackedSequences.of(bounds_of(position_ids)))
+        separate_by_mask(self.implementation(call))
+        return Layout(position_ids, sequence_ids=numbers)
+
+    def reads_bounds(self, call: StackCall) -> bool:
+        """Return whether a kernel keeps packed sequences apart by their bounds."""
+        is_plain = not (call.output_attentions or is_tracing())
+        return is_plain and has_kernel("packed", self.config._attn_implementation)
+
+    def implementation(self, call: StackCall) -> str | None:
+        """Return the `attn_implementation` that serves: the definition, where attentions are recorded."""
+        return "eager" if call.output_attentions else self.config._attn_implementation
 
     def find_padding(
         self, attention_mask: Tensor | Masks | None, tokens: Tensor, unpads: bool
@@ -140,19 +301,6 @@ class TercetStack(TercetPreTrainedModel):
         can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
         kinds = self.patterns.values() if can_be_sparse and tokens.is_cpu else ()
         return any(is_sparse(pattern, tokens.shape[1]) for pattern in kinds)
-
-    def _lay_out_restarts(
-        self, position_ids: Tensor, size: torch.Size, by_kernel: bool, implementation: str | None
-    ) -> Layout | None:
-        """Tell packed rows from plain ones, which have no layout yet, by their positions alone."""
-        numbers = restarts(position_ids)
-        if not is_tracing() and not numbers[:, -1].any():
-            return None
-        if by_kernel and size[0] == 1:
-            bounds = bounds_of(position_ids)
-            return Layout(position_ids, PackedSequences(bounds, bounds))
-        separate_by_mask(implementation)
-        return Layout(position_ids, sequence_ids=numbers.expand(size))
 
     def embed(
         self,

@@ -124,11 +124,12 @@ def requirements() -> list[str]:
 def sources() -> Iterator[PublishedFile]:
     """List the sources of Tercet that the page needs, and what names their version."""
     top = Path(str(import_module(ROOT).__file__)).parent
-    yield PublishedFile(f"{ROOT}/__init__.py", top / "__init__.py")
+    for name in ("__init__.py", "registered_classes.py"):
+        yield PublishedFile(f"{ROOT}/{name}", top / name)
     for part in PARTS:
         folder = Path(str(import_module(f"{ROOT}.{part}").__file__)).parent
-        for path in sorted(folder.glob("*.py")):
-            yield PublishedFile(f"{ROOT}/{part}/{path.name}", path)
+        for path in sorted(folder.rglob("*.py")):
+            yield PublishedFile(f"{ROOT}/{part}/{path.relative_to(folder).as_posix()}", path)
     told = f"Metadata-Version: 2.1\nName: {ROOT}\nVersion: {version(ROOT)}\n"
     yield PublishedFile(f"{ROOT}-{version(ROOT)}.dist-info/METADATA", told.encode())
 

@@ -52,3 +52,6 @@ if is_command_line(sys.orig_argv):
     hide_bars()
 else:
     from .modeling import *  # noqa: F403
+    from .registered_classes import publish_registered_classes
+
+    publish_registered_classes()

@@ -50,10 +50,10 @@ CONFIGURATIONS = {
     "TercetEncoderConfig": "configuration_tercet",
     "TercetDecoderConfig": "configuration_tercet",
     "TercetSeq2SeqConfig": "configuration_tercet",
-    "TercetCharacterConfig": "configuration_character",
-    "TercetElmoConfig": "configuration_elmo",
-    "TercetRecurrentSeq2SeqConfig": "configuration_recurrent",
-    "TercetTaggerConfig": "configuration_tagger",
+    "TercetCharacterConfig": "recurrent.configurations",
+    "TercetElmoConfig": "recurrent.configurations",
+    "TercetRecurrentSeq2SeqConfig": "recurrent.configurations",
+    "TercetTaggerConfig": "recurrent.configurations",
 }
 """Classes whose fields `model.overrides` may name, and the modules of `modeling/` that define them."""
 

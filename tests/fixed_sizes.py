@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tercet.modeling.attention import kernels as attention_kernels
+from tercet.modeling.attention import kernels
 from tercet.training.batches import StepDataset
 
 CPU = torch.device("cpu")
@@ -70,7 +70,7 @@ def as_on_a_gpu(monkeypatch) -> Iterator[None]:
     """Let tensors not be the CPU's, and attention be one operator."""
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "is_cpu", False)
-        patch.setattr(attention_kernels, "is_tracing", lambda: True)
+        patch.setattr(kernels, "is_tracing", lambda: True)
         yield
 
 

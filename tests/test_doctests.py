@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = [
-    path for folder in ROOT.iterdir() if (folder / "__init__.py").exists() for path in folder.glob("*.py")
+    path for folder in ROOT.iterdir() if (folder / "__init__.py").exists() for path in folder.rglob("*.py")
 ]
 OF_THEIR_OWN = {"tercet", "documentation"}
 """Folders that are no subpackage of `tercet`."""
@@ -21,8 +21,8 @@ WITH_EXAMPLES = sorted(path for path in SOURCES if ">>> " in path.read_text(enco
 
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_examples_print_what_they_say(path: Path) -> None:
-    folder = path.parent.name if path.parent.name in OF_THEIR_OWN else f"tercet.{path.parent.name}"
-    module = import_module(folder if path.stem == "__init__" else f"{folder}.{path.stem}")
+    parts = [part for part in path.relative_to(ROOT).with_suffix("").parts if part != "__init__"]
+    module = import_module(".".join(parts if parts[0] in OF_THEIR_OWN else ["tercet", *parts]))
     outcome = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert outcome.attempted > 0
     assert outcome.failed == 0

@@ -85,7 +85,7 @@ def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     held = {entry for entry in ZipFile(wheel).namelist() if ".dist-info/" not in entry}
     everywhere = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").exists()]
     folders = [folder for folder in everywhere if folder.name != "documentation"]  # of the repository only
-    modules = {path for folder in folders for path in folder.glob("*.py")}
+    modules = {path for folder in folders for path in folder.rglob("*.py")}
     data = {*(ROOT / "configs").rglob("*.yaml"), ROOT / "tercet" / "py.typed"}
     names = {path.relative_to(ROOT).as_posix() for path in modules | data}
     assert held == {entry if entry.startswith("tercet/") else f"tercet/{entry}" for entry in names}

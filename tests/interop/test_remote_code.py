@@ -33,7 +33,6 @@ CASES = {
 }
 """Every model, by each Auto class that loads it."""
 
-MODELING = Path(remote_code.getfile(CONFIGURATIONS[0])).parent
 LOAD = """
 import pathlib, torch, transformers
 for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
@@ -134,7 +133,11 @@ def test_code_is_two_files_that_need_nothing_of_this_package(saved):
 @pytest.mark.parametrize("kind", CONFIGURATIONS, ids=lambda kind: kind.model_type)
 def test_definitions_keep_their_text_and_stand_once(kind):
     text = "".join(code_of(add_auto_map({"model_type": kind.model_type})).values())
-    ours = [each for path in MODELING.glob("[!_]*.py") for each in remote_code.parsed(path).statements]
+    ours = [
+        each
+        for path in remote_code.MODELING.rglob("[!_]*.py")
+        for each in remote_code.parsed(path).statements
+    ]
     there = {name for name in re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE) if name != "_"}
     assert kind.__name__ in there
     for statement in ours:
@@ -155,3 +158,13 @@ def test_a_stock_model_stays_as_it_is(tmp_path):
     save_code(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     assert (tmp_path / "config.json").read_text() == '{"model_type": "gpt2"}'
+
+
+def test_only_classes_of_this_package_are_written_by_it_once_they_are_registered(tmp_path):
+    class Derived(CONFIGURATIONS[0]):
+        pass
+
+    Derived.register_for_auto_class()
+    assert Derived._auto_class == "AutoConfig"
+    CONFIGURATIONS[0]().save_pretrained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

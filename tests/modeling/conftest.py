@@ -14,8 +14,7 @@ from tercet.modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.modeling.attention import dot_product as block_sparse_attention
-from tercet.modeling.attention import packed as packed_attention
+from tercet.modeling.attention import dot_product, packed
 
 from ..architectures import ARCHITECTURES
 from .ragged import VOCABULARY, Ragged, ragged
@@ -275,7 +274,7 @@ def lengths_by_blocks(monkeypatch):
 
     def spy(query, *arguments):
         seen.append(query.shape[1])
-        return block_sparse_attention.block_sparse_attention(query, *arguments)
+        return dot_product.block_sparse_attention(query, *arguments)
 
-    monkeypatch.setattr(packed_attention, "block_sparse_attention", spy)
+    monkeypatch.setattr(packed, "block_sparse_attention", spy)
     return seen

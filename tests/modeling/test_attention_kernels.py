@@ -9,7 +9,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tercet.modeling.attention import gpu_kernels as varlen_attention
+from tercet.modeling.attention import gpu_kernels
 from tercet.modeling.attention.kernels import KERNELS, Situation
 
 NAMES = {
@@ -200,14 +200,14 @@ VARLEN = {
 def test_what_the_kernel_of_packed_sequences_on_a_gpu_serves(case, monkeypatch):
     changes, expected = VARLEN[case]
     fields = HALF | changes
-    monkeypatch.setattr(varlen_attention, "agrees", lambda *_: True)
+    monkeypatch.setattr(gpu_kernels, "agrees", lambda *_: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: fields["capability"])
     device = torch.device("cuda" if fields["is_cuda"] else "cpu")
     situation = Situation("sdpa", "packed", device, fields["dtype"], fields["width"])
-    situation = situation._replace(dropout=fields["dropout"])
+    situation = situation._replace(needs=("dropout",) if fields["dropout"] else ())
     assert KERNELS["varlen"].serves(situation) == expected
     assert not KERNELS["varlen"].serves(situation._replace(implementation="eager"))
-    assert not KERNELS["varlen"].serves(situation._replace(has_bias=True))
+    assert not KERNELS["varlen"].serves(situation.also("bias"))
 
 
 HUB = {

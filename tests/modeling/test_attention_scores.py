@@ -277,7 +277,7 @@ def test_kernels_of_dot_products_refuse_other_scores(kernel):
     config = TercetDecoderConfig(attention_score="additive", num_hidden_layers=1)
     with pytest.raises(ValueError, match=f"attn_implementation='{kernel}' computes dot products.*'additive'"):
         TercetDecoderForCausalLM._from_config(config, attn_implementation=kernel)
-    situation = Situation(kernel, "padded", torch.device("cpu"), torch.float32, 8, is_dot_product=False)
+    situation = Situation(kernel, "padded", torch.device("cpu"), torch.float32, 8, ("scores",))
     with pytest.raises(ValueError, match="computes dot products"):
         choose_kernel(situation)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.attention import packing as sequence_groups
+from tercet.modeling.attention import packing
 from tercet.modeling.attention.kernels import KERNELS
 
 from ..corners import corners
@@ -64,7 +64,7 @@ def test_short_and_long_sequences_take_two_ways_to_one_result(
     # In a single group the shorter sequences are padded.
     for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
         monkeypatch.setitem(KERNELS, "short", replace(KERNELS["short"], most_keys=longest))
-        monkeypatch.setattr(sequence_groups, "MOST_GROUPS", most_groups)
+        monkeypatch.setattr(packing, "MOST_GROUPS", most_groups)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
         results.append((loss.detach(), gradients(model)))

@@ -24,8 +24,10 @@ OVERRIDDEN = {
 
 def test_no_other_private_methods_of_transformers_are_overridden():
     found = set()
-    for path in Path(tercet.modeling.__file__).parent.glob("[!_]*.py"):
-        for kind in vars(import_module(f"tercet.modeling.{path.stem}")).values():
+    root = Path(tercet.modeling.__file__).parent
+    for path in root.rglob("[!_]*.py"):
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        for kind in vars(import_module(f"tercet.modeling.{module}")).values():
             if not inspect.isclass(kind) or not kind.__module__.startswith("tercet.modeling"):
                 continue
             theirs = [base for base in kind.__mro__ if base.__module__.startswith("transformers.")]

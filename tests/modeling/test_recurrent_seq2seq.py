@@ -229,7 +229,7 @@ def test_mixed_precision_trains(cell_type, attention_score, batch, targets):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"hidden_size": 31}, "hidden_size is 31: choose an even number"),
+        ({"hidden_size": 31}, "hidden_size is 31: choose an even one"),
         ({"num_attention_heads": 5}, r"hidden_size \(32\) is not a multiple of num_attention_heads \(5\)"),
         ({"attention_score": "cosine"}, "attention_score is 'cosine': choose one of .*, none"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0: choose 1 or more"),

@@ -14,8 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention
 from torch.testing import assert_close
 
-from tercet.modeling.attention import gpu_kernels as tile_attention
-from tercet.modeling.attention import gpu_kernels as varlen_attention
+from tercet.modeling.attention import gpu_kernels
 from tercet.modeling.attention.gpu_kernels import TILE, disagreement, find_tiles, near_by_tiles
 from tercet.modeling.attention.kernels import KERNELS, Situation, name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
@@ -137,8 +136,8 @@ def test_layers_by_tiles_are_one_graph_for_all_micro_batches_of_a_size(
 def test_layers_that_are_not_compiled_have_few_graphs_of_the_kernel(builder, flex, monkeypatch):
     """Whatever the sizes of micro-batches: for many sequences, few, and those of less than a tile."""
     torch._dynamo.reset()
-    kernel = torch.compile(tile_attention.flex_attention, fullgraph=True, backend="aot_eager")
-    monkeypatch.setattr(tile_attention, "compiled_kernel", lambda: kernel)
+    kernel = torch.compile(gpu_kernels.flex_attention, fullgraph=True, backend="aot_eager")
+    monkeypatch.setattr(gpu_kernels, "compiled_kernel", lambda: kernel)
     model = builder("decoder", "t5", max_position_embeddings=256).train()
     numbers = []
     for lengths in (*LENGTHS[:2], (50, 30, 20), (10,) * 20, (3, 4, 5), (150, 2), (9,) * 15):
@@ -147,7 +146,7 @@ def test_layers_that_are_not_compiled_have_few_graphs_of_the_kernel(builder, fle
             only_here.setitem(KERNELS, "flex", KERNEL)
             expected = learned(model, inputs)
         with monkeypatch.context() as only_here:
-            only_here.setattr(tile_attention, "flex_attention", tile_attention.compiled_attention)
+            only_here.setattr(gpu_kernels, "flex_attention", gpu_kernels.compiled_attention)
             counters.clear()
             assert_learns_the_same(learned(model, inputs), expected)
         numbers.append(counters["stats"]["unique_graphs"])
@@ -233,8 +232,7 @@ BUILT = {
 @pytest.mark.parametrize(("case", "dtype", "dropout"), SITUATIONS)
 def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch):
     """By pattern, bias and score, dropout, type, and whether a compiler writes the layer down."""
-    for module in (varlen_attention, tile_attention):
-        monkeypatch.setattr(module, "agrees", lambda *_: True)
+    monkeypatch.setattr(gpu_kernels, "agrees", lambda *_: True)
     capability = {"older GPU": (7, 5), "Hopper": (9, 0)}.get(case, (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     active = third_kernel(monkeypatch)
@@ -256,8 +254,8 @@ def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch)
 def third_kernel(monkeypatch) -> list[str]:
     """Offer FlashAttention 3 by stand-ins for torch's functions; gives what is active."""
     active: list[str] = []
-    monkeypatch.setattr(varlen_attention, "find_spec", lambda name: name)
-    monkeypatch.setattr(varlen_attention, "_ended", [])
+    monkeypatch.setattr(gpu_kernels, "find_spec", lambda name: name)
+    monkeypatch.setattr(gpu_kernels, "_ended", [])
     for name, function in (
         ("activate_flash_attention_impl", active.append),
         ("restore_flash_attention_impl", active.clear),
@@ -268,10 +266,10 @@ def third_kernel(monkeypatch) -> list[str]:
 
 
 def test_flash_attention_3_ends_for_good_where_weights_are_dropped(monkeypatch):
-    monkeypatch.setattr(varlen_attention, "agrees", lambda *_: True)
+    monkeypatch.setattr(gpu_kernels, "agrees", lambda *_: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     active = third_kernel(monkeypatch)
     plain = Situation("sdpa", "packed", torch.device("cuda"), HALF, 64)
-    chosen = [name_kernel(plain._replace(dropout=dropout)) for dropout in (0.0, 0.1, 0.0)]
+    chosen = [name_kernel(situation) for situation in (plain, plain.also("dropout"), plain)]
     assert chosen == ["varlen_fa3", "varlen", "varlen"]
     assert not active

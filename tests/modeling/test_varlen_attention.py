@@ -11,7 +11,7 @@ from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tercet.modeling.attention import gpu_kernels as varlen_attention
+from tercet.modeling.attention import gpu_kernels
 from tercet.modeling.attention.gpu_kernels import ENDLESS, KERNEL, NOISE, agrees, disagreement
 from tercet.modeling.attention.kernels import KERNELS
 
@@ -56,7 +56,7 @@ def test_the_kernel_is_asked_for_what_the_groups_compute(
         called.append(options)
         return by_definition(*arguments, **options)
 
-    monkeypatch.setattr(varlen_attention, "KERNEL", kernel)
+    monkeypatch.setattr(gpu_kernels, "KERNEL", kernel)
     anywhere = replace(KERNELS["varlen"], devices=None, dtypes=None, is_available=None)
     monkeypatch.setitem(KERNELS, "varlen", anywhere)
     assert_close(model(**inputs).loss, expected)
@@ -100,12 +100,10 @@ def test_this_torch_has_it_with_gradients():
 
 
 def test_a_kernel_is_believed_if_it_computes_the_definition(monkeypatch):
-    monkeypatch.setattr(varlen_attention, "KERNEL", by_definition)
-    assert disagreement(varlen_attention.varlen_attention, torch.device("cpu"), torch.float32) < 1e-5
-    monkeypatch.setattr(
-        varlen_attention, "KERNEL", lambda *a, **k: tuple(2 * x for x in by_definition(*a, **k))
-    )
-    assert disagreement(varlen_attention.varlen_attention, torch.device("cpu"), torch.float32) > NOISE
+    monkeypatch.setattr(gpu_kernels, "KERNEL", by_definition)
+    assert disagreement(gpu_kernels.varlen_attention, torch.device("cpu"), torch.float32) < 1e-5
+    monkeypatch.setattr(gpu_kernels, "KERNEL", lambda *a, **k: tuple(2 * x for x in by_definition(*a, **k)))
+    assert disagreement(gpu_kernels.varlen_attention, torch.device("cpu"), torch.float32) > NOISE
 
 
 def test_a_kernel_whose_gradients_are_no_numbers_is_not_believed(monkeypatch):
@@ -116,16 +114,16 @@ def test_a_kernel_whose_gradients_are_no_numbers_is_not_believed(monkeypatch):
         read.register_hook(lambda gradient: gradient * torch.nan)
         return (read,)
 
-    monkeypatch.setattr(varlen_attention, "KERNEL", kernel)
+    monkeypatch.setattr(gpu_kernels, "KERNEL", kernel)
     agrees.cache_clear()
-    assert not agrees("flash", varlen_attention.varlen_attention, torch.device("cpu"))
+    assert not agrees("flash", gpu_kernels.varlen_attention, torch.device("cpu"))
     agrees.cache_clear()
 
 
 def test_a_kernel_that_fails_is_left_alone(monkeypatch, caplog):
     """Torch's is one on a CPU."""
     agrees.cache_clear()
-    assert not agrees("flash", varlen_attention.varlen_attention, torch.device("cpu"))
+    assert not agrees("flash", gpu_kernels.varlen_attention, torch.device("cpu"))
     agrees.cache_clear()
 
 

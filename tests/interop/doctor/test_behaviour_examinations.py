@@ -27,7 +27,7 @@ from tercet.modeling import (
     TercetSeq2SeqForSequenceClassification,
     stack,
 )
-from tercet.modeling.attention import patterns as attention_patterns
+from tercet.modeling.attention import patterns
 
 
 def sees_next(batch_idx, head_idx, q_idx, kv_idx):
@@ -172,7 +172,7 @@ def test_a_stock_encoder_that_sees_one_side_only_is_found(folder_of, complaints,
 def test_an_encoder_of_ours_that_sees_one_side_only_is_found(kind, folder_of, complaints, monkeypatch):
     folder = folder_of(kind)
     mask = partial(one_sided, create_bidirectional_mask)
-    monkeypatch.setattr(attention_patterns, "create_bidirectional_mask", mask)
+    monkeypatch.setattr(patterns, "create_bidirectional_mask", mask)
     # Packed, the kernel has no mask that could be wrong, so that packed is not as alone.
     assert complaints(folder) == {"causality": "failed", "packed documents": "failed"}
 

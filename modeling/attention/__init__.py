@@ -1,0 +1,1 @@
+"""Attention: patterns, scores, masks, the packed layout, and the kernels that compute it."""

@@ -1,0 +1,76 @@
+"""Attention by scores that are no dot products: kernels that let the layer's score compare all pairs.
+
+The scores of all pairs are in memory, as with the definition of dot products, but what they come from is not:
+see `PairScore.compare` and `PairScore.define`.
+
+Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .dot_product import additive, weigh
+from .packed import Group
+from .scores import PairScore
+
+
+def pair_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    dropout: float = 0.0,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """The definition: the softmax of the scores by their definition weighs the values.
+
+    Takes and returns what `scaled_dot_product` does; the mask may also be boolean.
+    """
+    scores = cast(PairScore, module.score).define(query, key)
+    if attention_mask is not None and attention_mask.dtype == torch.bool:  # that of a step of decoding
+        attention_mask = additive(attention_mask, False, key.shape[2], like=scores)
+    return weigh(scores, value, attention_mask, dropout)
+
+
+def blocked_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    **_: Any,
+) -> tuple[Tensor, Tensor]:
+    """Compute the same in little memory, with the masks of torch's fused kernel: `None` may mean causal."""
+    scores = cast(PairScore, module.score).compare(query, key)
+    is_causal = bool(module.is_causal) if is_causal is None else is_causal
+    if attention_mask is None or attention_mask.dtype == torch.bool:
+        forbids_future = attention_mask is None and is_causal and query.shape[2] > 1
+        attention_mask = additive(attention_mask, forbids_future, key.shape[2], like=scores)
+    return weigh(scores, value, attention_mask, dropout)
+
+
+def blocked_group(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    group: Group,
+    bias: Tensor | None,
+    *,
+    module: nn.Module,
+    dropout: float,
+    **_: Any,
+) -> Tensor:
+    """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
+    query, key, value = (x.transpose(1, 2) for x in (query, key, value))
+    scores = cast(PairScore, module.score).compare(query, key)
+    mask = group.mask()
+    is_causal = group.pattern.is_causal and mask is None
+    added = additive(mask, is_causal, key.shape[2], like=scores, bias=group.bias(bias, scores))
+    return weigh(scores, value, added, dropout)[0]

@@ -1,0 +1,276 @@
+"""The sequence-to-sequence model with the heads of tasks, for which it reads a text twice, as BART does.
+
+The encoder reads the text, then the decoder reads it again, shifted right behind the start token, and the
+labels come from the decoder's states (Lewis et al., 2020, section 3.1 for sequences, section 3.2 for tokens).
+For a whole sequence BART takes the state of the last end-of-sequence token, with which its tokenizer ends
+every text; here it is that of the last token, whatever that is.
+
+Shapes: B batch, T positions, S sequences, L labels, K choices. Packed input is (1, N) instead of (B, T).
+"""
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional as F
+from transformers.modeling_outputs import (
+    Seq2SeqModelOutput,
+    Seq2SeqQuestionAnsweringModelOutput,
+    Seq2SeqSequenceClassifierOutput,
+)
+from transformers.utils.generic import can_return_tuple
+
+from ..attention.masks import require_mask, tokens_of
+from ..configuration_tercet import TercetSeq2SeqConfig
+from ..modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
+from ..outputs import Keywords, recordings
+from .classification import (
+    ANSWER_HEADS,
+    SequenceClassificationHead,
+    TokenClassificationHead,
+    classification_loss,
+    count_labels,
+    span_loss,
+)
+from .losses import logits_loss, take_loss_arguments, without_pads
+from .pooling import Sequences, find_sequences
+
+
+class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
+    """Encoder and decoder, which both read one text for a task. Abstract: each task adds its head."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.model = TercetSeq2SeqModel(config)
+
+    def forward_base(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        decoder_input_ids: Tensor | None,
+        decoder_attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Seq2SeqModelOutput, Sequences]:
+        """Apply the model, and find the sequences that the decoder reads; a cache is made only if requested.
+
+        Without `decoder_input_ids` the decoder reads the source again.
+        """
+        own = {"decoder_input_ids": decoder_input_ids, "decoder_attention_mask": decoder_attention_mask}
+        if decoder_input_ids is None:
+            own, sequences = self.repeat_source(input_ids, attention_mask, position_ids, kwargs)
+        else:
+            positions, bounds = kwargs.get("decoder_position_ids"), kwargs.get("cu_seq_lens_q")
+            pad = self.config.pad_token_id
+            sequences = find_sequences(decoder_input_ids, decoder_attention_mask, positions, bounds, pad)
+        arguments = {"use_cache": False} | kwargs | own
+        outputs = self.model(input_ids, attention_mask, position_ids=position_ids, **arguments)
+        return outputs, sequences
+
+    def repeat_source(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        arguments: dict[str, Any],
+    ) -> tuple[dict[str, Any], Sequences]:
+        """Give the decoder the source, shifted right behind the start token, and find its sequences.
+
+        Raises:
+            ValueError: If there are no ids that could be shifted, or the configuration names no start.
+        """
+        start = self.config.decoder_start_token_id
+        if input_ids is None or start is None:
+            missing = "input_ids" if input_ids is None else "config.decoder_start_token_id"
+            raise ValueError(
+                f"{missing} is None: pass it, because the decoder reads the source's ids after a start "
+                f"token, or pass decoder_input_ids"
+            )
+        bounds, pad = arguments.get("cu_seq_lens_q"), self.config.pad_token_id
+        require_mask(attention_mask, input_ids.shape, input_ids.shape[1], self.config.num_attention_heads)
+        mask = tokens_of(attention_mask, input_ids.shape[0])
+        sequences = find_sequences(input_ids, mask, position_ids, bounds, pad)
+        shifted = F.pad(input_ids, (1, 0), value=start)[:, :-1]
+        own = {
+            "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_tensor(start)),
+            "decoder_attention_mask": mask,
+            "decoder_position_ids": position_ids,
+            "cu_seq_lens_k": bounds,
+            "max_length_k": arguments.get("max_length_q"),
+        }
+        return own, sequences
+
+
+class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
+    """Encoder, decoder, and labels of whole sequences, by default read from the last token as in BART."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.classifier = SequenceClassificationHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
+
+        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
+        See `classification_loss` for the labels, and `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        outputs, sequences = self.forward_base(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            global_attention_mask=global_attention_mask,
+            token_type_ids=token_type_ids,
+            **kwargs,
+        )
+        logits = self.classifier(outputs.last_hidden_state, sequences)
+        loss = None
+        if labels is not None:
+            loss = classification_loss(logits, labels, self.config, **loss_arguments)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+
+
+class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
+    """Encoder, decoder, and labels of single tokens, which the decoder knows from the encoder."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.classifier = TokenClassificationHead(config, count_labels(config))
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
+
+        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
+        See `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        outputs, _ = self.forward_base(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            global_attention_mask=global_attention_mask,
+            token_type_ids=token_type_ids,
+            **kwargs,
+        )
+        logits, loss = self.classifier(outputs.last_hidden_state), None
+        if labels is not None:
+            mask = attention_mask if decoder_input_ids is None else decoder_attention_mask
+            loss = logits_loss(logits, without_pads(labels, mask), **loss_arguments)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+
+
+class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
+    """Encoder, decoder, and which of several texts is the correct one, each scored as for a label."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.classifier = SequenceClassificationHead(config, num_labels=1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
+
+        See `TercetForMultipleChoice.forward` for the source; by default the decoder reads it, too.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
+        *rows, is_global, types = (
+            each.flatten(0, -2) if isinstance(each, Tensor) else each
+            for each in (*inputs, global_attention_mask, token_type_ids)
+        )
+        outputs, sequences = self.forward_base(
+            *rows, global_attention_mask=is_global, token_type_ids=types, **kwargs
+        )
+        tokens = decoder_input_ids if input_ids is None else input_ids
+        assert tokens is not None  # or nothing could have been read
+        logits = self.classifier(outputs.last_hidden_state, sequences).view(tokens.shape[0], -1)
+        loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+
+
+class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
+    """Encoder, decoder, and where an answer starts and ends, read from the decoder's states."""
+
+    def __init__(self, config: TercetSeq2SeqConfig):
+        super().__init__(config)
+        self.qa_outputs = ANSWER_HEADS[config.answer_head](config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> Seq2SeqQuestionAnsweringModelOutput:
+        """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
+
+        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
+        See `span_loss` for the positions (S,), and `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        outputs, sequences = self.forward_base(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            global_attention_mask=global_attention_mask,
+            token_type_ids=token_type_ids,
+            **kwargs,
+        )
+        start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        return Seq2SeqQuestionAnsweringModelOutput(
+            loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),
+            start_logits=start.contiguous(),
+            end_logits=end.contiguous(),
+            **recordings(outputs),
+        )

@@ -1,0 +1,1 @@
+"""Members without attention layers: character model, ELMo, recurrent translator, tagger, word vectors."""

@@ -1,0 +1,272 @@
+"""The recurrent translator: an encoder and a decoder of recurrent layers, with attention or without it.
+
+Sutskever et al., 2014: the decoder begins where the encoder ended. Bahdanau et al., 2015: the encoder reads
+in both directions, and the decoder attends to all of its states. Luong et al., 2015: the decoder's own state
+attends, behind the layers. There is no input feeding, so that training needs no loop over steps
+(`recurrent/decoder.py`).
+
+Shapes: B batch, S source positions, T target positions, C model width, V vocabulary. Packed: (1, M), (1, N).
+"""
+
+# transformers types its mixin's methods for a protocol that not even its own models meet.
+# pyright: reportIncompatibleMethodOverride=false
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig, GenerationMixin
+from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from ..attention.masks import require_mask, require_mask_of_tokens
+from ..attention.packing import PackedSequences, packed_bounds, require_source_bounds
+from ..generation.decoding import refuse_prompt_chunks
+from ..heads.losses import behind_start, take_loss_arguments, without_pads
+from ..outputs import Keywords, recordings
+from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from .configurations import TercetRecurrentSeq2SeqConfig
+from .decoder import Decoded, RecurrentCache, RecurrentDecoder, Source
+from .encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
+
+
+class TercetRecurrentSeq2SeqPreTrainedModel(NeuralPreTrainedModel):
+    """What is true of the model with and without a head. Abstract."""
+
+    config: TercetRecurrentSeq2SeqConfig
+    _is_stateful = True  # transformers then takes no assistant, whose guesses a state could not forget
+
+
+class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
+    """The encoder and the decoder, over one table of token vectors."""
+
+    def __init__(self, config: TercetRecurrentSeq2SeqConfig):
+        super().__init__(config)
+        self.encoder = RecurrentEncoder(config)
+        self.decoder = RecurrentDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the table of token vectors (V, C), of source and target."""
+        return self.encoder.embeddings.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the table."""
+        self.encoder.embeddings.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: RecurrentCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        use_cache: bool | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        cu_seq_lens_k: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> Seq2SeqModelOutput:
+        """States (B, T, C) of the target's tokens (B, T), which have attended to the source (B, S).
+
+        Arguments are those of `TercetSeq2SeqModel.forward`. Positions say where packed sequences begin, and
+        nothing else. `past_key_values` is the cache of an earlier call; `attention_mask` is the source's all
+        the same.
+
+        Raises:
+            ValueError: If there is nothing to read, masks or bounds do not fit, or packed sequences cannot
+                give what is asked for.
+        """
+        if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None:
+            cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
+        x = embed(
+            self.encoder.embeddings,
+            decoder_input_ids,
+            decoder_inputs_embeds,
+            token_type_ids=None,
+            prefix="decoder_",
+        )
+        has_states = self.records("output_hidden_states", kwargs)
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids,
+                attention_mask,
+                token_type_ids,
+                inputs_embeds,
+                cu_seq_lens_k,
+                output_hidden_states=has_states,
+            )
+        read, states, first = required_state(encoder_outputs)
+        has_maps = self.records("output_attentions", kwargs)
+        if has_maps and not self.config.has_attention:
+            raise ValueError(
+                "output_attentions is given, but attention_score is 'none': there are no weights"
+            )
+        require_layouts(cu_seq_lens_q, cu_seq_lens_k, states.shape, past_key_values, has_maps)
+        require_mask_of_tokens(attention_mask, states.shape[:2], cu_seq_lens_k)
+        mask = mask_of_target(decoder_attention_mask, x.shape[:2], has_cache=past_key_values is not None)
+        source = Source(states, attention_mask, cu_seq_lens_k)
+        decoded = self.decoder(x, mask, cu_seq_lens_q, source, first, past_key_values)
+        keeps_cache = self.config.use_cache if use_cache is None else use_cache
+        return named(read, decoded, keeps_cache=keeps_cache, has_maps=has_maps, has_states=has_states)
+
+
+class TercetRecurrentSeq2SeqForConditionalGeneration(
+    TercetRecurrentSeq2SeqPreTrainedModel, NeuralLMHeadModel, GenerationMixin
+):
+    """Encoder, decoder, and a prediction of the target's next token."""
+
+    config: TercetRecurrentSeq2SeqConfig
+    _tied_weights_keys = {"lm_head.weight": "model.encoder.embeddings.embed_tokens.weight"}
+
+    def __init__(self, config: TercetRecurrentSeq2SeqConfig):
+        super().__init__(config)
+        self.model = TercetRecurrentSeq2SeqModel(config)
+        self.build_lm_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: RecurrentCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Keywords,
+    ) -> Seq2SeqLMOutput:
+        """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
+        decoder input, pads of `decoder_attention_mask` left out.
+
+        Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). See
+        `TercetRecurrentSeq2SeqModel.forward` for the inputs, `NeuralLMHeadModel.compute_loss_and_logits` for
+        what is returned when, and `LossArguments` for the loss.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
+        if labels is not None:
+            use_cache = False if use_cache is None else use_cache
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            position_ids,
+            decoder_position_ids,
+            encoder_outputs,
+            past_key_values,
+            inputs_embeds,
+            decoder_inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        targets = None if labels is None else without_pads(labels, decoder_attention_mask)
+        loss, logits = self.compute_loss_and_logits(
+            outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
+        )
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs))
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # the first step makes the cache; transformers' own holds keys and values
+
+    def _prepare_cache_for_generation(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
+    ) -> None:
+        refuse_prompt_chunks(generation_config)
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Shift labels (B, T) right, behind the start token: the decoder's input in training.
+
+        Raises:
+            ValueError: If the configuration names no token to start with, or a label is out of range.
+        """
+        return behind_start(labels, self.config)
+
+
+def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor, Tensor]:
+    """Return the encoder's outputs by name, and those that the decoder reads: all states, and the final ones.
+
+    Raises:
+        ValueError: If they have none.
+    """
+    if isinstance(encoder_outputs, tuple | list):
+        encoder_outputs = RecurrentEncoderOutput(*encoder_outputs)
+    if encoder_outputs.get("final_state") is None:
+        raise ValueError(
+            "encoder_outputs have no final_state, with which the decoder begins: pass what "
+            "model.get_encoder() returns"
+        )
+    return encoder_outputs, encoder_outputs.last_hidden_state, encoder_outputs.final_state
+
+
+def mask_of_target(mask: Tensor | None, size: torch.Size, *, has_cache: bool) -> Tensor | None:
+    """Return the part (B, T) of a mask that is of target tokens of `size` (B, T), behind those in a cache.
+
+    Raises:
+        ValueError: If the mask does not fit.
+    """
+    require_mask(mask, size, None if has_cache else size[1], None, "decoder_attention_mask")
+    return None if mask is None else mask[:, -size[1] :]
+
+
+def require_layouts(
+    targets: Tensor | None,
+    sources: Tensor | None,
+    source_shape: torch.Size,
+    cache: RecurrentCache | None,
+    has_maps: bool,
+) -> None:
+    """Raise a `ValueError` unless source and target are both padded, or both packed for what packing can do.
+
+    Args:
+        targets: Cumulative lengths of packed targets.
+        sources: Those of packed sources.
+        source_shape: Of the encoder's states, (1, M, C) if they are packed.
+        cache: Of an earlier call.
+        has_maps: Whether attention weights are requested.
+    """
+    if cache is not None and not isinstance(cache, RecurrentCache):
+        raise ValueError(
+            f"past_key_values is a {type(cache).__name__}, but a recurrent decoder has a RecurrentCache: "
+            "pass that of an earlier call, or None"
+        )
+    if targets is None and sources is None:
+        return
+    if targets is None:
+        raise ValueError("the sources are packed, but cu_seq_lens_q is missing: pass that of the targets")
+    require_source_bounds(sources, source_shape[:2], PackedSequences.of(targets))
+    if cache is not None or has_maps:
+        unsuited = "output_attentions" if has_maps else "past_key_values"
+        raise ValueError(f"{unsuited} is given with packed sequences: pass a padded batch")
+
+
+def named(
+    read: RecurrentEncoderOutput, decoded: Decoded, *, keeps_cache: bool, has_maps: bool, has_states: bool
+) -> Seq2SeqModelOutput:
+    """Name what encoder and decoder have returned as transformers names it, as far as it is requested."""
+    maps = None if decoded.attentions is None else (decoded.attentions,)
+    return Seq2SeqModelOutput(
+        last_hidden_state=decoded.states,
+        past_key_values=decoded.cache if keeps_cache else None,  # pyright: ignore[reportArgumentType]
+        decoder_hidden_states=decoded.hidden_states if has_states else None,
+        cross_attentions=maps if has_maps else None,
+        encoder_last_hidden_state=read.last_hidden_state,
+        encoder_hidden_states=read.hidden_states if has_states else None,
+    )
