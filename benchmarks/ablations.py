@@ -31,9 +31,9 @@ from publishing import describe_run, keep, publish
 from samples import text_sample
 
 from tercet.configs.recipe import load_recipe
-from tercet.interop.own_model import load_ours
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
+from tercet.storage.own_model import load_ours
 
 RESULTS = Path(__file__).parent / "results" / "ablations.json"
 

@@ -32,10 +32,10 @@ from publishing import keep, write_between_marks
 from samples import text_sample
 
 from tercet.configs.recipe import load_recipe
-from tercet.interop.member_run import convert_model
-from tercet.interop.own_model import load_ours
+from tercet.conversion.run import convert_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
+from tercet.storage.own_model import load_ours
 from tercet.training.run_folder import MODEL
 
 RESULTS = Path(__file__).parent / "results" / "bake_off.json"

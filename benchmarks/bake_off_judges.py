@@ -23,7 +23,7 @@ from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.interop.messages import quietly
+from tercet.ground.messages import quietly
 from tercet.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.metrics.numbers import spearman
 from tercet.text.row_files import read_file

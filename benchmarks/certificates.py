@@ -17,11 +17,11 @@ import torch
 import transformers
 from publishing import publish
 
-from tercet.interop import certify, from_stock, to_stock
-from tercet.interop.architecture import Architecture, Counterpart
-from tercet.interop.architectures import ARCHITECTURES
-from tercet.interop.certificate import PRECISIONS, Certificate
 from tercet.modeling import TercetEncoderConfig
+from tercet.stock import certify, from_stock, to_stock
+from tercet.stock.architecture import Architecture, Counterpart
+from tercet.stock.architectures import ARCHITECTURES
+from tercet.stock.certificate import PRECISIONS, Certificate
 
 SIZES = {
     "vocab_size": 211,

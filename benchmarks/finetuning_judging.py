@@ -13,7 +13,7 @@ from finetuning_sides import FILES, TASKS, Contest, parse_task
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from tercet.finetune.tasks import build_task
-from tercet.interop.messages import quietly
+from tercet.ground.messages import quietly
 from tercet.text.row_files import read_file
 
 BATCH_SIZE = 64

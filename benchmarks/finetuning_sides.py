@@ -32,7 +32,7 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
 from tercet.finetune.task import Task
 from tercet.finetune.tasks import build_task
-from tercet.interop.messages import quietly
+from tercet.ground.messages import quietly
 from tercet.text.row_files import read_file
 from tercet.training.heap import retain_heap
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tercet.interop.own_model import load_ours
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import build_held_out, open_text
+from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import load_tokenizer
 from tercet.training.evaluation import evaluate_held_out
 from tercet.training.precision import build_accelerator

@@ -19,7 +19,7 @@ from samples import row_sample
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.interop.scores import METRICS
+from tercet.storage.scores import METRICS
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
 TASKS = ("cola", "mrpc", "stsb", "sst2", "trec", "rte", "conll2003")

@@ -28,7 +28,7 @@ from ..distill.recipe import DistillationRecipe
 from ..distill.report import kept_of
 from ..fewshot.recipe import FewShotRecipe
 from ..finetune.recipe import FineTuningRecipe
-from ..interop.messages import quietly
+from ..ground.messages import quietly
 from ..pretraining.comparison import compare
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.run import pretrain

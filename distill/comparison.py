@@ -19,12 +19,12 @@ from torch.nn import functional as F
 from ..finetune.evaluation import evaluate_rows
 from ..finetune.splits import encoder_of
 from ..finetune.task import Prediction, Task
-from ..interop.own_model import load_transformer
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.cross_entropy import at_least_float32
 from ..objectives.token_objective import TokenObjective
+from ..storage.own_model import load_transformer
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device

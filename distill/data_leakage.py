@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import MEASURED, contents, read_splits
 from ..finetune.task import Task
-from ..interop.finished_run import RECIPE, TEXTS, read_facts
+from ..storage.finished_run import RECIPE, TEXTS, read_facts
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
 

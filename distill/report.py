@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..interop.scores import METRICS, what_is_scored
 from ..reporting.blocks import (
     Bar,
     Block,
@@ -24,6 +23,7 @@ from ..reporting.blocks import (
 )
 from ..reporting.markdown import as_markdown
 from ..reporting.page import as_page
+from ..storage.scores import METRICS, what_is_scored
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .charts import draw_comparison

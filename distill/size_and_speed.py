@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from ..interop.own_model import load_transformer
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import Table
+from ..storage.own_model import load_transformer
 from ..training.tracking import peak_memory
 from ..training.utilization import wait_for
 from .model_outputs import base_of

@@ -18,8 +18,7 @@ from typing import Any, cast
 import torch
 
 from ..finetune.summary import read_predictions
-from ..interop.messages import quietly
-from ..interop.model_folder import load_config
+from ..ground.messages import quietly
 from ..pretraining.translation_scores import TranslationMeasure
 from ..reporting.verdicts import (
     Outcome,
@@ -30,6 +29,7 @@ from ..reporting.verdicts import (
     outcome_of_difference,
     shown,
 )
+from ..storage.model_folder import load_config
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes

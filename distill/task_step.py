@@ -25,9 +25,9 @@ from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_
 from ..finetune.summary import conclude, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
-from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, save_tokenizer
+from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
+from ..storage.model_folder import find_folder, save_tokenizer
 from ..text.cache import made_once
 from ..text.rows import read_rows
 from ..training.disk import replace_text

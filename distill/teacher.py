@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedTokenizerBase
 
-from ..interop.conversion import from_stock
-from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, load_config, pads, require_fit, require_tokenizer
-from ..interop.own_model import load_transformer
+from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained_tercet import TercetLMHeadModel
+from ..stock.models import from_stock
+from ..storage.model_folder import find_folder, load_config, pads, require_fit, require_tokenizer
+from ..storage.own_model import load_transformer
 from ..training.objective import Batch
 from ..training.precision import choose_precision, products_in
 from .model_outputs import ModelOutputs, RequiredOutputs, compute_outputs

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from tercet.interop.model_folder import find_folder, require_tokenizer
-from tercet.interop.own_model import load_ours
 from tercet.pretraining.exposure_bias import ExposureCurves, Ids, generator_of, measure_exposure_bias
 from tercet.reporting.line_charts import LinePanel, draw_lines
+from tercet.storage.model_folder import find_folder, require_tokenizer
+from tercet.storage.own_model import load_ours
 from tercet.text.documents import open_documents
 from tercet.text.row_files import read_file
 from tercet.text.special_tokens import required_token_id

@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from tercet import TercetWordVectorsModel
-from tercet.interop.static_vectors import read_word_vectors, save_word_vectors, train_word_vectors
+from tercet.conversion.static_vectors import read_word_vectors, save_word_vectors, train_word_vectors
 from tercet.text.documents import open_documents
 
 WORD = re.compile(r"[^\W_]+(?:[.,'\u2019-][^\W_]+)*|\S")

@@ -4,7 +4,7 @@ from typing import Literal
 
 from transformers import PreTrainedConfig
 
-from ..interop.examined_model import Member, classes_of
+from ..doctor.examined_model import Member, classes_of
 from ..modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

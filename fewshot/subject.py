@@ -11,14 +11,14 @@ import torch
 import transformers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..interop.examined_model import Member
-from ..interop.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_transformer
-from ..interop.whole_weights import load_whole, tell_of_unread
+from ..doctor.examined_model import Member
+from ..ground.whole_weights import load_whole, tell_of_unread
 from ..modeling import (
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,
 )
+from ..storage.model_folder import find_folder, load_config, require_fit, require_tokenizer
+from ..storage.own_model import load_transformer
 from .boundary import (
     DecoderPrompts,
     EncoderPrompts,

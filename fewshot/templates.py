@@ -20,7 +20,7 @@ from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
 from jinja2.visitor import NodeTransformer
 
-from ..interop.messages import first_line
+from ..ground.messages import first_line
 from ..text.bad_records import foreign_character
 from .template_budget import budget_of, counted, require_bits, size, spend, take_step, whole, width
 

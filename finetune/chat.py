@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..interop.messages import quietly
+from ..ground.messages import quietly
 from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective

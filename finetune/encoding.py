@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.tokenizer_roles import give_segments
+from ..conversion.tokenizer_roles import give_segments
 from ..text.bad_records import RowError
 from ..training.packing import Ragged, ragged
 from .frames import backend_of

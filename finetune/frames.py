@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.tokenizer_roles import keep_option
+from ..storage.model_folder import keep_option
 from ..text.special_tokens import ANY_TEXT, required_token_id
 
 FIRST, SECOND = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))

@@ -12,10 +12,10 @@ from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
-from ..interop.messages import quietly
-from ..interop.model_folder import save_tokenizer
-from ..interop.remote_code import save_code
+from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
+from ..storage.model_folder import save_tokenizer
+from ..storage.remote_code import save_code
 from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of

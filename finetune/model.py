@@ -21,23 +21,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .. import modeling
-from ..interop.architectures import architecture_of
-from ..interop.conversion import from_stock
-from ..interop.generation_defaults import inherit_writing
-from ..interop.inheritance import inherit
-from ..interop.messages import first_line, quietly, shortened
-from ..interop.model_folder import (
-    find_folder,
-    load_config,
-    pads,
-    require_fit,
-    require_tokenizer,
-    require_transformer,
-)
-from ..interop.own_model import load_ours
-from ..interop.source import load_stock
-from ..interop.weights import Dropped
-from ..interop.whole_weights import load_whole
+from ..conversion.generation_defaults import inherit_writing
+from ..conversion.inheritance import inherit
+from ..ground.messages import first_line, quietly, shortened
+from ..ground.whole_weights import load_whole
 from ..modeling import (
     TercetDecoderConfig,
     TercetElmoConfig,
@@ -48,6 +35,18 @@ from ..modeling import (
 )
 from ..modeling.configuration_neural import NeuralConfig
 from ..pretraining.model import require_fields
+from ..stock.architectures import architecture_of
+from ..stock.models import from_stock, load_stock
+from ..stock.weights import Dropped
+from ..storage.model_folder import (
+    find_folder,
+    load_config,
+    pads,
+    require_fit,
+    require_tokenizer,
+    require_transformer,
+)
+from ..storage.own_model import load_ours
 from .recipe import LoraRecipe, PretrainedModelRecipe
 from .tagger import build_tagger
 from .task import Task

@@ -24,9 +24,9 @@ import torch
 from datasets import Dataset, IterableDataset
 from torch import nn
 
-from ..interop.model_folder import find_folder, load_tokenizer
-from ..interop.own_model import load_ours
 from ..modeling import TercetPreTrainedModel
+from ..storage.model_folder import find_folder, load_tokenizer
+from ..storage.own_model import load_ours
 from ..text.bad_records import RowError
 from ..text.columns import as_rows
 from ..text.row_stream import STANDARD, stream_rows

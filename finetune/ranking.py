@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from datasets import Dataset
 
-from ..interop.model_folder import find_folder, load_config
-from ..interop.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..metrics.bootstrap import bootstrap_scores
 from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
 from ..objectives.ranking import RankingObjective
+from ..storage.model_folder import find_folder, load_config
+from ..storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..text.rows import texts_of
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder

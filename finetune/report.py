@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from ..interop.scores import METRICS
 from ..reporting.blocks import (
     Bar,
     Beside,
@@ -31,6 +30,7 @@ from ..reporting.blocks import (
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
 from ..reporting.markdown import as_markdown as in_markdown
 from ..reporting.page import as_page
+from ..storage.scores import METRICS
 from ..text.bad_rows import in_words as bad_in_words
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, MARKDOWN, PAGE

@@ -16,12 +16,12 @@ from typing import Any, cast
 
 from transformers import PreTrainedConfig
 
-from ..interop.conversion import from_stock
-from ..interop.messages import quietly
-from ..interop.model_folder import find_folder, load_config, load_tokenizer, save_tokenizer
+from ..ground.messages import quietly
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.text import open_texts
+from ..stock.models import from_stock
+from ..storage.model_folder import find_folder, load_config, load_tokenizer, save_tokenizer
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, writing

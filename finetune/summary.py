@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..interop.finished_run import EVALUATION, TEXTS
 from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
 from ..reporting.verdicts import as_data
+from ..storage.finished_run import EVALUATION, TEXTS
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown
 from ..text.texts_read import keep_texts

@@ -8,16 +8,16 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from ..interop.messages import first_line
-from ..interop.model_folder import find_folder, load_config, load_tokenizer
-from ..interop.own_model import load_ours
-from ..interop.word_tokenizer import word_tokenizer
+from ..conversion.word_tokenizer import word_tokenizer
+from ..ground.messages import first_line
 from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
 from ..modeling.configuration_neural import NeuralConfig
 from ..modeling.word_bytes import read_words
 from ..modeling.word_embedders import adopt, describe
 from ..modeling.word_features import WordFeatures
 from ..pretraining.model import require_fields
+from ..storage.model_folder import find_folder, load_config, load_tokenizer
+from ..storage.own_model import load_ours
 from .recipe import PretrainedModelRecipe
 from .splits import Split
 from .task import Task

@@ -8,7 +8,7 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
-from ..interop.finished_run import TASK
+from ..storage.finished_run import TASK
 from ..training.disk import replace_text
 from .chat import Chat
 from .generation import Generation

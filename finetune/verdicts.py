@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..interop.scores import METRICS
 from ..metrics.bootstrap import percentile_interval
 from ..reporting.verdicts import (
     Verdict,
@@ -19,6 +18,7 @@ from ..reporting.verdicts import (
     shown,
     with_interval,
 )
+from ..storage.scores import METRICS
 from .task import Task
 
 UNTRAINED = "untrained"

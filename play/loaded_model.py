@@ -12,16 +12,16 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..doctor.examined_model import ExaminedModel, Member, loader_of
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
-from ..interop.card_sections import KINDS, origin
-from ..interop.examined_model import ExaminedModel, Member, loader_of
-from ..interop.finished_run import TASK, FinishedRun, find_run
-from ..interop.messages import quietly
-from ..interop.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
-from ..interop.own_model import load_ours
-from ..interop.whole_weights import load_whole, tell_of_unread
+from ..ground.messages import quietly
+from ..ground.whole_weights import load_whole, tell_of_unread
+from ..hub.card_sections import KINDS, origin
 from ..reporting.blocks import name_of_model
+from ..storage.finished_run import TASK, FinishedRun, find_run
+from ..storage.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
+from ..storage.own_model import load_ours
 from ..training.finite_numbers import finite_outputs
 
 UNLIMITED = 10**6

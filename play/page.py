@@ -19,7 +19,7 @@ from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..interop.messages import first_line
+from ..ground.messages import first_line
 from .ability import MOST_CHARACTERS, Ability, NumberField, TextField
 from .html import as_html, header
 from .sessions import Session

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..interop.messages import first_line
+from ..ground.messages import first_line
 from .ability import Ability, Field, NumberField, TextField
 from .continuation import Continue, ContinueForwards
 from .inspection import ShowAttention, ShowTokens

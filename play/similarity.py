@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..finetune.ranking import Ranking as SearchTask
-from ..interop.sentence_vectors import SentenceVectors, find_vectors
+from ..storage.sentence_vectors import SentenceVectors, find_vectors
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of
 from .loaded_model import LoadedModel
 from .results import Entry, Note, Ranking, Result

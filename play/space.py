@@ -18,9 +18,9 @@ from pathlib import Path
 
 import yaml
 
-from ..interop.finished_run import FinishedRun
-from ..interop.model_card import read_own_card
-from ..interop.publication import Publication, PublishedFile
+from ..hub.model_card import read_own_card
+from ..hub.publication import Publication, PublishedFile
+from ..storage.finished_run import FinishedRun
 
 ROOT = __name__.partition(".")[0]
 """Name of the package."""
@@ -29,7 +29,12 @@ PARTS = (
     "configs",
     "modeling",
     "training",
-    "interop",
+    "ground",
+    "storage",
+    "stock",
+    "conversion",
+    "doctor",
+    "hub",
     "text",
     "objectives",
     "metrics",

@@ -1,7 +1,7 @@
 """The model that a pretraining run begins with: a preset with random weights, or one that goes on learning.
 
 The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
-rest. It may begin with the function of a smaller model (`interop/growth.py`).
+rest. It may begin with the function of a smaller model (`conversion/growth.py`).
 """
 
 import sys
@@ -17,14 +17,14 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
-from ..interop.generation_defaults import inherit_writing
-from ..interop.growth import grow_into, require_growth
-from ..interop.inheritance import inherit
-from ..interop.messages import first_line, shortened
-from ..interop.model_folder import find_folder, load_config, load_tokenizer, num_ids
-from ..interop.own_model import load_ours
+from ..conversion.generation_defaults import inherit_writing
+from ..conversion.growth import grow_into, require_growth
+from ..conversion.inheritance import inherit
+from ..ground.messages import first_line, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..objectives.base_recipe import Trainable
+from ..storage.model_folder import find_folder, load_config, load_tokenizer, num_ids
+from ..storage.own_model import load_ours
 from .recipe import PretrainingRecipe
 
 SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]

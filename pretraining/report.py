@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from accelerate import Accelerator
 
-from ..interop.scores import METRICS, what_is_scored
 from ..objectives.character_language_modeling import CharacterLanguageModeling
 from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
 from ..objectives.token_objective import TokenObjective
@@ -37,6 +36,7 @@ from ..reporting.curves import Panel, draw, panel_of
 from ..reporting.markdown import as_markdown
 from ..reporting.page import as_page
 from ..reporting.verdicts import Outcome, Verdict, as_data, shown
+from ..storage.scores import METRICS, what_is_scored
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import LeftOut

@@ -15,10 +15,10 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
-from ..interop.messages import quietly
-from ..interop.model_folder import save_tokenizer
-from ..interop.remote_code import save_code
+from ..ground.messages import quietly
 from ..reporting.curves import draw_log
+from ..storage.model_folder import save_tokenizer
+from ..storage.remote_code import save_code
 from ..text.cache import made_once
 from ..text.special_tokens import tell_of_unknown
 from ..text.texts_read import keep_texts

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import singledispatch
 
-from ..interop.markdown import as_code, escaped, in_fence
+from ..ground.markdown import as_code, escaped, in_fence
 from .blocks import (
     Bar,
     Beside,

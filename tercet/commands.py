@@ -212,7 +212,7 @@ def fewshot(options: Namespace) -> None:
 
 
 if TYPE_CHECKING:
-    from .interop.publication import Publication
+    from .hub.publication import Publication
 
 
 def play(options: Namespace) -> None:
@@ -263,7 +263,7 @@ def import_(options: Namespace) -> None:
       tercet import ~/models/my-bert runs/my-bert
       tercet import openai-community/gpt2 runs/gpt2
     """
-    from .interop.run import import_model
+    from .stock.run import import_model
 
     certificate = import_model(
         options.source, options.output, revision=options.revision, overwrite=options.overwrite
@@ -282,7 +282,7 @@ def export(options: Namespace) -> None:
       tercet export runs/my-decoder/model exported/my-decoder
       tercet export runs/my-bert exported/my-bert --to bert
     """
-    from .interop.run import export_model
+    from .stock.run import export_model
 
     certificate = export_model(
         options.model, options.output, model_type=options.to, overwrite=options.overwrite
@@ -303,7 +303,7 @@ def convert(options: Namespace) -> None:
       tercet convert runs/decoder-demo/model --to encoder --output runs/decoder-as-encoder
       tercet convert runs/encoder-demo/model --decoder runs/my-decoder/model --to seq2seq --output runs/pair
     """
-    from .interop.member_run import convert_model
+    from .conversion.run import convert_model
 
     report = convert_model(
         options.model,
@@ -330,7 +330,7 @@ def doctor(options: Namespace) -> None:
       tercet doctor runs/encoder-demo/model
       tercet doctor google-bert/bert-base-uncased --json
     """
-    from .interop.doctor import diagnose, diagnosis_as_json, report_diagnosis
+    from .doctor.diagnosis import diagnose, diagnosis_as_json, report_diagnosis
 
     diagnosis = diagnose(options.model, trust_remote_code=options.trust_remote_code)
     print(diagnosis_as_json(diagnosis) if options.json else report_diagnosis(diagnosis))
@@ -355,8 +355,8 @@ def push(options: Namespace) -> None:
       tercet push runs/encoder-demo me/encoder-demo --dry-run
       tercet push runs/encoder-demo me/encoder-demo --private --message "First version"
     """
-    from .interop.hub import push as send
-    from .interop.publication import describe, prepare
+    from .hub.publication import describe, prepare
+    from .hub.push import push as send
 
     publications = [prepare(options.folder, options.repo)]
     if options.space or options.space_folder is not None:
@@ -381,8 +381,8 @@ def space_of(publication: "Publication", options: Namespace) -> "Publication":
     Raises:
         ValueError: The model is to go to a branch, which no Space reads.
     """
-    from .interop.finished_run import find_run
     from .play.space import prepare_space
+    from .storage.finished_run import find_run
 
     if options.revision is not None:
         raise ValueError(

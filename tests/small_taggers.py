@@ -11,10 +11,10 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.interop.model_folder import load_tokenizer
-from tercet.interop.own_model import load_ours
-from tercet.interop.static_vectors import build, save_word_vectors
+from tercet.conversion.static_vectors import build, save_word_vectors
 from tercet.modeling.word_embedders import adopt, describe
+from tercet.storage.model_folder import load_tokenizer
+from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config

@@ -20,7 +20,7 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config

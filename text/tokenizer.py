@@ -36,8 +36,7 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..interop.model_folder import pads, require_dense_ids, tell_of_other_tokens, untrusted
-from ..interop.tokenizer_roles import keep_option
+from ..storage.model_folder import keep_option, pads, require_dense_ids, tell_of_other_tokens, untrusted
 from .special_tokens import ANY_TEXT, SENTINEL, around
 
 COVERAGE = 0.9999

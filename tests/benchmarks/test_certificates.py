@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tercet.interop.bart import BART
-from tercet.interop.certificate import TOLERANCE, Certificate, Difference
-from tercet.interop.gpt2 import GPT2
-from tercet.interop.roberta import ROBERTA
-from tercet.interop.t5 import T5_ENCODER
+from tercet.stock.bart import BART
+from tercet.stock.certificate import TOLERANCE, Certificate, Difference
+from tercet.stock.gpt2 import GPT2
+from tercet.stock.roberta import ROBERTA
+from tercet.stock.t5 import T5_ENCODER
 
 
 @pytest.fixture

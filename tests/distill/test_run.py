@@ -16,8 +16,8 @@ from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.student import build_student
 from tercet.distill.teacher import load_source
-from tercet.interop.finished_run import find_run
-from tercet.interop.publication import prepare
+from tercet.hub.publication import prepare
+from tercet.storage.finished_run import find_run
 from tercet.training.tracking import LOG, read_log
 
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}

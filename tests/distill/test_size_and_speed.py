@@ -14,7 +14,7 @@ from tercet.distill.size_and_speed import (
     size_table,
     time_all,
 )
-from tercet.interop.own_model import load_transformer
+from tercet.storage.own_model import load_transformer
 
 CPU = torch.device("cpu")
 

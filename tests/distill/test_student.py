@@ -5,7 +5,6 @@ import torch
 
 from tercet.distill.recipe import StudentRecipe
 from tercet.distill.student import build_student, whole_tensors
-from tercet.interop.conversion import to_stock
 from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetEncoderForMaskedLM,
@@ -13,6 +12,7 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.pretraining.model import load_preset
+from tercet.stock.models import to_stock
 
 CLASSES = {
     "encoder": TercetEncoderForMaskedLM,

@@ -13,8 +13,8 @@ from tercet.distill.loss_recipes import build_losses
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.teacher import load_source, require_same_vocabulary
-from tercet.interop.own_model import load_ours
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
+from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.precision import build_accelerator
 

@@ -30,11 +30,11 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.interop.model_folder import load_tokenizer
-from tercet.interop.own_model import load_ours
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling import AUTO_CLASSES
 from tercet.modeling.word_embedders import adopt, describe
+from tercet.storage.model_folder import load_tokenizer
+from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import TEXTS as SENTENCES

@@ -10,8 +10,8 @@ from datasets import Dataset
 from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedModel
 
-from tercet.interop.conversion import to_stock
 from tercet.modeling import TercetDecoderForSequenceClassification
+from tercet.stock.models import to_stock
 
 from .conftest import PLAIN_TRAINING
 

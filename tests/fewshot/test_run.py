@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from tercet.__main__ import main
 from tercet.fewshot.explanation import explain
 from tercet.fewshot.run import fewshot
-from tercet.interop.own_model import load_ours
+from tercet.storage.own_model import load_ours
 
 from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
 

@@ -14,7 +14,7 @@ from tercet.finetune.model import learner_of, load_pretrained_model, merged
 from tercet.finetune.recipe import LoraRecipe, PretrainedModelRecipe
 from tercet.finetune.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks import build_task
-from tercet.interop.own_model import load_ours
+from tercet.storage.own_model import load_ours
 
 from .conftest import ROWS
 

@@ -12,11 +12,11 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks import settled
-from tercet.interop.publication import prepare
-from tercet.interop.run import export_model, import_model
-from tercet.interop.sentence_vectors import find_vectors
+from tercet.hub.publication import prepare
 from tercet.play.loaded_model import load_model
 from tercet.play.similarity import FindSimilar
+from tercet.stock.run import export_model, import_model
+from tercet.storage.sentence_vectors import find_vectors
 
 from .conftest import classification_rows, write_rows
 

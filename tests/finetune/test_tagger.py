@@ -13,6 +13,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.model import freeze
@@ -20,7 +21,6 @@ from tercet.finetune.output import seed_folder
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
-from tercet.interop.word_tokenizer import word_tokenizer
 from tercet.modeling import TercetTaggerForTokenClassification, word_features
 from tercet.modeling.word_bytes import read_words
 from tercet.training.examples import pick

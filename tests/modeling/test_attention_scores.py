@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.interop import to_stock
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, attention_scores
 from tercet.modeling.attention import CrossAttention, SelfAttention
 from tercet.modeling.attention_kernels import Situation, choose_kernel
 from tercet.modeling.attention_scores import SCORES
 from tercet.modeling.packing import PackedSequences
+from tercet.stock import to_stock
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 OTHERS = [name for name in SCORES if name != "scaled_dot_product"]

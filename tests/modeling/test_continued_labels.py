@@ -5,11 +5,11 @@ from torch.testing import assert_close
 from transformers import pipeline
 
 from tercet import TercetTaggerConfig, TercetTaggerForTokenClassification
-from tercet.interop.own_model import load_ours
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling.modeling_tercet_tagger import continued
 from tercet.modeling.word_bytes import read_words
 from tercet.modeling.word_embedders import adopt, describe
+from tercet.storage.own_model import load_ours
 
 from ..small_taggers import save_static
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tercet.interop.conversion import from_stock
+from tercet.stock.models import from_stock
 
 LENGTHS = (9, 6, 7, 2)
 

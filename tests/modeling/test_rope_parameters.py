@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from tercet.interop.conversion import from_stock
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, TercetSeq2SeqConfig
+from tercet.stock.models import from_stock
 
 KINDS = {
     "default": {"rope_type": "default", "rope_theta": 500.0},

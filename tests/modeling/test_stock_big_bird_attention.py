@@ -8,9 +8,9 @@ from huggingface_hub.errors import StrictDataclassError
 from torch.testing import assert_close
 from transformers import BigBirdConfig, BigBirdModel
 
-from tercet.interop import from_stock
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from tercet.modeling.stock_big_bird_attention import StockBigBirdAttention
+from tercet.stock import from_stock
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 KIND = "stock_big_bird_attention"

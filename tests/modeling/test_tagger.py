@@ -14,11 +14,11 @@ from tercet import (
     TercetCharacterLanguageModel,
     TercetTaggerConfig,
 )
-from tercet.interop.model_folder import load_tokenizer
-from tercet.interop.own_model import load_ours
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling.word_bytes import read_words
 from tercet.modeling.word_embedders import adopt, build_embedder, describe
+from tercet.storage.model_folder import load_tokenizer
+from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources

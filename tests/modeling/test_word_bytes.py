@@ -1,6 +1,6 @@
 """Words as bytes: what a tagger reads is what was written."""
 
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling.word_bytes import UNREADABLE, read_words
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling import word_features
 
 from ..small_taggers import MAKERS, build_new_tagger, save_sources

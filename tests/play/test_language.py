@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tercet.interop.run import export_model
 from tercet.play.ability import Ability
 from tercet.play.loaded_model import load_model
 from tercet.play.sessions import abilities_of
+from tercet.stock.run import export_model
 from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import TEXT

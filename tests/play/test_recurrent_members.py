@@ -13,8 +13,8 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.interop.static_vectors import build
-from tercet.interop.word_tokenizer import word_tokenizer
+from tercet.conversion.static_vectors import build
+from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling.word_embedders import adopt, describe
 from tercet.play.loaded_model import LoadedModel, load_model
 from tercet.play.sessions import abilities_of

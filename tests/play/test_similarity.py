@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional as F
 
 from tercet.finetune.prediction import Predictor
-from tercet.interop.sentence_vectors import SentenceVectors, sentence_files, write_files
 from tercet.play.loaded_model import load_model
 from tercet.play.sessions import abilities_of
+from tercet.storage.sentence_vectors import SentenceVectors, sentence_files, write_files
 from tercet.text.columns import as_rows
 
 TEXTS = ["The cat sat on the roof.", "Two young men are walking.", "a list of strings"]

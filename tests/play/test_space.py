@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tercet.__main__ import main
-from tercet.interop.finished_run import find_run
-from tercet.interop.publication import prepare
+from tercet.hub.publication import prepare
 from tercet.play.space import GRADIO, prepare_space, requirements
+from tercet.storage.finished_run import find_run
 
 PROGRAM = """
 import os, sys

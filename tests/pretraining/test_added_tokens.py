@@ -11,10 +11,10 @@ from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.configs.recipe import parse_recipe
-from tercet.interop.own_model import load_transformer
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.storage.own_model import load_transformer
 
 END = 38
 

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_preset, parse_recipe
-from tercet.interop.growth import require_growth
+from tercet.conversion.growth import require_growth
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,

@@ -12,12 +12,12 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.interop.own_model import load_transformer
-from tercet.interop.remote_code import save_code
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
+from tercet.storage.own_model import load_transformer
+from tercet.storage.remote_code import save_code
 
 PRESETS = {"encoder": "encoder-tiny", "decoder": "decoder-tiny", "seq2seq": "seq2seq-tiny"}
 

@@ -17,12 +17,12 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoToke
 
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data
-from tercet.interop.finished_run import find_run
-from tercet.interop.publication import prepare
+from tercet.hub.publication import prepare
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining import text as run_text
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+from tercet.storage.finished_run import find_run
 from tercet.text.chunks import StreamedExamples
 from tercet.training.checkpoint import latest, read_state
 from tercet.training.fit import CHECKPOINTS

@@ -13,10 +13,10 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertModel, 
 
 from tercet import TercetEncoderForSentenceEmbedding
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.interop.run import import_model
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
+from tercet.stock.run import import_model
 
 from .conftest import SIGNS, WORDS, recipe_data_of
 

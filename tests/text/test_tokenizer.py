@@ -5,7 +5,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from tercet.interop import model_folder
+from tercet.storage import model_folder
 from tercet.text.special_tokens import sentinel_ids
 from tercet.text.tokenizer import KINDS, fit_frame, frame_ids, load_tokenizer, train_tokenizer
 

@@ -1,0 +1,71 @@
+"""Weights that go from one model of ours to another with a different head: all that both have.
+
+Where the other has a larger vocabulary, what each new token has begins with the mean of the old ones (Hewitt,
+2021, "Initializing New Word Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
+"""
+
+import torch
+from torch import Tensor
+
+from ..ground.messages import shortened
+from ..modeling.pretrained_neural import NeuralPreTrainedModel
+
+POOLERS = {
+    "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
+    "next_sentence_head.dense.bias": "classifier.transform.dense.bias",
+}
+"""What next-sentence prediction has taught -> where a classifier has it (Devlin et al., 2019, 3.1)."""
+
+
+def inherit(
+    model: NeuralPreTrainedModel, source: NeuralPreTrainedModel, *, keeps_head: bool = True
+) -> list[str]:
+    """Give a model the weights of another one; name the parameters that the other does not have.
+
+    Args:
+        model: Receives them.
+        source: Of the same member, perhaps without a head.
+        keeps_head: Whether a head is taken over, too, as far as its tensors have the same names and shapes.
+
+    Raises:
+        ValueError: The stacks below the heads are of other shapes than that of the vocabulary.
+    """
+    tensors = inherited(source, model, keeps_head=keeps_head)
+    own = model.state_dict()
+    misfits = [name for name in tensors if name not in own or own[name].shape != tensors[name].shape]
+    if misfits:
+        raise ValueError(
+            f"model.overrides do not fit its weights: the shapes of {shortened(misfits)} would change"
+        )
+    model.load_state_dict(tensors, strict=False)
+    return sorted(set(dict(model.named_parameters())) - set(tensors))
+
+
+def inherited(
+    source: NeuralPreTrainedModel, model: NeuralPreTrainedModel, *, keeps_head: bool
+) -> dict[str, Tensor]:
+    """Name the tensors of one model as another has them, without what only the first has."""
+    prefix = "" if hasattr(source, "model") else "model."
+    tensors = {f"{prefix}{name}": tensor for name, tensor in source.state_dict().items()}
+    own, num_old = model.state_dict(), source.config.vocab_size
+    tensors = {name if name in own else POOLERS.get(name, name): each for name, each in tensors.items()}
+    if model.config.vocab_size > num_old:
+        tensors = {name: with_new_tokens(tensor, own.get(name), num_old) for name, tensor in tensors.items()}
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
+    }
+
+
+def with_new_tokens(tensor: Tensor, own: Tensor | None, num_old: int) -> Tensor:
+    """Return a tensor with something for each of the old tokens (V, ...) something for the new ones, too.
+
+    That is their mean; of what is no number to be learned, such as spellings, the model's `own`.
+    """
+    if own is None or tensor.shape != (num_old, *own.shape[1:]) or len(own) <= num_old:
+        return tensor
+    if not tensor.is_floating_point():
+        return own
+    mean = tensor.mean(0, keepdim=True, dtype=torch.float32).to(tensor.dtype)
+    return torch.cat((tensor, mean.expand(len(own) - num_old, *tensor.shape[1:])))
