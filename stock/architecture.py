@@ -5,7 +5,7 @@ house is built, and brought back: only if nothing that matters has changed on th
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import transformers
@@ -31,12 +31,6 @@ class Field:
     to_stock: Callable[[Any], Mapping[str, Any]]
 
 
-def shifted(name: str, by: int) -> Field:
-    """Describe a number that the stock configuration counts with so many more."""
-    ours = name
-    return Field(lambda stock: getattr(stock, name) - by, lambda config: {name: getattr(config, ours) + by})
-
-
 def agreeing(ours: str, *options: str) -> Field:
     """Describe a field of ours for which the stock configuration has several options, which must agree."""
 
@@ -55,8 +49,8 @@ class Counterpart:
 
     Args:
         stock: Name of its class in transformers.
-        ours: Name of our class.
         head: The weights that are not the base model's, by their full names.
+        ours: Name of our class; before `named`, only if it ends in another way.
         prefix: Where the base model is in the stock one; by default where most of its architecture have it.
         fields: Our fields that the head reads, and the stock option that each is there. With `eos_token_id`
             among them, texts must end in that token, and have no other.
@@ -66,8 +60,8 @@ class Counterpart:
     """
 
     stock: str
-    ours: str
     head: Table = field(default_factory=dict)
+    ours: str = ""
     prefix: str | None = None
     fields: Mapping[str, "str | Field"] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -83,6 +77,14 @@ class Counterpart:
     def our_fields(self, stock: PreTrainedConfig) -> dict[str, Any]:
         """Read from a stock configuration those of our fields that are as they are because of the head."""
         return {**to_ours(self.fields, stock), **self.values}
+
+
+def named(stock: str, ours: str, *models: Counterpart) -> tuple[Counterpart, ...]:
+    """Put the names of an architecture and of our member before what the classes of their models end in."""
+    return tuple(
+        replace(model, stock=f"{stock}{model.stock}", ours=f"{ours}{model.ours or model.stock}")
+        for model in models
+    )
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,31 @@ class Architecture:
         """Say what a tensor of the base model is with us, whatever head there is; `None` for any other."""
         own = name.removeprefix(self.prefix_in(counterpart))
         return next((entry for pattern, entry in self.weights.items() if match_name(pattern, own)), None)
+
+
+def same(*names: str) -> dict[str, str | Field]:
+    """List fields that a stock configuration calls as ours does."""
+    return dict(zip(names, names, strict=True))
+
+
+USUAL = same(
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
+    "tie_word_embeddings",
+    "initializer_range",
+)
+"""Fields of most architectures, most of which call them so."""
+PLAIN_LAYERS = {"norm_type": "layer_norm", "norm_bias": True, "feed_forward_type": "plain"}
+BIASES = {"attention_bias": True, "mlp_bias": True}
+
+
+def projections(stock: str, ours: str, names: str) -> dict[str, str]:
+    """List projections of attention by what stands before their names on both sides, and the stock names."""
+    return {f"{stock}{name}.*": f"{ours}{x}_proj.*" for x, name in zip("qkvo", names.split(), strict=True)}
 
 
 def to_ours(fields: Mapping[str, str | Field], stock: PreTrainedConfig) -> dict[str, Any]:

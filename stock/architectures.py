@@ -5,21 +5,11 @@ from transformers import PreTrainedConfig
 from ..ground.messages import quietly
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .architecture import Architecture
-from .bart import BART
-from .bert import BERT
-from .big_bird import BIG_BIRD
-from .distilbert import DISTILBERT
-from .electra import ELECTRA
-from .gpt2 import GPT2
-from .gpt_neox import GPT_NEOX
-from .llama import LLAMA
-from .marian import MARIAN
-from .mbart import MBART
-from .mistral import MISTRAL
+from .bart import BART, MARIAN, MBART
+from .bert import BERT, BIG_BIRD, DISTILBERT, ELECTRA, ROBERTA
+from .gpt import GPT2, GPT_NEOX, OPT
+from .llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from .modernbert import MODERNBERT
-from .opt import OPT
-from .qwen import QWEN2, QWEN3
-from .roberta import ROBERTA
 from .t5 import MT5, MT5_ENCODER, T5, T5_ENCODER
 
 ARCHITECTURES = {

@@ -1,10 +1,15 @@
-"""The Llama family (Touvron et al., 2023): Llama itself, SmolLM, and many others under its name."""
+"""The Llama family (Touvron et al., 2023): Llama itself, SmolLM, and many others under its name.
+
+Mistral   all layers slide, or none (Jiang et al., 2023)
+Qwen2     other biases; layers may slide, each by itself (Yang et al., 2024)
+Qwen3     norms of heads, too (Yang et al., 2025)
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
-from ..modeling.configuration_tercet import TercetDecoderConfig
-from .architecture import Architecture, Counterpart, Field
+from ..modeling.configuration_tercet import TercetConfig, TercetDecoderConfig
+from .architecture import USUAL, Architecture, Counterpart, Field, named, projections, same
 from .task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES
 
 
@@ -16,28 +21,22 @@ def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:
     return {name: value for name, value in rope_parameters.items() if name not in others}
 
 
-FIELDS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "intermediate_size": "intermediate_size",
-    "num_hidden_layers": "num_hidden_layers",
-    "num_attention_heads": "num_attention_heads",
-    "num_key_value_heads": "num_key_value_heads",
-    "max_position_embeddings": "max_position_embeddings",
-    "rope_theta": Field(
-        lambda stock: stock.rope_parameters["rope_theta"],
-        lambda config: {
-            "rope_parameters": (config.rope_scaling or {"rope_type": "default"})
-            | {"rope_theta": config.rope_theta}
-        },
-    ),
+def rope_parameters(config: TercetConfig, **others: Any) -> dict[str, Any]:
+    """Describe rotary positions in stock words."""
+    scaling = config.rope_scaling or {"rope_type": "default"}
+    return {"rope_parameters": scaling | {"rope_theta": config.rope_theta} | others}
+
+
+ROTARY = {
+    "rope_theta": Field(lambda stock: stock.rope_parameters["rope_theta"], rope_parameters),
     "rope_scaling": Field(lambda stock: rope_scaling(stock.rope_parameters), lambda config: {}),
-    "norm_eps": "rms_norm_eps",
-    "hidden_act": "hidden_act",
-    "attention_dropout": "attention_dropout",
-    "tie_word_embeddings": "tie_word_embeddings",
-    "initializer_range": "initializer_range",
 }
+FIELDS = (
+    USUAL
+    | same("num_key_value_heads", "hidden_act", "attention_dropout")
+    | ROTARY
+    | {"norm_eps": "rms_norm_eps"}
+)
 FIXED = {
     "position_embedding_type": "rotary",
     "norm_type": "rms_norm",
@@ -47,59 +46,94 @@ FIXED = {
 WEIGHTS = {
     "embed_tokens.weight": "embeddings.embed_tokens.weight",
     "layers.*.input_layernorm.weight": "layers.*.self_attention_norm.weight",
-    "layers.*.self_attn.q_proj.*": "layers.*.self_attention.q_proj.*",
-    "layers.*.self_attn.k_proj.*": "layers.*.self_attention.k_proj.*",
-    "layers.*.self_attn.v_proj.*": "layers.*.self_attention.v_proj.*",
-    "layers.*.self_attn.o_proj.*": "layers.*.self_attention.o_proj.*",
+    **projections("layers.*.self_attn.", "layers.*.self_attention.", "q_proj k_proj v_proj o_proj"),
     "layers.*.post_attention_layernorm.weight": "layers.*.feed_forward_norm.weight",
-    "layers.*.mlp.gate_proj.*": "layers.*.feed_forward.gate_proj.*",
-    "layers.*.mlp.up_proj.*": "layers.*.feed_forward.up_proj.*",
-    "layers.*.mlp.down_proj.*": "layers.*.feed_forward.down_proj.*",
+    "layers.*.mlp.*.*": "layers.*.feed_forward.*.*",
     "norm.weight": "norm.weight",
 }
 HEAD = {"lm_head.weight": "lm_head.weight"}
 
 
-def counterparts(name: str, reader: str = "transformer.") -> tuple[Counterpart, ...]:
-    """Name the models of a family that has Llama's heads.
+def family(name: str, reader: str = "transformer.", **facts: Any) -> Architecture:
+    """Describe an architecture that has Llama's layers and heads.
 
     Args:
         name: How its classes begin.
         reader: Where the base model is in the one that answers questions.
+        facts: What else `Architecture` is made of; by default as Llama is.
     """
-    return (
-        Counterpart(f"{name}Model", "TercetDecoderModel"),
-        Counterpart(f"{name}ForCausalLM", "TercetDecoderForCausalLM", HEAD),
-        Counterpart(
-            f"{name}ForSequenceClassification",
-            "TercetDecoderForSequenceClassification",
-            SCORES,
-            values=LAST_TOKEN,
+    usual = {"fields": FIELDS, "fixed": FIXED, "required": {}, "weights": WEIGHTS, "prefix": "model."}
+    return Architecture(
+        model_type=name.lower(),
+        config=TercetDecoderConfig,
+        counterparts=named(
+            name,
+            "TercetDecoder",
+            Counterpart("Model"),
+            Counterpart("ForCausalLM", HEAD),
+            Counterpart("ForSequenceClassification", SCORES, values=LAST_TOKEN),
+            Counterpart("ForTokenClassification", TOKEN_SCORES, fields=TOKEN_DROPOUT, values=PLAIN),
+            Counterpart("ForQuestionAnswering", ANSWERS, prefix=reader, values=PLAIN),
         ),
-        Counterpart(
-            f"{name}ForTokenClassification",
-            "TercetDecoderForTokenClassification",
-            TOKEN_SCORES,
-            fields=TOKEN_DROPOUT,
-            values=PLAIN,
-        ),
-        Counterpart(
-            f"{name}ForQuestionAnswering",
-            "TercetDecoderForQuestionAnswering",
-            ANSWERS,
-            prefix=reader,
-            values=PLAIN,
-        ),
+        **usual | facts,
     )
 
 
-LLAMA = Architecture(
-    model_type="llama",
-    config=TercetDecoderConfig,
-    fields=FIELDS | {"head_dim": "head_dim", "attention_bias": "attention_bias", "mlp_bias": "mlp_bias"},
-    fixed=FIXED,
-    required={},
-    weights=WEIGHTS,
-    counterparts=counterparts("Llama"),
-    prefix="model.",
+def slides(layer_types: list[str]) -> bool:
+    """Return whether a layer reads what is near only."""
+    return "sliding_attention" in layer_types
+
+
+LLAMA = family("Llama", fields=FIELDS | same("head_dim", "attention_bias", "mlp_bias"))
+
+MISTRAL = family(
+    "Mistral",
+    reader="model.",
+    fields=FIELDS
+    | same("head_dim")
+    | {
+        "layer_types": Field(
+            lambda stock: (
+                None if stock.sliding_window is None else ["sliding_attention"] * stock.num_hidden_layers
+            ),
+            lambda config: {},
+        ),
+        "sliding_window": Field(
+            lambda stock: stock.sliding_window,
+            lambda config: {
+                "sliding_window": config.sliding_window if slides(config.types_of_layers) else None
+            },
+        ),
+    },
+)
+
+WINDOWS = {
+    "layer_types": Field(
+        lambda stock: stock.layer_types if slides(stock.layer_types) else None,
+        lambda config: {"layer_types": config.types_of_layers},
+    ),
+    "sliding_window": Field(
+        lambda stock: stock.sliding_window if slides(stock.layer_types) else None,
+        lambda config: {
+            "use_sliding_window": slides(config.types_of_layers),
+            "sliding_window": config.sliding_window,
+        },
+    ),
+}
+
+QWEN2 = family(
+    "Qwen2",
+    fields=FIELDS | WINDOWS,
+    fixed=FIXED | {"attention_bias": True, "attention_out_bias": False},
+)
+
+QWEN3 = family(
+    "Qwen3",
+    fields=FIELDS | WINDOWS | same("head_dim", "attention_bias"),
+    fixed=FIXED | {"use_qk_norm": True},
+    weights=WEIGHTS
+    | {
+        "layers.*.self_attn.q_norm.weight": "layers.*.self_attention.q_norm.weight",
+        "layers.*.self_attn.k_norm.weight": "layers.*.self_attention.k_norm.weight",
+    },
 )

@@ -7,9 +7,8 @@ of attention's weights, where ours has the dropout of all sub-layers.
 from typing import Any
 
 from ..modeling.configuration_tercet import TercetConfig, TercetEncoderConfig
-from .architecture import Architecture, Counterpart, Field, agreeing
-from .llama import rope_scaling
-from .mistral import slides
+from .architecture import USUAL, Architecture, Counterpart, Field, agreeing, named, same
+from .llama import rope_scaling, slides
 from .rearrangements import Chunked
 from .task_heads import head_dropout
 from .weights import Via
@@ -50,12 +49,9 @@ NORM = {"classifier_norm": True}
 MODERNBERT = Architecture(
     model_type="modernbert",
     config=TercetEncoderConfig,
-    fields={
-        "vocab_size": "vocab_size",
-        "hidden_size": "hidden_size",
-        "intermediate_size": "intermediate_size",
-        "num_hidden_layers": "num_hidden_layers",
-        "num_attention_heads": "num_attention_heads",
+    fields=USUAL
+    | same("norm_eps", "norm_bias", "attention_bias", "mlp_bias", "attention_dropout")
+    | {
         "layer_types": Field(
             lambda stock: stock.layer_types, lambda config: {"layer_types": config.types_of_layers}
         ),
@@ -65,7 +61,6 @@ MODERNBERT = Architecture(
                 {"local_attention": 2 * config.sliding_window} if slides(config.types_of_layers) else {}
             ),
         ),
-        "max_position_embeddings": "max_position_embeddings",
         "rope_theta": Field(
             lambda stock: stock.rope_parameters["full_attention"]["rope_theta"], rope_parameters
         ),
@@ -73,18 +68,11 @@ MODERNBERT = Architecture(
             lambda stock: stock.rope_parameters["sliding_attention"]["rope_theta"], lambda config: {}
         ),
         "rope_scaling": Field(common_scaling, lambda config: {}),
-        "norm_eps": "norm_eps",
-        "norm_bias": "norm_bias",
         "hidden_act": "hidden_activation",
-        "attention_bias": "attention_bias",
-        "mlp_bias": "mlp_bias",
         "dropout": "embedding_dropout",
-        "attention_dropout": "attention_dropout",
         "activation_dropout": "mlp_dropout",
-        "tie_word_embeddings": "tie_word_embeddings",
         "head_bias": "decoder_bias",
         "classifier_dropout": head_dropout("classifier_dropout"),
-        "initializer_range": "initializer_range",
     },
     fixed={
         "position_embedding_type": "rotary",
@@ -108,45 +96,22 @@ MODERNBERT = Architecture(
         "layers.*.mlp.Wo.*": "layers.*.feed_forward.down_proj.*",
         "final_norm.*": "norm.*",
     },
-    counterparts=(
-        Counterpart("ModernBertModel", "TercetEncoderModel"),
+    counterparts=named(
+        "ModernBert",
+        "TercetEncoder",
+        Counterpart("Model"),
         Counterpart(
-            "ModernBertForMaskedLM",
-            "TercetEncoderForMaskedLM",
+            "ForMaskedLM",
             {"head.*.*": "transform.*.*", "decoder.*": "lm_head.*"},
             fields={
                 "hidden_act": agreeing("hidden_act", "hidden_activation", "classifier_activation"),
                 "mlp_bias": agreeing("mlp_bias", "mlp_bias", "classifier_bias"),
             },
         ),
-        Counterpart(
-            "ModernBertForSequenceClassification",
-            "TercetEncoderForSequenceClassification",
-            head("classifier"),
-            fields=POOLED,
-            values=NORM,
-        ),
-        Counterpart(
-            "ModernBertForTokenClassification",
-            "TercetEncoderForTokenClassification",
-            head("classifier"),
-            fields=DENSE,
-            values=NORM,
-        ),
-        Counterpart(
-            "ModernBertForQuestionAnswering",
-            "TercetEncoderForQuestionAnswering",
-            head("qa_outputs"),
-            fields=DENSE,
-            values=NORM,
-        ),
-        Counterpart(
-            "ModernBertForMultipleChoice",
-            "TercetEncoderForMultipleChoice",
-            head("classifier"),
-            fields=POOLED,
-            values=NORM,
-        ),
+        Counterpart("ForSequenceClassification", head("classifier"), fields=POOLED, values=NORM),
+        Counterpart("ForTokenClassification", head("classifier"), fields=DENSE, values=NORM),
+        Counterpart("ForQuestionAnswering", head("qa_outputs"), fields=DENSE, values=NORM),
+        Counterpart("ForMultipleChoice", head("classifier"), fields=POOLED, values=NORM),
     ),
     prefix="model.",
 )

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from ..modeling.configuration_tercet import TercetEncoderConfig, TercetSeq2SeqConfig
-from .architecture import Architecture, Counterpart, Field
+from .architecture import Architecture, Counterpart, Field, named, same
 from .rearrangements import FirstScaled, Place
 from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS
 from .weights import Dropped, Via, has_own_head
@@ -68,14 +68,17 @@ def is_tied(stock: PreTrainedModel) -> bool:
 
 
 FIELDS = {
-    "vocab_size": "vocab_size",
+    **same(
+        "vocab_size",
+        "relative_attention_num_buckets",
+        "relative_attention_max_distance",
+        "tie_word_embeddings",
+    ),
     "hidden_size": "d_model",
     "head_dim": "d_kv",
     "intermediate_size": "d_ff",
     "num_hidden_layers": "num_layers",
     "num_attention_heads": "num_heads",
-    "relative_attention_num_buckets": "relative_attention_num_buckets",
-    "relative_attention_max_distance": "relative_attention_max_distance",
     "feed_forward_type": Field(
         lambda stock: "gated" if stock.is_gated_act else "plain",
         lambda config: {"feed_forward_proj": activation(config)},
@@ -83,7 +86,6 @@ FIELDS = {
     "hidden_act": Field(lambda stock: stock.dense_act_fn, lambda config: {}),
     "norm_eps": "layer_norm_epsilon",
     "dropout": "dropout_rate",
-    "tie_word_embeddings": "tie_word_embeddings",
 } | DROPOUT
 DECODER_FIELDS = {
     "decoder_head_dim": Field(lambda stock: stock.d_kv, lambda config: {}),
@@ -105,18 +107,19 @@ T5 = Architecture(
     weights=stack("encoder", "encoder.", ("self_attention", "feed_forward"))
     | stack("decoder", "decoder.", ("self_attention", "cross_attention", "feed_forward"))
     | TABLES,
-    counterparts=(
-        Counterpart("T5Model", "TercetSeq2SeqModel"),
-        Counterpart("T5ForConditionalGeneration", "TercetSeq2SeqForConditionalGeneration", HEAD),
+    counterparts=named(
+        "T5",
+        "TercetSeq2Seq",
+        Counterpart("Model"),
+        Counterpart("ForConditionalGeneration", HEAD),
         Counterpart(
-            "T5ForSequenceClassification",
-            "TercetSeq2SeqForSequenceClassification",
+            "ForSequenceClassification",
             HEAD_LABELS,
             prefix="transformer.",
             values=AT_THE_END,
             fields=ENDED,
         ),
-        Counterpart("T5ForQuestionAnswering", "TercetSeq2SeqForQuestionAnswering", ANSWERS),
+        Counterpart("ForQuestionAnswering", ANSWERS),
     ),
     prefix="",
     by_weights={"tie_word_embeddings": is_tied},
@@ -129,9 +132,11 @@ T5_ENCODER = Architecture(
     fixed=FIXED | {"type_vocab_size": 0},
     required={"is_encoder_decoder": False},
     weights=stack("encoder", "", ("self_attention", "feed_forward")) | TABLES,
-    counterparts=(
-        Counterpart("T5EncoderModel", "TercetEncoderModel"),
-        Counterpart("T5ForTokenClassification", "TercetEncoderForTokenClassification", LABELS),
+    counterparts=named(
+        "T5",
+        "TercetEncoder",
+        Counterpart("EncoderModel", ours="Model"),
+        Counterpart("ForTokenClassification", LABELS),
     ),
     prefix="transformer.",
     by_weights={"tie_word_embeddings": is_tied},

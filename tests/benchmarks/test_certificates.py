@@ -6,8 +6,8 @@ import pytest
 
 from tercet.stock.bart import BART
 from tercet.stock.certificate import TOLERANCE, Certificate, Difference
-from tercet.stock.gpt2 import GPT2
-from tercet.stock.roberta import ROBERTA
+from tercet.stock.gpt import GPT2
+from tercet.stock.bert import ROBERTA
 from tercet.stock.t5 import T5_ENCODER
 
 
