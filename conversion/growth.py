@@ -255,11 +255,11 @@ LAST_PROJECTIONS = ("o_proj.", "down_proj.")
 
 
 class Rule(NamedTuple):
-    """How a tensor grows along its axes, by names of kinds of channels; `None`: not at all.
+    """How the tensors of a module grow along their axes, by names of kinds of channels; `None`: not at all.
 
     Args:
         rows: Of the first axis, which writes.
-        columns: Of the second.
+        columns: Of the second, if there is one.
         reads: Whether the second axis reads channels, and divides its weights; a table has vectors there.
     """
 
@@ -269,38 +269,27 @@ class Rule(NamedTuple):
 
 
 RULES = {
-    r"embeddings\.embed_tokens\.weight": Rule(None, "embedding", reads=False),
-    r"embeddings\.token_types\.weight": Rule(None, "embedding", reads=False),
-    r"embeddings\.positions\.embed_positions\.weight": Rule(None, "embedding", reads=False),
-    r"embeddings\.norm\.(weight|bias)": Rule("embedding"),
-    r"embeddings\.projection\.weight": Rule("hidden", "embedding"),
-    r"embeddings\.projection\.bias": Rule("hidden"),
-    r"relative_bias\.table\.weight": Rule(None, "heads", reads=False),
-    r"(\w+_norm|norm)\.(weight|bias)": Rule("hidden"),
-    r"(self|cross)_attention\.q_proj\.weight": Rule("queries", "hidden"),
-    r"(self|cross)_attention\.[kv]_proj\.weight": Rule("keys", "hidden"),
-    r"(self|cross)_attention\.q_proj\.bias": Rule("queries"),
-    r"(self|cross)_attention\.[kv]_proj\.bias": Rule("keys"),
-    r"(self|cross)_attention\.o_proj\.weight": Rule("hidden", "queries"),
-    r"(self|cross)_attention\.o_proj\.bias": Rule("hidden"),
-    r"(self|cross)_attention\.[qk]_norm\.weight": Rule(None),
-    r"(self|cross)_attention\.gate\.g_proj\.weight": Rule("gates", "hidden"),
-    r"(self|cross)_attention\.gate\.g_proj\.bias": Rule("gates"),
-    r"feed_forward\.(up|gate)_proj\.weight": Rule("inner", "hidden"),
-    r"feed_forward\.(up|gate)_proj\.bias": Rule("inner"),
-    r"feed_forward\.down_proj\.weight": Rule("hidden", "inner"),
-    r"feed_forward\.down_proj\.bias": Rule("hidden"),
-    r"transform\.dense\.weight": Rule("head", "hidden"),
-    r"transform\.dense\.bias": Rule("head"),
-    r"transform\.norm\.(weight|bias)": Rule("head"),
-    r"lm_head\.weight": Rule(None, "head"),
-    r"lm_head\.bias": Rule(None),
-    r"(next_sentence|replaced_token)_head\.dense\.weight": Rule("hidden", "hidden"),
-    r"(next_sentence|replaced_token)_head\.dense\.bias": Rule("hidden"),
-    r"(next_sentence_head\.classifier|replaced_token_head\.out_proj)\.weight": Rule(None, "hidden"),
-    r"(next_sentence_head\.classifier|replaced_token_head\.out_proj)\.bias": Rule(None),
+    r"embeddings\.(embed_tokens|token_types|positions\.embed_positions)": Rule(
+        None, "embedding", reads=False
+    ),
+    r"embeddings\.norm": Rule("embedding"),
+    r"embeddings\.projection": Rule("hidden", "embedding"),
+    r"relative_bias\.table": Rule(None, "heads", reads=False),
+    r"\w+_norm|norm": Rule("hidden"),
+    r"(self|cross)_attention\.q_proj": Rule("queries", "hidden"),
+    r"(self|cross)_attention\.[kv]_proj": Rule("keys", "hidden"),
+    r"(self|cross)_attention\.o_proj": Rule("hidden", "queries"),
+    r"(self|cross)_attention\.[qk]_norm": Rule(None),
+    r"(self|cross)_attention\.gate\.g_proj": Rule("gates", "hidden"),
+    r"feed_forward\.(up|gate)_proj": Rule("inner", "hidden"),
+    r"feed_forward\.down_proj": Rule("hidden", "inner"),
+    r"transform\.dense": Rule("head", "hidden"),
+    r"transform\.norm": Rule("head"),
+    r"lm_head": Rule(None, "head"),
+    r"(next_sentence|replaced_token)_head\.dense": Rule("hidden", "hidden"),
+    r"next_sentence_head\.classifier|replaced_token_head\.out_proj": Rule(None, "hidden"),
 }
-"""Name of a tensor, without stack and layer -> how it grows."""
+"""Name of a module, without stack and layer -> how its weight grows, and its bias along the first axis."""
 
 
 def grow(
@@ -401,12 +390,13 @@ def place_of(name: str, config: TercetConfig, of: TercetConfig) -> Place:
 
 
 def grow_tensor(tensor: Tensor, place: Place, noise: float) -> Tensor:
-    """Copy the channels of a tensor, by the rule for its name.
+    """Copy the channels of a tensor, by the rule for its module.
 
     Raises:
         ValueError: There is none.
     """
-    rule = next((rule for name, rule in RULES.items() if re.fullmatch(name, place.key)), None)
+    module = re.sub(r"\.(weight|bias)$", "", place.key)
+    rule = next((rule for name, rule in RULES.items() if re.fullmatch(name, module)), None)
     copies = copies_of(place.config, place.of)
     if rule is None:
         raise ValueError(
@@ -415,7 +405,7 @@ def grow_tensor(tensor: Tensor, place: Place, noise: float) -> Tensor:
         )
     if rule.rows is not None:
         tensor = copies[rule.rows].written(tensor, 0)
-    if rule.columns is None:
+    if rule.columns is None or tensor.dim() == 1:
         return tensor
     columns = copies[rule.columns]
     return columns.read(tensor, noise) if rule.reads else columns.written(tensor, 1)

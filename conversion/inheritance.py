@@ -1,13 +1,20 @@
-"""Weights that go from one model of ours to another with a different head: all that both have.
+"""What a model takes from the one that it is made of: weights, and how it writes (`generation_config.json`).
 
-Where the other has a larger vocabulary, what each new token has begins with the mean of the old ones (Hewitt,
-2021, "Initializing New Word Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
+Weights go from one model of ours to another with a different head: all that both have. Where the other has a
+larger vocabulary, what each new token has begins with the mean of the old ones (Hewitt, 2021, "Initializing
+New Word Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
 """
+
+import warnings
+from copy import deepcopy
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import GenerationConfig
 
-from ..ground.messages import shortened
+from ..ground.messages import quietly, shortened
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
 
 POOLERS = {
@@ -69,3 +76,48 @@ def with_new_tokens(tensor: Tensor, own: Tensor | None, num_old: int) -> Tensor:
         return own
     mean = tensor.mean(0, keepdim=True, dtype=torch.float32).to(tensor.dtype)
     return torch.cat((tensor, mean.expand(len(own) - num_old, *tensor.shape[1:])))
+
+
+SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+"""Fields that the configuration of a model and its generation defaults have in common."""
+
+
+def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel) -> None:
+    """Give a model the generation defaults of the one that it comes from, if both write.
+
+    Ids of special tokens that its configuration has changed are changed there, too.
+
+    Warns:
+        UserWarning: Some were.
+
+    Raises:
+        ValueError: They contradict themselves.
+    """
+    if not (model.can_generate() and source.can_generate()):
+        return
+    defaults: Any = deepcopy(source.generation_config)
+    for name in SPECIAL_IDS:
+        before, now = (getattr(each.config, name, None) for each in (source, model))
+        default = getattr(defaults, name)
+        if now not in (None, before, default):
+            setattr(defaults, name, now)
+            if default is not None:
+                warnings.warn(
+                    f"generation_config.json: {name} is now {now}, as in the model's configuration; it was "
+                    f"{default}",
+                    stacklevel=2,
+                )
+    require_savable(defaults)
+    model.generation_config = defaults
+
+
+def require_savable(defaults: GenerationConfig) -> None:
+    """Raise a `ValueError` if transformers will not save generation defaults, before a run, not after it."""
+    try:
+        with TemporaryDirectory() as folder, quietly():
+            defaults.save_pretrained(folder)
+    except ValueError as error:
+        raise ValueError(
+            f"generation_config.json cannot be saved with the model ({' '.join(str(error).split())}): "
+            f"correct it where the model is from"
+        ) from error

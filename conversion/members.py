@@ -35,7 +35,7 @@ from ..modeling.positions import POSITIONS
 from ..stock.models import from_stock
 from ..storage.model_folder import find_folder, load_config
 from ..storage.own_model import load_transformer
-from .generation_defaults import inherit_writing
+from .inheritance import inherit_writing
 
 Member = Literal["encoder", "decoder", "seq2seq"]
 

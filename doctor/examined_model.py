@@ -14,8 +14,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ground.stored_weights import StoredWeights, inspect_weights
-from ..ground.whole_weights import Fit, compare_weights
+from ..ground.saved_weights import Fit, StoredWeights, compare_weights, inspect_weights
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
 
 Verdict = Literal["ok", "warning", "failed", "not applicable"]

@@ -12,7 +12,7 @@ import transformers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..doctor.examined_model import Member
-from ..ground.whole_weights import load_whole, tell_of_unread
+from ..ground.saved_weights import load_whole, tell_of_unread
 from ..modeling import (
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,

@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .. import modeling
-from ..conversion.generation_defaults import inherit_writing
-from ..conversion.inheritance import inherit
+from ..conversion.inheritance import inherit, inherit_writing
 from ..ground.messages import first_line, quietly, shortened
-from ..ground.whole_weights import load_whole
+from ..ground.saved_weights import load_whole
 from ..modeling import (
     TercetDecoderConfig,
     TercetElmoConfig,

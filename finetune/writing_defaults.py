@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..conversion.generation_defaults import require_savable
+from ..conversion.inheritance import require_savable
 from ..text.special_tokens import target_language
 
 OF_BEAMS = ("early_stopping", "length_penalty")

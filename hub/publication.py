@@ -18,7 +18,7 @@ import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from ..ground.stored_weights import inspect_weights
+from ..ground.saved_weights import inspect_weights
 from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from ..storage.own_model import require_sound

@@ -16,8 +16,8 @@ from ..doctor.examined_model import ExaminedModel, Member, loader_of
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
 from ..ground.messages import quietly
-from ..ground.whole_weights import load_whole, tell_of_unread
-from ..hub.card_sections import KINDS, origin
+from ..ground.saved_weights import load_whole, tell_of_unread
+from ..hub.model_card import KINDS, origin
 from ..reporting.blocks import name_of_model
 from ..storage.finished_run import TASK, FinishedRun, find_run
 from ..storage.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer

@@ -17,9 +17,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
-from ..conversion.generation_defaults import inherit_writing
 from ..conversion.growth import grow_into, require_growth
-from ..conversion.inheritance import inherit
+from ..conversion.inheritance import inherit, inherit_writing
 from ..ground.messages import first_line, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..objectives.base_recipe import Trainable

@@ -20,9 +20,8 @@ from .architecture import (
     projections,
     same,
 )
-from .rearrangements import AsOneRow
 from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
-from .weights import Dropped, IfNotZero
+from .weights import AsOneRow, Dropped, IfNotZero
 
 FIELDS = (
     USUAL

@@ -17,9 +17,8 @@ from .architecture import (
     same,
 )
 from .llama import HEAD, ROTARY, rope_parameters
-from .rearrangements import Chunked, ChunkedByHead, FirstScaled, Place, Transposed
 from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
-from .weights import Via
+from .weights import Chunked, ChunkedByHead, FirstScaled, Place, Transposed, Via
 
 
 def share_of_scores(place: Place) -> float:

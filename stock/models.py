@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .. import modeling
-from ..ground.stored_weights import inspect_weights
-from ..ground.whole_weights import Fit, compare_weights, load_finite, require_fit
+from ..ground.saved_weights import Fit, compare_weights, inspect_weights, load_finite, require_fit
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..storage.model_folder import find_folder, load_config
 from .architecture import Architecture, Counterpart

@@ -9,9 +9,8 @@ from typing import Any
 from ..modeling.configuration_tercet import TercetConfig, TercetEncoderConfig
 from .architecture import USUAL, Architecture, Counterpart, Field, agreeing, named, same
 from .llama import rope_scaling, slides
-from .rearrangements import Chunked
 from .task_heads import head_dropout
-from .weights import Via
+from .weights import Chunked, Via
 
 
 def common_scaling(stock: Any) -> dict[str, Any] | None:

@@ -11,9 +11,8 @@ from transformers import PreTrainedModel
 
 from ..modeling.configuration_tercet import TercetEncoderConfig, TercetSeq2SeqConfig
 from .architecture import Architecture, Counterpart, Field, named, same
-from .rearrangements import FirstScaled, Place
 from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS
-from .weights import Dropped, Via, has_own_head
+from .weights import Dropped, FirstScaled, Place, Via, has_own_head
 
 
 def score_scale(place: Place) -> float:

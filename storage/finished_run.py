@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..configs.documents import read_document
-from ..ground.stored_weights import require_plain
+from ..ground.saved_weights import require_plain
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
 from .model_folder import CERTIFICATE, CONFIG
 

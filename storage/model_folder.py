@@ -1,6 +1,6 @@
 """A model's folder, here or fetched from the Hub: what lies in it, read without running foreign code.
 
-Weights are looked at before they are loaded (`stored_weights.py`), and only as safetensors: what lies in a
+Weights are looked at before they are loaded (`saved_weights.py`), and only as safetensors: what lies in a
 pickle is executed.
 """
 
@@ -22,7 +22,7 @@ from transformers import (
 from transformers.utils.hub import cached_file
 
 from ..ground.messages import first_line, quietly
-from ..ground.stored_weights import require_counts, require_plain
+from ..ground.saved_weights import require_counts, require_plain
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import require_path
 from ..training.run_folder import MODEL

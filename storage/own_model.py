@@ -7,7 +7,7 @@ import transformers
 from transformers import AutoModel
 
 from .. import modeling
-from ..ground.whole_weights import load_whole
+from ..ground.saved_weights import load_whole
 from ..modeling.pretrained_neural import NeuralPreTrainedModel
 from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from .model_folder import CONFIG, find_folder, load_config, require_transformer

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tercet.stock.bart import BART
+from tercet.stock.bert import ROBERTA
 from tercet.stock.certificate import TOLERANCE, Certificate, Difference
 from tercet.stock.gpt import GPT2
-from tercet.stock.bert import ROBERTA
 from tercet.stock.t5 import T5_ENCODER
 
 

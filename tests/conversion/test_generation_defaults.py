@@ -14,7 +14,7 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.conversion.generation_defaults import inherit_writing
+from tercet.conversion.inheritance import inherit_writing
 from tercet.conversion.members import read_as
 from tercet.stock.models import from_stock, to_stock
 

@@ -7,8 +7,7 @@ import pytest
 
 from tercet.finetune.regression import numbers_in
 from tercet.text.row_files import number_of, read_file
-from tercet.text.row_stream import stream_rows
-from tercet.text.rows import texts_of
+from tercet.text.rows import stream_rows, texts_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tercet.finetune import prediction
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.run import finetune
 from tercet.text.bad_records import RowError
-from tercet.text.row_stream import lines_of_json
+from tercet.text.rows import lines_of_json
 from tercet.training.disk import DiskFullError, WriteError
 from tercet.training.lock import locked
 

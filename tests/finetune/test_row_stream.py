@@ -3,7 +3,7 @@
 import io
 import json
 
-from tercet.text.row_stream import lines_of_json, stream_rows
+from tercet.text.rows import lines_of_json, stream_rows
 
 from .conftest import ROWS, write_rows
 
@@ -28,7 +28,7 @@ def test_standard_input_has_all_columns(monkeypatch):
     assert list(lines_of_json(("query", "choices"), io.StringIO(text))) == wanted
     told = {}
     monkeypatch.setattr(
-        "tercet.text.row_stream.IterableDataset.from_generator",
+        "tercet.text.rows.IterableDataset.from_generator",
         lambda generator, gen_kwargs: told.update(gen_kwargs) or generator,
     )
     stream_rows("-", ["query", "choices"])

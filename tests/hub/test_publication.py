@@ -293,10 +293,10 @@ def test_metadata_that_cannot_be_read_is_named(run):
 
 
 def test_the_citation_is_the_projects():
-    from tercet.hub import card_sections
+    from tercet.hub import model_card
 
     citation = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text())
-    assert citation["title"] == card_sections.TITLE
-    assert [author["name"] for author in citation["authors"]] == [card_sections.AUTHORS]
-    assert citation["license"] == card_sections.LICENSE
-    assert f"version = {{{citation['version']}}}" in card_sections.citation()
+    assert citation["title"] == model_card.TITLE
+    assert [author["name"] for author in citation["authors"]] == [model_card.AUTHORS]
+    assert citation["license"] == model_card.LICENSE
+    assert f"version = {{{citation['version']}}}" in model_card.citation()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tercet.stock.rearrangements import (
+from tercet.stock.weights import (
     AsOneRow,
     Chunked,
     ChunkedByHead,

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tercet.text.row_files import read_file, stream_file
-from tercet.text.row_stream import lines_of_json
-from tercet.text.rows import read_rows
+from tercet.text.rows import lines_of_json, read_rows
 
 HALF = {
     "rows.jsonl": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 1}\n{"text": "b", "label": 0}\n',

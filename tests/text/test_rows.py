@@ -11,8 +11,7 @@ import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
 from tercet.text.row_files import read_file, stream_file
-from tercet.text.row_stream import stream_rows
-from tercet.text.rows import read_rows, texts_of, values_of
+from tercet.text.rows import read_rows, stream_rows, texts_of, values_of
 
 TEXTS = [
     "null",

@@ -22,7 +22,7 @@ from tercet import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.doctor.examined_model import load_examined_model
-from tercet.ground.whole_weights import is_finite
+from tercet.ground.saved_weights import is_finite
 from tercet.stock.models import load_stock
 from tercet.storage.own_model import load_ours
 
