@@ -11,8 +11,8 @@ from pyarrow.parquet import ParquetFile
 
 from ..text.documents import open_documents
 from ..text.packed_files import ending
+from ..text.record_files import TABLES, find_file
 from ..text.row_files import number_of, stream_file
-from ..text.row_formats import TABLES, find_file
 from ..text.rows import read_split
 from .items import Item, require_labels, row_error
 from .recipe import DataRecipe, FewShotRecipe

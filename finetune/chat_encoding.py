@@ -16,8 +16,8 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from ..ground.messages import first_line
 from ..text.bad_records import RowError
-from ..text.packed_files import first_line
 from ..text.special_tokens import required_token_id
 from ..text.words import token_spans
 

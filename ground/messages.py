@@ -1,10 +1,10 @@
-"""Messages for users: others' messages in one line, lists that end, and no noise from libraries."""
+"""Messages for users: others' messages in one line, lists that end, and no noise from libraries.
+
+None of these is imported before it is needed: commands answer wrong recipes at once.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-
-from huggingface_hub.errors import StrictDataclassError
-from transformers.utils import logging
 
 LONGEST = 200
 """Characters of a foreign message that fit into one of ours."""
@@ -15,6 +15,8 @@ def first_line(error: BaseException | None) -> str:
 
     Of a configuration's field it is the last line: those above name the check.
     """
+    from huggingface_hub.errors import StrictDataclassError  # takes half a second
+
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[-1].strip() if isinstance(error, StrictDataclassError) else lines[0]
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
@@ -30,6 +32,8 @@ def shortened(names: Iterable[str], most: int = 8) -> str:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Keep transformers from reporting what is looked at here anyway, and every file's progress."""
+    from transformers.utils import logging
+
     verbosity, shows_progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

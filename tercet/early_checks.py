@@ -115,7 +115,7 @@ def check_early(options: Namespace) -> None:
             require_output(model)
             require_path(model)
     if options.command == "predict" and options.file != "-":
-        from .text.row_formats import find_file
+        from .text.record_files import find_file
 
         find_file(options.file)
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from .configs.recipe import parse_recipe
 from .finetune.task_recipes import RowsRecipe, TaskRecipe
-from .text.row_formats import require_columns_early
+from .text.record_files import require_columns_early
 
 SPLITS = ("train", "validation", "test")
 """Keys of `data` that name files of rows."""

@@ -9,7 +9,7 @@ import pytest
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_folders
 from tercet.early_checks import KINDS, command_of
-from tercet.text.row_formats import require_columns_early
+from tercet.text.record_files import require_columns_early
 
 WRONG = [
     ("pretrain encoder-dmo", "did you mean encoder-demo"),

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from datasets import Dataset
 
+from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
-from .packed_files import first_line
 
 KINDS: dict[type, str] = {
     bool: "truth values",

@@ -29,14 +29,14 @@ from typing import Any, cast
 
 from datasets import Dataset, IterableDataset, load_dataset, load_dataset_builder
 
+from ..ground.messages import first_line
 from .bad_records import Limit, Record, Tally, problem_of, refusal
 from .cache import cache_folder
-from .corpus_files import KNOWN_ENDINGS, READERS, records_of_file
 from .digests import identify_file
 from .documentation import documentation_file
-from .packed_files import COMPRESSIONS, ending, first_line
+from .packed_files import COMPRESSIONS, ending
 from .paths import named_path
-from .row_formats import require_columns
+from .record_files import KNOWN_ENDINGS, READERS, records_of_file, require_columns
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""

@@ -43,11 +43,6 @@ def ending(path: Path) -> str:
     return Path(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
 
 
-def first_line(error: BaseException | None) -> str:
-    """Shorten what an error says to its first line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 @contextmanager
 def seekable(file: Path) -> Iterator[BinaryIO]:
     """Open a file whose reader begins at its end; a compressed one, which is read forwards, is unpacked."""

@@ -22,12 +22,12 @@ from datasets import (
 )
 from pyarrow.parquet import ParquetFile
 
+from ..ground.messages import first_line
 from .bad_records import DamageError, RowError, foreign_in, reason_of
 from .bad_rows import Places, RowTally
 from .columns import as_rows
-from .corpus_files import records_of_file
-from .packed_files import first_line, seekable
-from .row_formats import find_file, has_lines, require_columns
+from .packed_files import seekable
+from .record_files import find_file, has_lines, records_of_file, require_columns
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 """A whole number; it fits into 64 bits."""

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, TextIO, cast
 import numpy as np
 from datasets import Dataset, IterableDataset, load_dataset
 
+from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
 from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
 from .columns import as_rows, rows_of_other_kinds
-from .packed_files import first_line
+from .record_files import find_file, has_lines, require_columns
 from .row_files import Written, is_number, read_lines, read_parquet, stream_file
-from .row_formats import find_file, has_lines, require_columns
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""

@@ -1,4 +1,4 @@
-"""One file of a corpus: its records, whatever its format and compression, each with its location.
+"""Files of records, corpora and labelled rows alike, whatever their format and compression.
 
     .txt .text     the lines between two blank ones are a record
     .md            the whole file is a record: blank lines divide the paragraphs of Markdown, not documents
@@ -17,6 +17,7 @@ by the largest record and the file's largest page and dictionary, whatever the n
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,12 +28,12 @@ from typing import Any, TextIO
 import pyarrow
 from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
+from ..ground.messages import first_line
 from .bad_records import DamageError, Limit, Record, foreign_character, listed
 from .packed_files import (
     COMPRESSIONS,
     damage_at,
     ending,
-    first_line,
     lines_of,
     problem_of_bytes,
     seekable,
@@ -137,7 +138,6 @@ def rows_of_parquet(
     file: Path,
     columns: Sequence[str],
     limit: Limit,
-    require: Callable[[Path, Sequence[str], Sequence[str]], None],
 ) -> Iterator[tuple[int, Row | str]]:
     """Read some columns of a parquet file, with the numbers of the rows, from 1; a bad row is a sentence.
 
@@ -145,15 +145,15 @@ def rows_of_parquet(
         file: Perhaps compressed once more.
         columns: To be read.
         limit: Of a row's texts.
-        require: Told the file, the names of its columns and those to be read; raises if they will not do.
 
     Raises:
         DamageError: The file is none of its kind from some row on.
+        ValueError: It lacks a column.
     """
     number = 0
     with seekable(file) as source, damage_at(lambda: number + 1):
         plain = ParquetFile(source, page_checksum_verification=True)
-        require(file, plain.schema_arrow.names, columns)
+        require_columns(file, plain.schema_arrow.names, columns)
         texts = [name for name in columns if is_text(plain.schema_arrow.field(name).type)]
         entries = ParquetFile(source, page_checksum_verification=True, read_dictionary=texts)
         for group in range(plain.num_row_groups):
@@ -220,14 +220,14 @@ def records_of_file(file: Path, columns: Sequence[str], limit: Limit | None = No
 
 
 def _rows_of_text(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
-    _require_columns(file, ["text"], columns)
+    require_columns(file, ["text"], columns)
     for has_text, group in groupby(lines_of(file, limit), lambda numbered: bool(numbered[1].strip())):
         if has_text:
             yield _document(group, file, limit)
 
 
 def _whole_text(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
-    _require_columns(file, ["text"], columns)
+    require_columns(file, ["text"], columns)
     yield _document(lines_of(file, limit), file, limit)
 
 
@@ -293,20 +293,12 @@ def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: 
     problem = names if isinstance(names, str) else problem_of_bytes("".join(names), file)
     if isinstance(names, str) or problem:  # without names, no field means anything
         raise DamageError(number) from ValueError(problem)
-    _require_columns(file, names, columns)
+    require_columns(file, names, columns)
     for number, fields in rows:
         if isinstance(fields, str):
             yield number, fields
         else:
             yield number, problem_of_bytes("".join(fields), file) or dict(zip(names, fields, strict=True))
-
-
-def _require_columns(file: Path, names: Sequence[str], columns: Sequence[str]) -> None:
-    for column in columns:
-        if names.count(column) != 1:
-            if column in names:
-                raise ValueError(f"{file} has several columns {column!r}: give all but one another name")
-            raise ValueError(f"{file} has no column {column!r}: name one of its columns {listed(names)}")
 
 
 READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]]] = {
@@ -317,8 +309,77 @@ READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Nu
     ".json": ("line", _rows_of_list),
     ".csv": ("line", _rows_of_csv),
     ".tsv": ("line", partial(_rows_of_table, delimiter="\t")),
-    ".parquet": ("row", partial(rows_of_parquet, require=_require_columns)),
+    ".parquet": ("row", rows_of_parquet),
 }
 """Ending of a file -> what its records are numbered by, and their reader."""
 
 KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"
+
+
+LINES = (".jsonl", ".json", ".csv", ".tsv")
+"""Endings of the files whose lines or items are told apart."""
+
+TABLES = (".csv", ".tsv")
+"""Endings of those in which everything is written as text."""
+
+WHOLE_FILES = (".parquet",)
+"""Endings of the files that are read whole."""
+
+ENDINGS = f"{', '.join((*LINES, *WHOLE_FILES))}, perhaps with {' or '.join(COMPRESSIONS)}"
+"""How the name of a file of rows ends."""
+
+MOST_ROWS = 10_000
+"""Rows among which a column is looked for before all rows are read."""
+
+
+def find_file(source: str) -> Path:
+    """Find a file by what a recipe or command calls it.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: It is of no known kind.
+    """
+    path = Path(source).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {source}: name one that ends in {ENDINGS}")
+    if ending(path) not in (*LINES, *WHOLE_FILES):
+        raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {ENDINGS}")
+    return path
+
+
+def has_lines(path: Path) -> bool:
+    """Return whether a file is read line by line."""
+    return ending(path) in LINES
+
+
+def require_columns(source: str | Path, names: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise a `ValueError` unless each of the columns is once among the names of those that there are."""
+    for column in columns:
+        if column not in names:
+            raise ValueError(f"{source} has no column {column!r}: name one of its columns {listed(names)}")
+        if names.count(column) > 1:
+            raise ValueError(f"{source} has several columns {column!r}: give all but one another name")
+
+
+def require_columns_early(source: str, columns: Sequence[str]) -> None:
+    """Refuse a file without the columns before its rows are read, as far as this is known in a moment.
+
+    A table names its columns in its first line. Other files are read until all columns were seen, for
+    `MOST_ROWS` at most. What is undecided or cannot be read is left to `read_rows`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind, or lacks a column.
+    """
+    path = find_file(source)
+    if ending(path) not in READERS:
+        return
+    names: dict[str, None] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those who read the rows warn
+        for number, record in enumerate(records_of_file(path, columns)):
+            names |= dict.fromkeys(record.row)
+            if record.problem or number == MOST_ROWS or names.keys() >= set(columns):
+                return
+    if names:
+        require_columns(source, list(names), columns)
