@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from .examined_model import TOLERANCE, ExaminedModel, Finding, agreement, difference, ids_of, listed
-from .reader import Document, Inputs, Reader, results_of
+from .reader import Document, Inputs, Reader
 
 
 def missing_tensors(examined: ExaminedModel) -> Finding:
@@ -358,17 +358,9 @@ def batched(reader: Reader, texts: list[Document]) -> Inputs:
 
 def read_behind_cache(reader: Reader, texts: tuple[Document, Document]) -> Pair:
     """Read both texts in two pieces with a cache: the results of the second up to the tokens that change."""
-    results = []
-    for text in texts:
-        past, ids = None, text[reader.target]
-        outputs: Any = None
-        for piece in (ids[:, :CACHED], ids[:, CACHED:]):
-            inputs = reader.alone(text | {reader.target: piece})
-            with torch.no_grad():
-                outputs = reader.examined.model(**inputs, past_key_values=past, use_cache=True)
-            past = outputs.past_key_values
-        results.append(results_of(outputs).flatten(0, -2)[: PREFIX - CACHED])
-    return results[0], results[1]
+    ends = (CACHED, texts[0][reader.target].shape[1])
+    before, after = (reader.read_on(text, ends)[1][: PREFIX - CACHED] for text in texts)
+    return before, after
 
 
 @contextmanager
@@ -438,11 +430,9 @@ def padded_left(reader: Reader, *, places: bool) -> Finding:
 
 def batch(reader: Reader) -> Finding:
     """A row of a batch gives what it gives alone."""
-    rows = [reader.padded(document) for document in reader.documents]
-    together = {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
     return agreement(
-        reader.read(together),
-        torch.cat([reader.read(row) for row in rows]),
+        reader.read(batched(reader, reader.documents)),
+        torch.cat([reader.read(reader.padded(document)) for document in reader.documents]),
         "no layer may mix the rows of a batch: look for a statistic over dimension 0, or mask[0] for all "
         "rows",
     )
@@ -476,7 +466,7 @@ def cache(reader: Reader) -> Finding:
     ends = (PREFIX, PREFIX + 1, PREFIX + 2, ids.shape[1])  # two steps of a token, then several at once
     anew = [reader.read(reader.alone(document | {stream: ids[:, :end]}))[-1] for end in ends]
     return agreement(
-        reader.read_on(document, ends),
+        torch.stack([piece[-1] for piece in reader.read_on(document, ends)]),
         torch.stack(anew),
         "count positions from past_key_values.get_seq_length(), and append keys to the cache in every layer",
     )

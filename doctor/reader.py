@@ -99,16 +99,16 @@ class Reader:
         mask = inputs.get(f"{self.target}attention_mask")
         return numbers.flatten(0, -2) if numbers.dim() == 2 or mask is None else numbers[mask.bool()]
 
-    def read_on(self, document: Document, ends: Sequence[int]) -> Tensor:
-        """Read a document in pieces that end at `ends`, with a cache: the numbers of each last token."""
-        last, past = [], None
+    def read_on(self, document: Document, ends: Sequence[int]) -> list[Tensor]:
+        """Read a document in pieces that end at `ends`, with a cache: the numbers of each one's tokens."""
+        pieces, past = [], None
         for begin, end in pairwise((0, *ends)):
             inputs = self.alone(document | {self.target: document[self.target][:, begin:end]})
             with torch.no_grad():
                 outputs = self.examined.model(**inputs, past_key_values=past, use_cache=True)
             past = outputs.past_key_values
-            last.append(results_of(outputs).flatten(0, -2)[-1])
-        return torch.stack(last)
+            pieces.append(results_of(outputs).flatten(0, -2))
+        return pieces
 
     def alone(self, document: Document) -> Inputs:
         """One document as it is."""
