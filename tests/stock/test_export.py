@@ -6,25 +6,20 @@ import pytest
 import torch
 
 from tercet import (
-    TercetDecoderConfig,
     TercetDecoderForCausalLM,
-    TercetEncoderConfig,
     TercetEncoderForMaskedLM,
+    TercetEncoderForReplacedTokenDetection,
+    TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
-    TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
     TercetSeq2SeqForSequenceClassification,
 )
 from tercet.stock import certify, to_stock
 from tercet.stock.architectures import architecture_for
 
-SMALL = {
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-}
+from .conftest import COMMON
+
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
 CLASSIC = {
     "position_embedding_type": "learned",
     "max_position_embeddings": 32,
@@ -34,66 +29,180 @@ CLASSIC = {
     "attention_bias": True,
     "mlp_bias": True,
 }
+BERT = CLASSIC | {
+    "embedding_norm": True,
+    "norm_placement": "post",
+    "hidden_act": "gelu",
+    "head_bias": True,
+    "head_transform": True,
+}
+MODERNBERT = {
+    "layer_types": [GLOBAL, LOCAL],
+    "sliding_window": 3,
+    "type_vocab_size": 0,
+    "embedding_norm": True,
+    "norm_type": "layer_norm",
+    "first_norm": False,
+    "head_transform": True,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MARIAN = CLASSIC | {
+    "position_embedding_type": "sinusoidal_split",
+    "norm_placement": "post",
+    "norm_eps": 1e-5,
+    "hidden_act": "relu",
+    "eos_token_id": 1,
+}
+OF_T5 = {
+    "position_embedding_type": "relative_bias",
+    "feed_forward_type": "plain",
+    "hidden_act": "relu",
+    "type_vocab_size": 0,
+}
+WINDOWS = {"layer_types": [LOCAL, LOCAL], "sliding_window": 3}
+MIXED = {"layer_types": [LOCAL, GLOBAL], "sliding_window": 3}
 
 
-def test_modern_decoder_is_a_llama() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, num_key_value_heads=2)).eval()
+def build(model_class, **fields):
+    return model_class(model_class.config_class(**COMMON | fields)).eval()
+
+
+BECOMES = {
+    "a modern decoder": (TercetDecoderForCausalLM, {"num_key_value_heads": 2}, "LlamaForCausalLM"),
+    "how weights began is no matter": (
+        TercetDecoderForCausalLM,
+        {"zero_init_residual": True},
+        "LlamaForCausalLM",
+    ),
+    "a classic decoder": (
+        TercetDecoderForCausalLM,
+        CLASSIC | {"norm_eps": 1e-5, "hidden_act": "gelu_new"},
+        "GPT2LMHeadModel",
+    ),
+    "a classic translator": (TercetSeq2SeqForConditionalGeneration, MARIAN, "MarianMTModel"),
+    "an encoder with biases of distances": (
+        TercetEncoderForTokenClassification,
+        OF_T5,
+        "T5ForTokenClassification",
+    ),
+    "a detector of replaced tokens": (
+        TercetEncoderForReplacedTokenDetection,
+        BERT | {"embedding_size": 20},
+        "ElectraForPreTraining",
+    ),
+    "an encoder with windows": (
+        TercetEncoderForMaskedLM,
+        MODERNBERT | {"mlp_bias": True, "local_rope_theta": 50.0, "classifier_pooling": "last"},
+        "ModernBertForMaskedLM",
+    ),
+    "windows everywhere": (TercetDecoderForCausalLM, WINDOWS, "MistralForCausalLM"),
+    "windows nowhere": (
+        TercetDecoderForCausalLM,
+        {"layer_types": [GLOBAL] * 2, "sliding_window": 3},
+        "LlamaForCausalLM",
+    ),
+    "windows here and there, and biases": (
+        TercetDecoderForCausalLM,
+        MIXED | {"attention_bias": True, "attention_out_bias": False},
+        "Qwen2ForCausalLM",
+    ),
+    "windows here and there, and norms of heads": (
+        TercetDecoderForCausalLM,
+        MIXED | {"layer_types": [GLOBAL, LOCAL], "use_qk_norm": True, "head_dim": 12},
+        "Qwen3ForCausalLM",
+    ),
+}
+
+
+@pytest.mark.parametrize(("model_class", "fields", "becomes"), BECOMES.values(), ids=BECOMES)
+def test_a_model_becomes_the_first_architecture_that_is_exactly_it(model_class, fields, becomes) -> None:
+    ours = build(model_class, **fields)
     stock = to_stock(ours)
-    assert type(stock).__name__ == "LlamaForCausalLM"
+    assert type(stock).__name__ == becomes
     assert certify(stock, ours).holds
+    if becomes == "ModernBertForMaskedLM":
+        assert (stock.config.classifier_bias, stock.config.classifier_activation) == (True, "silu")
 
 
 def test_architectures_that_are_not_chosen_warn_of_nothing(caplog) -> None:
-    ours = TercetEncoderForTokenClassification(TercetEncoderConfig(**SMALL | CLASSIC))
     with suppress(ValueError):
-        architecture_for(ours)
+        architecture_for(build(TercetEncoderForTokenClassification, **CLASSIC))
     assert "Model config" not in caplog.text
 
 
 def test_model_in_bfloat16_is_exported() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL)).to(torch.bfloat16).eval()
+    ours = build(TercetDecoderForCausalLM).to(torch.bfloat16)
     stock = to_stock(ours)
     assert stock.dtype == torch.bfloat16
     assert certify(stock, ours).holds
 
 
-def test_classic_decoder_is_a_gpt2() -> None:
-    config = TercetDecoderConfig(**SMALL, **CLASSIC, norm_eps=1e-5, hidden_act="gelu_new")
-    ours = TercetDecoderForCausalLM(config).eval()
-    stock = to_stock(ours)
-    assert type(stock).__name__ == "GPT2LMHeadModel"
-    assert certify(stock, ours).holds
+CANNOT = " cannot represent this model: "
+REFUSED = {
+    "the right ones are named": (
+        TercetDecoderForCausalLM, {}, "gpt2",
+        r"gpt2 cannot represent .*'rotary', and .*'learned'.*can: llama, mistral$",
+    ),
+    "every reason where none fits": (
+        TercetEncoderForMaskedLM, {}, None,
+        r"(?s)no stock architecture.*bert cannot represent.*distilbert cannot",
+    ),
+    "no architecture at all": (
+        TercetDecoderForCausalLM, {}, "gpt5", r"'gpt5' is not an architecture.*: supported are bart, bert,",
+    ),
+    "of another member": (
+        TercetDecoderForCausalLM, {}, "bert", "bert does not correspond to a TercetDecoderConfig",
+    ),
+    "gates of heads": (
+        TercetDecoderForCausalLM, {"attention_gate": "headwise"}, None,
+        "llama.*attention_gate is 'headwise', and would be 'none'",
+    ),
+    "gates of channels": (
+        TercetDecoderForCausalLM, {"attention_gate": "elementwise"}, None,
+        "llama.*attention_gate is 'elementwise', and would be 'none'",
+    ),
+    "linear biases": (
+        TercetDecoderForCausalLM, {"position_embedding_type": "alibi"}, None,
+        "llama.*position_embedding_type is 'alibi', and would be 'rotary'",
+    ),
+    "layers of two kinds, llama": (
+        TercetDecoderForCausalLM, MIXED, "llama", rf"^llama{CANNOT}layer_types is \['sliding_.*",
+    ),
+    "layers of two kinds, mistral": (
+        TercetDecoderForCausalLM, MIXED, "mistral", rf"^mistral{CANNOT}layer_types is \['sliding_.*",
+    ),
+    "wavelengths of windows": (
+        TercetDecoderForCausalLM, WINDOWS | {"local_rope_theta": 50.0}, "mistral",
+        r"local_rope_theta is 50\.0, and would be 10000\.0",
+    ),
+    "labels that modernbert has not": (
+        TercetEncoderForSequenceClassification, MODERNBERT | {"classifier_pooling": "last"}, "modernbert",
+        r"classifier_pooling is 'last', and would be 'first'.*classifier_norm",
+    ),
+    "a norm before the labels of tokens": (
+        TercetEncoderForTokenClassification, BERT | {"norm_eps": 1e-12, "classifier_norm": True}, "bert",
+        f"bert{CANNOT}classifier_norm is True",
+    ),
+    "another activation before the vocabulary": (
+        TercetEncoderForMaskedLM, BERT | {"hidden_act": "relu"}, "electra",
+        f"{CANNOT}hidden_act is 'relu', and would be",
+    ),
+}  # fmt: skip
 
 
-def test_classic_translator_is_a_marian() -> None:
-    config = TercetSeq2SeqConfig(
-        **SMALL,
-        **CLASSIC | {"position_embedding_type": "sinusoidal_split"},
-        norm_placement="post",
-        norm_eps=1e-5,
-        hidden_act="relu",
-        eos_token_id=1,
-    )
-    ours = TercetSeq2SeqForConditionalGeneration(config).eval()
-    stock = to_stock(ours)
-    assert type(stock).__name__ == "MarianMTModel"
-    assert certify(stock, ours).holds
+@pytest.mark.parametrize(("model_class", "fields", "model_type", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_a_stock_architecture_cannot_be_is_refused(model_class, fields, model_type, reason) -> None:
+    with pytest.raises(ValueError, match=reason):
+        to_stock(build(model_class, **fields), model_type)
 
 
-def test_wrong_architecture_is_refused_with_the_reason_and_the_right_one() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(
-        ValueError, match=r"gpt2 cannot represent .*'rotary', and .*'learned'.*can: llama, mistral$"
-    ):
-        to_stock(ours, "gpt2")
-
-
-def test_model_that_no_architecture_is_gets_every_reason() -> None:
-    ours = TercetEncoderForMaskedLM(TercetEncoderConfig(**SMALL))
-    with pytest.raises(
-        ValueError, match=r"(?s)no stock architecture.*bert cannot represent.*distilbert cannot"
-    ):
-        to_stock(ours)
+def test_what_one_architecture_lacks_another_has() -> None:
+    """Wavelengths of windows matter where there are windows only, BERT's vocabulary has any activation."""
+    ours = build(TercetDecoderForCausalLM, local_rope_theta=50.0)
+    assert to_stock(ours).config.model_type == "llama"
+    ours = build(TercetEncoderForMaskedLM, **BERT | {"hidden_act": "relu"})
+    assert type(to_stock(ours)).__name__ == "BertForMaskedLM"
 
 
 @pytest.mark.parametrize(
@@ -109,55 +218,7 @@ def test_model_that_no_architecture_is_gets_every_reason() -> None:
     ],
 )
 def test_labels_that_are_read_elsewhere_are_refused(model_type: str, ids, reason: str) -> None:
-    positions = {"position_offset": 2, "embedding_norm": True}
     norms = {"norm_placement": "post" if model_type == "bart" else "pre", "norm_eps": 1e-5}
-    config = TercetSeq2SeqConfig(**SMALL, **CLASSIC, **positions, **norms, hidden_act="gelu", **ids)
-    ours = TercetSeq2SeqForSequenceClassification(config)
-    with pytest.raises(ValueError, match=f"{model_type} cannot represent this model: {reason}"):
-        to_stock(ours, model_type)
-
-
-def test_encoder_with_biases_of_distances_is_that_of_t5() -> None:
-    config = TercetEncoderConfig(
-        **SMALL,
-        position_embedding_type="relative_bias",
-        feed_forward_type="plain",
-        hidden_act="relu",
-        type_vocab_size=0,
-    )
-    ours = TercetEncoderForTokenClassification(config).eval()
-    stock = to_stock(ours)
-    assert type(stock).__name__ == "T5ForTokenClassification"
-    assert certify(stock, ours).holds
-
-
-@pytest.mark.parametrize("gate", ["headwise", "elementwise"])
-def test_gated_attention_is_that_of_no_stock_architecture(gate: str) -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, attention_gate=gate))
-    with pytest.raises(ValueError, match=f"llama.*attention_gate is '{gate}', and would be 'none'"):
-        to_stock(ours)
-
-
-def test_linear_biases_are_those_of_no_stock_architecture() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, position_embedding_type="alibi"))
-    with pytest.raises(ValueError, match=r"llama.*position_embedding_type is 'alibi', and would be 'rotary'"):
-        to_stock(ours)
-
-
-def test_how_weights_began_is_no_matter_of_export() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL, zero_init_residual=True)).eval()
-    stock = to_stock(ours)
-    assert type(stock).__name__ == "LlamaForCausalLM"
-    assert certify(stock, ours).holds
-
-
-def test_unknown_architecture_is_refused_with_the_known_ones() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match=r"'gpt5' is not an architecture.*: supported are bart, bert,"):
-        to_stock(ours, "gpt5")
-
-
-def test_architecture_of_another_member_is_refused() -> None:
-    ours = TercetDecoderForCausalLM(TercetDecoderConfig(**SMALL))
-    with pytest.raises(ValueError, match="bert does not correspond to a TercetDecoderConfig"):
-        to_stock(ours, "bert")
+    fields = CLASSIC | norms | {"position_offset": 2, "embedding_norm": True, "hidden_act": "gelu"}
+    with pytest.raises(ValueError, match=f"{model_type}{CANNOT}{reason}"):
+        to_stock(build(TercetSeq2SeqForSequenceClassification, **fields | ids), model_type)

@@ -5,51 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from tercet import (
-    TercetDecoderConfig,
-    TercetDecoderForCausalLM,
-    TercetEncoderConfig,
-    TercetEncoderForMaskedLM,
-    TercetEncoderForReplacedTokenDetection,
-    TercetEncoderForSequenceClassification,
-    TercetEncoderForTokenClassification,
-)
 from tercet.stock import certify, from_stock, to_stock
 from tercet.stock.certificate import compare
 from tercet.stock.probes import probes_for
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
-SMALL = {
-    "vocab_size": 61,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-}
-MODERNBERT = {
-    "layer_types": [GLOBAL, LOCAL],
-    "sliding_window": 3,
-    "type_vocab_size": 0,
-    "embedding_norm": True,
-    "norm_type": "layer_norm",
-    "first_norm": False,
-    "head_transform": True,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
-BERT = {
-    "position_embedding_type": "learned",
-    "embedding_norm": True,
-    "norm_type": "layer_norm",
-    "norm_placement": "post",
-    "norm_bias": True,
-    "feed_forward_type": "plain",
-    "hidden_act": "gelu",
-    "attention_bias": True,
-    "mlp_bias": True,
-    "head_bias": True,
-    "head_transform": True,
-}
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0}
 
 
@@ -123,78 +83,6 @@ def test_dropout_of_labels_is_that_of_each_head(stock) -> None:
 def test_what_ours_cannot_be_is_refused(stock, name: str, options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         from_stock(stock(name, **options))
-
-
-@pytest.mark.parametrize(
-    ("layer_types", "fields", "becomes"),
-    [
-        ([LOCAL, LOCAL], {}, "mistral"),
-        ([GLOBAL, GLOBAL], {}, "llama"),
-        ([LOCAL, GLOBAL], {"attention_bias": True, "attention_out_bias": False}, "qwen2"),
-        ([GLOBAL, LOCAL], {"use_qk_norm": True, "head_dim": 12}, "qwen3"),
-    ],
-)
-def test_a_decoder_with_windows_is_what_has_them(layer_types, fields, becomes) -> None:
-    config = TercetDecoderConfig(**SMALL, layer_types=layer_types, sliding_window=3, **fields)
-    ours = TercetDecoderForCausalLM(config).eval()
-    stock = to_stock(ours)
-    assert stock.config.model_type == becomes
-    assert certify(stock, ours).holds
-
-
-@pytest.mark.parametrize("model_type", ["llama", "mistral"])
-def test_layers_of_two_kinds_are_neither_llama_nor_mistral(model_type: str) -> None:
-    config = TercetDecoderConfig(**SMALL, layer_types=[LOCAL, GLOBAL], sliding_window=3)
-    with pytest.raises(
-        ValueError, match=rf"^{model_type} cannot represent this model: layer_types is \['sliding_.*"
-    ):
-        to_stock(TercetDecoderForCausalLM(config), model_type)
-
-
-def test_wavelengths_of_windows_matter_where_there_are_windows_only() -> None:
-    config = TercetDecoderConfig(**SMALL, local_rope_theta=50.0)
-    assert to_stock(TercetDecoderForCausalLM(config)).config.model_type == "llama"
-    config = TercetDecoderConfig(**SMALL, local_rope_theta=50.0, layer_types=[LOCAL] * 2, sliding_window=3)
-    with pytest.raises(ValueError, match=r"local_rope_theta is 50\.0, and would be 10000\.0"):
-        to_stock(TercetDecoderForCausalLM(config), "mistral")
-
-
-def test_an_encoder_with_windows_is_a_modernbert() -> None:
-    fields = MODERNBERT | {"mlp_bias": True, "local_rope_theta": 50.0, "classifier_pooling": "last"}
-    ours = TercetEncoderForMaskedLM(TercetEncoderConfig(**SMALL, **fields)).eval()
-    stock = to_stock(ours)
-    assert type(stock).__name__ == "ModernBertForMaskedLM"
-    assert (stock.config.classifier_bias, stock.config.classifier_activation) == (True, "silu")
-    assert certify(stock, ours).holds
-
-
-def test_a_head_of_labels_that_modernbert_has_not_is_refused() -> None:
-    config = TercetEncoderConfig(**SMALL, **MODERNBERT, classifier_pooling="last")
-    with pytest.raises(
-        ValueError, match=r"classifier_pooling is 'last', and would be 'first'.*classifier_norm"
-    ):
-        to_stock(TercetEncoderForSequenceClassification(config), "modernbert")
-
-
-def test_a_norm_before_the_labels_of_tokens_is_no_berts() -> None:
-    config = TercetEncoderConfig(**SMALL, **BERT, norm_eps=1e-12, classifier_norm=True)
-    with pytest.raises(ValueError, match="bert cannot represent this model: classifier_norm is True"):
-        to_stock(TercetEncoderForTokenClassification(config), "bert")
-
-
-def test_another_activation_before_the_vocabulary_is_no_robertas() -> None:
-    config = TercetEncoderConfig(**SMALL, **BERT | {"hidden_act": "relu"})
-    assert type(to_stock(TercetEncoderForMaskedLM(config))).__name__ == "BertForMaskedLM"
-    with pytest.raises(ValueError, match="cannot represent this model: hidden_act is 'relu', and would be"):
-        to_stock(TercetEncoderForMaskedLM(config), "electra")
-
-
-def test_a_detector_of_replaced_tokens_is_an_electra() -> None:
-    config = TercetEncoderConfig(**SMALL, **BERT, embedding_size=20)
-    ours = TercetEncoderForReplacedTokenDetection(config).eval()
-    stock = to_stock(ours)
-    assert type(stock).__name__ == "ElectraForPreTraining"
-    assert certify(stock, ours).holds
 
 
 def test_choices_are_compared_with_their_loss(stock) -> None:
