@@ -24,11 +24,11 @@ class Field:
 
     Args:
         to_ours: Its value, by the stock configuration.
-        to_stock: The stock options that say it, by our configuration.
+        to_stock: The stock options that say it, by our configuration; none if those of other fields do.
     """
 
     to_ours: Callable[[Any], Any]
-    to_stock: Callable[[Any], Mapping[str, Any]]
+    to_stock: Callable[[Any], Mapping[str, Any]] = lambda config: {}
 
 
 def agreeing(ours: str, *options: str) -> Field:

@@ -15,28 +15,10 @@ from .t5 import MT5, MT5_ENCODER, T5, T5_ENCODER
 ARCHITECTURES = {
     (architecture.model_type, architecture.config): architecture
     for architecture in (
-        BERT,
-        DISTILBERT,
-        ROBERTA,
-        ELECTRA,
-        BIG_BIRD,
-        MODERNBERT,
-        GPT2,
-        OPT,
-        GPT_NEOX,
-        LLAMA,
-        MISTRAL,
-        QWEN2,
-        QWEN3,
-        BART,
-        MBART,
-        MARIAN,
-        T5,
-        MT5,
-        T5_ENCODER,
-        MT5_ENCODER,
+        BERT, DISTILBERT, ROBERTA, ELECTRA, BIG_BIRD, MODERNBERT, GPT2, OPT, GPT_NEOX, LLAMA, MISTRAL, QWEN2,
+        QWEN3, BART, MBART, MARIAN, T5, MT5, T5_ENCODER, MT5_ENCODER,
     )
-}
+}  # fmt: skip
 """By the name that transformers gives them, and what they are with us: T5's encoder also stands alone.
 
 Where several fit a model, the first is the default.

@@ -96,9 +96,7 @@ BART = Architecture(
     by_weights={"head_bias": has_head_bias},
 )
 
-STARTED_BY_THE_END = ENDED | {
-    "decoder_start_token_id": Field(lambda stock: stock.eos_token_id, lambda config: {})
-}
+STARTED_BY_THE_END = ENDED | {"decoder_start_token_id": Field(lambda stock: stock.eos_token_id)}
 
 MBART = Architecture(
     model_type="mbart",

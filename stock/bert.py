@@ -123,7 +123,7 @@ ROBERTA = Architecture(
     config=TercetEncoderConfig,
     fields=FIELDS
     | {
-        "position_offset": Field(lambda stock: stock.pad_token_id + 1, lambda config: {}),
+        "position_offset": Field(lambda stock: stock.pad_token_id + 1),
         "max_position_embeddings": Field(
             lambda stock: stock.max_position_embeddings - stock.pad_token_id - 1,
             lambda config: {
@@ -189,7 +189,7 @@ DISTILBERT = Architecture(
         Counterpart(
             "ForTokenClassification",
             LABELS,
-            fields={"classifier_dropout": Field(lambda stock: stock.dropout, lambda config: {})},
+            fields={"classifier_dropout": Field(lambda stock: stock.dropout)},
             values=PLAIN,
         ),
         Counterpart(
@@ -295,7 +295,7 @@ BIG_BIRD = Architecture(
         Counterpart(
             "ForSequenceClassification",
             DENSE_LABELS,
-            fields={"classifier_act": Field(lambda stock: stock.hidden_act, lambda config: {})},
+            fields={"classifier_act": Field(lambda stock: stock.hidden_act)},
             values=FIRST_TOKEN,
         ),
         Counterpart("ForTokenClassification", LABELS, values=PLAIN),

@@ -95,9 +95,7 @@ GPT_NEOX = Architecture(
             lambda stock: stock.rope_parameters["rope_theta"],
             lambda config: rope_parameters(config, partial_rotary_factor=config.partial_rotary_factor),
         ),
-        "partial_rotary_factor": Field(
-            lambda stock: stock.rope_parameters["partial_rotary_factor"], lambda config: {}
-        ),
+        "partial_rotary_factor": Field(lambda stock: stock.rope_parameters["partial_rotary_factor"]),
         "norm_placement": Field(
             lambda stock: "parallel" if stock.use_parallel_residual else "pre",
             lambda config: {"use_parallel_residual": config.norm_placement == "parallel"},

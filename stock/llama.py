@@ -29,7 +29,7 @@ def rope_parameters(config: TercetConfig, **others: Any) -> dict[str, Any]:
 
 ROTARY = {
     "rope_theta": Field(lambda stock: stock.rope_parameters["rope_theta"], rope_parameters),
-    "rope_scaling": Field(lambda stock: rope_scaling(stock.rope_parameters), lambda config: {}),
+    "rope_scaling": Field(lambda stock: rope_scaling(stock.rope_parameters)),
 }
 FIELDS = (
     USUAL
@@ -95,8 +95,7 @@ MISTRAL = family(
         "layer_types": Field(
             lambda stock: (
                 None if stock.sliding_window is None else ["sliding_attention"] * stock.num_hidden_layers
-            ),
-            lambda config: {},
+            )
         ),
         "sliding_window": Field(
             lambda stock: stock.sliding_window,

@@ -63,10 +63,8 @@ MODERNBERT = Architecture(
         "rope_theta": Field(
             lambda stock: stock.rope_parameters["full_attention"]["rope_theta"], rope_parameters
         ),
-        "local_rope_theta": Field(
-            lambda stock: stock.rope_parameters["sliding_attention"]["rope_theta"], lambda config: {}
-        ),
-        "rope_scaling": Field(common_scaling, lambda config: {}),
+        "local_rope_theta": Field(lambda stock: stock.rope_parameters["sliding_attention"]["rope_theta"]),
+        "rope_scaling": Field(common_scaling),
         "hidden_act": "hidden_activation",
         "dropout": "embedding_dropout",
         "activation_dropout": "mlp_dropout",

@@ -82,12 +82,12 @@ FIELDS = {
         lambda stock: "gated" if stock.is_gated_act else "plain",
         lambda config: {"feed_forward_proj": activation(config)},
     ),
-    "hidden_act": Field(lambda stock: stock.dense_act_fn, lambda config: {}),
+    "hidden_act": Field(lambda stock: stock.dense_act_fn),
     "norm_eps": "layer_norm_epsilon",
     "dropout": "dropout_rate",
 } | DROPOUT
 DECODER_FIELDS = {
-    "decoder_head_dim": Field(lambda stock: stock.d_kv, lambda config: {}),
+    "decoder_head_dim": Field(lambda stock: stock.d_kv),
     "decoder_num_hidden_layers": "num_decoder_layers",
 }
 FIXED = {"position_embedding_type": "relative_bias", "norm_type": "rms_norm", "norm_placement": "pre"}

@@ -50,7 +50,7 @@ AT_THE_END = {
 }
 """Sequences are labelled by their last token, behind a dense layer."""
 
-ENDED = {"eos_token_id": Field(lambda stock: stock.eos_token_id, lambda config: {})}
+ENDED = {"eos_token_id": Field(lambda stock: stock.eos_token_id)}
 """That token is looked for by its id: it is the last one where texts end in it."""
 
 LABELS = {"classifier.*": "classifier.out_proj.*"}
