@@ -30,16 +30,13 @@ from .reader import Document, Inputs, Reader
 
 def missing_tensors(examined: ExaminedModel) -> Finding:
     """Every weight comes from the file, and has the shape that the configuration gives it."""
-    missing = list(examined.loading["missing_keys"])
-    mismatched = [
-        f"{name} is {tuple(in_file)} in the file and {tuple(expected)} by the configuration"
-        for name, in_file, expected in examined.loading["mismatched_keys"]
-    ]
-    if mismatched:
+    assert examined.fit is not None
+    missing = examined.fit.missing
+    if misshapen := examined.fit.misshapen.values():
         also = f"; and missing, so initialized randomly: {listed(missing)}" if missing else ""
         return Finding(
             "failed",
-            f"of another shape, so initialized randomly: {listed(mismatched)}{also}",
+            f"of another shape, so initialized randomly: {listed(misshapen)}{also}",
             "use the config.json that was saved with these weights, or the weights that belong to it",
         )
     if not missing:
@@ -53,11 +50,12 @@ def missing_tensors(examined: ExaminedModel) -> Finding:
 
 def unexpected_tensors(examined: ExaminedModel) -> Finding:
     """The file holds nothing that the model has no place for."""
-    if not (unexpected := examined.loading["unexpected_keys"]):
+    assert examined.fit is not None
+    if not examined.fit.surplus:
         return Finding("ok", "the model has every tensor of the file")
     return Finding(
         "warning",
-        f"left unread: {listed(unexpected)}",
+        f"left unread: {listed(examined.fit.surplus)}",
         "set `architectures` in config.json to the class that was saved, or save the model again",
     )
 

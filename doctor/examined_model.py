@@ -84,13 +84,13 @@ class ExaminedModel:
         name: The folder, or the name on the Hub, as the user gave it.
         model: In evaluation mode and float32.
         tokenizer: None where the folder has none.
-        loading: What `from_pretrained` reports: `missing_keys`, `unexpected_keys`, `mismatched_keys`.
+        fit: How the tensors of its files fit it, if it was loaded to be examined.
     """
 
     name: str
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase | None
-    loading: dict[str, Any]
+    fit: Fit | None = None
 
     @property
     def config(self) -> PreTrainedConfig:
@@ -177,15 +177,14 @@ def load_examined_model(name: str, *, trust_remote_code: bool = False) -> Examin
     config = load_config(folder, trust_remote_code=trust_remote_code)
     if not getattr(config, "reads_any_ids", True):
         require_transformer(config, name)
-    loader = loader_of(config)
+    loader = getattr(transformers, loader_of(config))
     arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
     stored = inspect_weights(folder)
-    require_size(compare_weights(getattr(transformers, loader), folder, **arguments), stored)
-    model, loading = getattr(transformers, loader).from_pretrained(
-        folder, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **arguments
-    )
+    fit = compare_weights(loader, folder, **arguments)
+    require_size(fit, stored)
+    model = loader.from_pretrained(folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments)
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    return ExaminedModel(name, model.eval(), tokenizer, loading)
+    return ExaminedModel(name, model.eval(), tokenizer, fit)
 
 
 def require_size(fit: Fit, stored: StoredWeights) -> None:

@@ -85,34 +85,43 @@ def test_a_side_that_is_never_padded_may_be_read(folder_of, complaints):
     assert complaints(folder) == {"left padding": "failed"}
 
 
-def test_ends_of_answers_that_mix_are_found(folder_of, spoil, complaints):
-    def mixed(forward, inputs):
-        outputs = forward(**inputs)
-        outputs.end_logits = outputs.end_logits + 0.1 * outputs.end_logits.roll(1, dims=0)
-        return outputs
-
-    folder = folder_of("bert_answers")
-    spoil(BertForQuestionAnswering, mixed)
-    assert complaints(folder) == {"batch": "failed"}
+def mix(forward, inputs):
+    outputs = forward(**inputs)
+    outputs.logits = outputs.logits + 0.1 * outputs.logits.roll(1, dims=0)
+    return outputs
 
 
-@pytest.mark.parametrize(
-    ("kind", "model_class", "examinations"),
-    [
-        ("bert_choices", BertForMultipleChoice, {"batch"}),
-        ("choices", TercetEncoderForMultipleChoice, {"batch", "packed documents"}),
-    ],
-)
-def test_choices_that_depend_on_each_other_are_found(
-    kind, model_class, examinations, folder_of, spoil, complaints
-):
-    def compared(forward, inputs):
-        outputs = forward(**inputs)
-        outputs.logits = outputs.logits - outputs.logits.mean(dim=-1, keepdim=True) / 2
-        return outputs
+def mix_ends(forward, inputs):
+    outputs = forward(**inputs)
+    outputs.end_logits = outputs.end_logits + 0.1 * outputs.end_logits.roll(1, dims=0)
+    return outputs
 
+
+def compare(forward, inputs):
+    outputs = forward(**inputs)
+    outputs.logits = outputs.logits - outputs.logits.mean(dim=-1, keepdim=True) / 2
+    return outputs
+
+
+def forget(forward, inputs):
+    if "past_key_values" in inputs:
+        inputs["position_ids"] = torch.arange(inputs["input_ids"].shape[1])[None]
+    return forward(**inputs)
+
+
+FAULTS = {
+    "rows that mix": ("gpt2", GPT2LMHeadModel, mix, {"batch"}),
+    "ends of answers that mix": ("bert_answers", BertForQuestionAnswering, mix_ends, {"batch"}),
+    "choices that depend on each other": ("bert_choices", BertForMultipleChoice, compare, {"batch"}),
+    "the same of ours": ("choices", TercetEncoderForMultipleChoice, compare, {"batch", "packed documents"}),
+    "a cache whose positions begin anew": ("gpt2", GPT2LMHeadModel, forget, {"cache"}),
+}
+
+
+@pytest.mark.parametrize(("kind", "model_class", "fault", "examinations"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_found(kind, model_class, fault, examinations, folder_of, spoil, complaints):
     folder = folder_of(kind)
-    spoil(model_class, compared)
+    spoil(model_class, fault)
     assert complaints(folder) == dict.fromkeys(examinations, "failed")
 
 
@@ -138,17 +147,6 @@ def test_labels_that_are_read_at_a_pad_are_found(kind, model_class, examined_mod
     assert failed == {"right padding"}
 
 
-def test_rows_that_mix_are_found(folder_of, spoil, complaints):
-    def mixed(forward, inputs):
-        outputs = forward(**inputs)
-        outputs.logits = outputs.logits + 0.1 * outputs.logits.roll(1, dims=0)
-        return outputs
-
-    folder = folder_of("gpt2")
-    spoil(GPT2LMHeadModel, mixed)
-    assert complaints(folder) == {"batch": "failed"}
-
-
 @pytest.mark.parametrize(
     ("kind", "module", "layers"),
     [("llama", modeling_llama, "num_hidden_layers"), ("bart", modeling_bart, "decoder_layers")],
@@ -161,30 +159,29 @@ def test_a_decoder_that_sees_the_future_is_found(kind, module, layers, folder_of
     assert complaints(folder) == {"causality": "failed"}
 
 
-def test_a_stock_encoder_that_sees_one_side_only_is_found(folder_of, complaints, monkeypatch):
-    folder = folder_of("bert")
-    mask = partial(one_sided, create_bidirectional_mask)
-    monkeypatch.setattr(modeling_bert, "create_bidirectional_mask", mask)
-    assert complaints(folder) == {"causality": "failed"}
+@pytest.mark.parametrize(
+    ("kind", "module", "examinations"),
+    [
+        ("bert", modeling_bert, {"causality"}),
+        # Packed, the kernel has no mask that could be wrong, so that packed is not as alone.
+        ("encoder", attention_patterns, {"causality", "packed documents"}),
+        ("answers", attention_patterns, {"causality", "packed documents"}),
+    ],
+)
+def test_an_encoder_that_sees_one_side_only_is_found(
+    kind, module, examinations, folder_of, complaints, monkeypatch
+):
+    def one_sided(*args, and_mask_function=None, **kwargs):
+        return create_bidirectional_mask(*args, and_mask_function=sees_past, **kwargs)
 
-
-@pytest.mark.parametrize("kind", ["encoder", "answers"])
-def test_an_encoder_of_ours_that_sees_one_side_only_is_found(kind, folder_of, complaints, monkeypatch):
     folder = folder_of(kind)
-    mask = partial(one_sided, create_bidirectional_mask)
-    monkeypatch.setattr(attention_patterns, "create_bidirectional_mask", mask)
-    # Packed, the kernel has no mask that could be wrong, so that packed is not as alone.
-    assert complaints(folder) == {"causality": "failed", "packed documents": "failed"}
+    monkeypatch.setattr(module, "create_bidirectional_mask", one_sided)
+    assert complaints(folder) == dict.fromkeys(examinations, "failed")
 
 
 def test_packed_documents_are_mixed_where_a_head_makes_a_cache_in_any_case(folder_of, complaints):
     """Llama's head for answers cannot be told otherwise, and masks with a cache know no packed documents."""
     assert complaints(folder_of("llama_answers")) == {"packed documents": "warning"}
-
-
-def one_sided(mask, *args, and_mask_function=None, **kwargs):
-    """Build a mask that hides what follows."""
-    return mask(*args, and_mask_function=sees_past, **kwargs)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
@@ -204,17 +201,6 @@ def test_packed_documents_that_nobody_promised_to_keep_apart_are_a_warning(
 
     monkeypatch.setattr(modeling_llama, "create_causal_mask", blind_mask)
     assert complaints(folder) == {"packed documents": "warning"}
-
-
-def test_a_cache_whose_positions_begin_anew_is_found(folder_of, spoil, complaints):
-    def forgetful(forward, inputs):
-        if "past_key_values" in inputs:
-            inputs["position_ids"] = torch.arange(inputs["input_ids"].shape[1])[None]
-        return forward(**inputs)
-
-    folder = folder_of("gpt2")
-    spoil(GPT2LMHeadModel, forgetful)
-    assert complaints(folder) == {"cache": "failed"}
 
 
 def test_a_model_that_raises_has_failed(folder_of, spoil, complaints):

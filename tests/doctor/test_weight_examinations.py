@@ -20,7 +20,7 @@ def test_a_tensor_of_another_shape_is_found(folder_of, edit_json, complaints):
     edit_json(folder / "config.json", max_position_embeddings=48)
     assert complaints(folder) == {"missing tensors": "failed"}
     measured = diagnose(str(folder)).findings["missing tensors"].measured
-    assert "position_embeddings.weight is (32, 32) in the file and (48, 32) by the configuration" in measured
+    assert "position_embeddings.weight is (32, 32) in the file and (48, 32) by config.json" in measured
 
 
 def test_an_unexpected_tensor_is_found(folder_of, edit_weights, complaints):

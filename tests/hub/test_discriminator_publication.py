@@ -1,13 +1,11 @@
 """ELECTRA's discriminator shares its Auto class with BERT: whoever loads one finds the one that was saved."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForPreTraining
 
-from tercet.hub.publication import prepare
 from tercet.modeling import (
     TercetEncoderConfig,
     TercetEncoderForPreTraining,
@@ -15,13 +13,9 @@ from tercet.modeling import (
 )
 from tercet.storage.remote_code import add_auto_map
 
+from .test_publication import published
+
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-
-
-def published(folder: Path) -> dict[str, bytes]:
-    """Return the contents of what would be sent."""
-    sources = {file.path: file.source for file in prepare(folder, "me/small").files}
-    return {name: s if isinstance(s, bytes) else s.read_bytes() for name, s in sources.items()}
 
 
 @pytest.fixture
