@@ -1,5 +1,1 @@
 """One model made of another: read as another member, grown, or of vectors that another program learned."""
-
-from .members import convert
-
-__all__ = ["convert"]

@@ -85,7 +85,7 @@ def convert(
 
     Example:
         >>> from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
-        >>> from tercet.conversion import convert
+        >>> from tercet.conversion.members import convert
         >>> decoder = TercetDecoderForCausalLM(TercetDecoderConfig(hidden_size=32, num_attention_heads=2))
         >>> encoder = convert(decoder, "encoder")
         >>> type(encoder.model).__name__, len(encoder.new)

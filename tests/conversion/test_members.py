@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.conversion import convert
-from tercet.conversion.members import read_as
+from tercet.conversion.members import convert, read_as
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
