@@ -1,3 +1,3 @@
-"""Stock models, which are imported before they are read as another member."""
+"""Stock models and a tokenizer, which are imported before they are read as another member."""
 
-from ..stock.conftest import stock  # noqa: F401
+from ..stock.conftest import stock, tokenizer  # noqa: F401
