@@ -20,9 +20,8 @@ import numpy as np
 from ..training.examples import Examples, PackableExamples, PackedExamples
 from ..training.objective import IGNORE, Example
 from ..training.packing import Ragged, stretches
-from .chunks import cut
+from .chunks import Frame, cut, lay_out
 from .corpus import TokenizedCorpus
-from .layout import Frame, lay_out
 
 
 class StretchesInContext(PackableExamples):
