@@ -28,7 +28,7 @@ from ..modeling import TercetPreTrainedModel
 from ..storage.model_folder import find_folder, load_tokenizer
 from ..storage.own_model import load_ours
 from ..text.bad_records import RowError
-from ..text.columns import as_rows
+from ..text.row_files import as_rows
 from ..text.rows import STANDARD, stream_rows
 from ..training.disk import explaining_a_full_disk, flush, partial_path, replace_text
 from ..training.inputs import require_apart

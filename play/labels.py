@@ -17,7 +17,7 @@ from ..finetune.question_answering import QuestionAnswering
 from ..finetune.tagging import Tagging
 from ..finetune.task import Prediction
 from ..finetune.texts import TextTask
-from ..text.columns import as_rows
+from ..text.row_files import as_rows
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of, top_field
 from .loaded_model import LoadedModel
 from .results import Entry, Note, Passage, Piece, Ranking, Result

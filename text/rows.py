@@ -16,9 +16,8 @@ from datasets import Dataset, IterableDataset, load_dataset
 from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
 from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
-from .columns import as_rows, rows_of_other_kinds
 from .record_files import find_file, has_lines, require_columns
-from .row_files import Written, is_number, read_lines, read_parquet, stream_file
+from .row_files import Written, as_rows, is_number, read_lines, read_parquet, rows_of_other_kinds, stream_file
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""

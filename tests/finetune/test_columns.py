@@ -9,7 +9,7 @@ from datasets import Dataset
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import Origin, predicted
 from tercet.finetune.splits import encode_splits, find_task, read_splits
-from tercet.text.columns import as_rows
+from tercet.text.row_files import as_rows
 from tercet.text.rows import stream_rows
 
 from .conftest import ROWS, write_rows

@@ -13,7 +13,7 @@ from tercet.finetune.prediction import Predictor
 from tercet.play.labels import labelled_pieces, span_probabilities
 from tercet.play.loaded_model import load_model
 from tercet.play.sessions import abilities_of
-from tercet.text.columns import as_rows
+from tercet.text.row_files import as_rows
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 TEXT = "The cat sat on the roof."

@@ -8,7 +8,7 @@ import torch
 from tercet.finetune.prediction import Predictor
 from tercet.play.loaded_model import LoadedModel
 from tercet.play.sessions import abilities_of
-from tercet.text.columns import as_rows
+from tercet.text.row_files import as_rows
 
 
 def test_restored_gaps_are_what_generate_writes_behind_the_sentinels(load):

@@ -10,7 +10,7 @@ from tercet.finetune.prediction import Predictor
 from tercet.play.loaded_model import load_model
 from tercet.play.sessions import abilities_of
 from tercet.storage.sentence_vectors import SentenceVectors, sentence_files, write_files
-from tercet.text.columns import as_rows
+from tercet.text.row_files import as_rows
 
 TEXTS = ["The cat sat on the roof.", "Two young men are walking.", "a list of strings"]
 
