@@ -235,7 +235,7 @@ def require_depth_growth(config: TercetConfig, source: TercetConfig, prefix: str
 
 
 def layer_origins(depth: int, of: int) -> list[int]:
-    """Say of which of `of` layers each of `depth` layers is a copy, in order and evenly.
+    """List of which of `of` layers each of `depth` layers is a copy, in order and evenly.
 
     The first copy of a layer takes its place; the others come behind it and add nothing at first.
 
@@ -326,7 +326,7 @@ def grow(
 def grow_into(
     model: TercetPreTrainedModel, source: TercetPreTrainedModel, *, noise: float = 0.0
 ) -> list[str]:
-    """Give a larger model the function of a smaller one; name the parameters that the other does not have.
+    """Write the function of a smaller model into a larger one; return the parameters that the other lacks.
 
     Args:
         model: Its weights are replaced.
@@ -412,7 +412,7 @@ def grow_tensor(tensor: Tensor, place: Place, noise: float) -> Tensor:
 
 
 def copies_of(config: TercetConfig, of: TercetConfig) -> dict[str, Copies]:
-    """Say what each kind of channel copies."""
+    """Return what each kind of channel copies."""
     counts = [
         count for each in (config, of) for count in (each.num_attention_heads, each.num_key_value_heads)
     ]

@@ -27,7 +27,7 @@ POOLERS = {
 def inherit(
     model: NeuralPreTrainedModel, source: NeuralPreTrainedModel, *, keeps_head: bool = True
 ) -> list[str]:
-    """Give a model the weights of another one; name the parameters that the other does not have.
+    """Copy the weights of another model; return the names of the parameters that it does not have.
 
     Args:
         model: Receives them.
@@ -83,7 +83,7 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_to
 
 
 def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel) -> None:
-    """Give a model the generation defaults of the one that it comes from, if both write.
+    """Copy the generation defaults of the model that another comes from, if both write.
 
     Ids of special tokens that its configuration has changed are changed there, too.
 

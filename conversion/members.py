@@ -180,7 +180,7 @@ def same(first: Tensor, second: Tensor) -> bool:
 
 @torch.no_grad()
 def with_zero_segments(model: TercetPreTrainedModel, tensors: dict[str, Tensor]) -> TercetPreTrainedModel:
-    """Let vectors of segments add nothing in the stack whose source has none."""
+    """Set the vectors of segments to zero in the stack whose source has none."""
     for name, parameter in model.named_parameters():
         if name.endswith("embeddings.token_types.weight") and name not in tensors:
             parameter.zero_()
@@ -329,7 +329,7 @@ def joined_config(encoder: dict[str, Any], decoder: dict[str, Any], *, is_one_ta
 def with_shared_window(
     encoder: dict[str, Any], decoder: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give a stack without sliding layers the window of the other, and say that none of its layers slides."""
+    """Share the window of one stack with the other, whose layers are then named as not sliding."""
     windows = [each["sliding_window"] for each in (encoder, decoder)]
     if windows[0] is windows[1] is None:
         return encoder, decoder
@@ -346,7 +346,7 @@ def with_shared_window(
 def with_shared_length(
     encoder: dict[str, Any], decoder: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Let the shorter of two stacks decide how long texts may be, where that changes no prediction."""
+    """Limit texts to the length of the shorter stack, where that changes no prediction."""
     is_free = encoder["position_embedding_type"] != "learned" and encoder["rope_scaling"] is None
     if not is_free:
         return encoder, decoder

@@ -262,7 +262,7 @@ def require_one_vocabulary(tokenizer: PreTrainedTokenizerBase, other: PreTrained
 
 
 def settle(reading: Reading, tokenizer: PreTrainedTokenizerBase, to: Member) -> Reading:
-    """Give model and tokenizer the special tokens that the member works with, and the same ids to both."""
+    """Set the special tokens that the member works with, with the same ids in model and tokenizer."""
     prepare_tokenizer(tokenizer, to, has_segments=bool(reading.model.config.type_vocab_size))
     reading = with_room(reading, num_ids(tokenizer))
     model = reading.model
@@ -281,7 +281,7 @@ def settle(reading: Reading, tokenizer: PreTrainedTokenizerBase, to: Member) -> 
 
 @torch.no_grad()
 def with_room(reading: Reading, size: int) -> Reading:
-    """Give new tokens vectors: the mean of all others, which surprises no layer."""
+    """Add vectors for new tokens: the mean of all others, which surprises no layer."""
     model, before = reading.model, reading.model.config.vocab_size
     if size <= before:
         return reading

@@ -22,7 +22,7 @@ STAND_INS = {"bos_token": "cls_token", "eos_token": "sep_token"}
 
 
 def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: Member, *, has_segments: bool) -> None:
-    """Give a tokenizer the special tokens that a member works with, and its way to frame a text.
+    """Set the special tokens that a member works with, and what frames a text.
 
     Args:
         tokenizer: It is changed.
@@ -42,13 +42,13 @@ def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: Member, *, has_seg
 
 
 def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> None:
-    """Let a call of the tokenizer say of each token which text it is of, if the model has vectors of that."""
+    """Return token types from calls of the tokenizer if, and only if, the model has vectors of segments."""
     names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
     keep_option(tokenizer, "model_input_names", [*names, "token_type_ids"] if has_segments else names)
 
 
 def frame(tokenizer: PreTrainedTokenizerFast, to: Member) -> None:
-    """Let a call of the tokenizer put around a text what the member reads."""
+    """Frame a text by the tokens between which the member reads it."""
     opening, closing = tokenizer.cls_token, tokenizer.sep_token or tokenizer.eos_token
     names = [*([opening] if to == "encoder" and opening else []), "$A"]
     if to != "decoder" and closing:

@@ -184,7 +184,7 @@ class Drawing:
 
     @property
     def title(self) -> str:
-        """Say whose map it is."""
+        """Name the layers that the map is of."""
         numbers = ", ".join(map(str, self.layers))
         return f"{self.stack}, {self.layer_type}, layer{'s' * (len(self.layers) > 1)} {numbers}"
 

@@ -363,7 +363,7 @@ def read_behind_cache(reader: Reader, texts: tuple[Document, Document]) -> Pair:
 
 @contextmanager
 def attention_by(examined: ExaminedModel, kernel: str) -> Iterator[bool]:
-    """Let another implementation of attention compute for a while; tell whether the model supports it."""
+    """Switch to another implementation of attention for a while; yield whether the model supports it."""
     model = examined.model
     own: Any = model.config._attn_implementation
     try:

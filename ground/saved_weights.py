@@ -110,7 +110,7 @@ def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def no_weights(folder: Path) -> ValueError:
-    """Say that a folder has no weights, and what to do if there are pickled ones."""
+    """Return the error of a folder without weights, with what to do if there are pickled ones."""
     pickled = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
     if not pickled:
         return ValueError(

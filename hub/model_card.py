@@ -180,7 +180,7 @@ def sections(run: FinishedRun, weights: StoredWeights, usage: Usage, repo: str) 
 
 
 def introduction(run: FinishedRun, weights: StoredWeights, repo: str) -> Iterator[str]:
-    """Say what the model is."""
+    """Describe what the model is."""
     yield f"# {repo.partition('/')[2]}"
     kind = KINDS.get(run.config.get("model_type", ""), f"{as_code(str(run.config.get('model_type')))} model")
     article = "An" if kind[0] in "aeiou" else "A"

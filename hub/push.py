@@ -82,7 +82,7 @@ def push(
 
 @contextmanager
 def explaining(repo: str, token: str) -> Iterator[None]:
-    """Say in one line what went wrong between here and the Hub, without the token."""
+    """Describe in one line what went wrong between here and the Hub, without the token."""
     try:
         yield
     except Exception as error:  # whatever a network and a Hub may do

@@ -214,7 +214,7 @@ class Architecture:
         return self.prefix if counterpart.prefix is None else counterpart.prefix
 
     def entry_of(self, name: str, counterpart: Counterpart) -> str | Via | Dropped | None:
-        """Say what a tensor of the base model is with us, whatever head there is; `None` for any other."""
+        """Return what a tensor of the base model is with us, whatever head there is; `None` for any other."""
         own = name.removeprefix(self.prefix_in(counterpart))
         return next((entry for pattern, entry in self.weights.items() if match_name(pattern, own)), None)
 
@@ -253,7 +253,7 @@ def to_ours(fields: Mapping[str, str | Field], stock: PreTrainedConfig) -> dict[
 
 
 def to_stock(fields: Mapping[str, str | Field], config: TercetConfig) -> dict[str, Any]:
-    """Say our fields in stock options."""
+    """Return the stock options that our fields are."""
     options: dict[str, Any] = {}
     for name, theirs in fields.items():
         options |= theirs.to_stock(config) if isinstance(theirs, Field) else {theirs: getattr(config, name)}
@@ -279,7 +279,7 @@ def labels(config: Any) -> dict[str, Any]:
 
 
 def differences(wanted: Mapping[str, Any], offered: Mapping[str, Any]) -> list[str]:
-    """Say in which fields a configuration that is offered is not the one that is wanted.
+    """List the fields in which the offered configuration is not the wanted one.
 
     A field that has an effect in one of them only is not named: what gives it the effect differs, too.
     """

@@ -267,7 +267,7 @@ def layer_types(stock: Any) -> list[str] | None:
 
 
 def attention_type(config: TercetConfig) -> dict[str, str]:
-    """Say what the first layer has; if others differ, the comparison of configurations names them."""
+    """Return the type of the first layer; if others differ, the comparison of configurations names them."""
     return {"attention_type": "block_sparse" if config.types_of_layers[0] == SPARSE else "original_full"}
 
 

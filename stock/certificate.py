@@ -149,7 +149,7 @@ def packs(ours: TercetPreTrainedModel) -> bool:
 
 
 def packed_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
-    """Let the model read all rows as one stream."""
+    """Compute the predictions of all rows, read as one stream."""
     bounds = torch.tensor([0, *probe.lengths]).cumsum(0).int()
     stream = probe.input_ids[probe.attention_mask.bool()][None]
     inputs: dict[str, Tensor] = {"input_ids": stream, "cu_seq_lens_q": bounds}
@@ -159,7 +159,7 @@ def packed_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
 
 
 def cached_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
-    """Let the model read the half of each row at once, and the rest token by token."""
+    """Compute predictions with a cache: half of each row at once, and the rest token by token."""
     rows = []
     for ids, length in zip(probe.input_ids, probe.lengths, strict=True):
         half, cache, parts = max(1, length // 2), None, []
@@ -224,7 +224,7 @@ def in_type(model: Any, dtype: torch.dtype) -> Any:
 
 
 def written(model: Any, probe: Probe, *, use_cache: bool) -> list[list[int]]:
-    """Let a model continue the first half of each row, greedily."""
+    """Generate greedily from the first half of each row."""
     texts = []
     for ids, length in zip(probe.input_ids, probe.lengths, strict=True):
         prompt = ids[None, : max(1, length // 2)]

@@ -72,7 +72,7 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
 
 
 def part_head(stock: PreTrainedModel, ours: TercetPreTrainedModel) -> None:
-    """Give a stock model a head of its own if ours has one, where its class ties what it has not loaded."""
+    """Untie the head of a stock model if ours is untied: its class ties what it has not loaded."""
     head: Any = stock.get_output_embeddings()
     if not (ours.config.tie_word_embeddings or head is None or has_own_head(stock)):
         head.weight = nn.Parameter(torch.empty_like(head.weight))

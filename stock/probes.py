@@ -191,7 +191,7 @@ def probes_for(
 
 
 def long_lengths(config: TercetConfig) -> list[int]:
-    """Say how long texts must be to show all positions of a model, and what lies beyond its window.
+    """List how long texts must be to show all positions of a model, and what lies beyond its window.
 
     Both have a bound, `MOST_LONG` and `MOST_OF_A_WINDOW`. Wavelengths that grow with the text do so behind
     the positions that a model was made for, of which these therefore read a few.
@@ -234,7 +234,7 @@ def equally_long(rows: list[list[int]]) -> list[list[int]]:
 
 
 def ended(rows: list[list[int]], end: int) -> list[list[int]]:
-    """Let each row end in a token that it has nowhere else."""
+    """End each row in a token that it has nowhere else."""
     return [[*(token for token in row[:-1] if token != end), end] for row in rows]
 
 

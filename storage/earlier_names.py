@@ -17,7 +17,7 @@ ROTARY = {
 
 
 def with_rotary_fields(config: Facts) -> Facts:
-    """Say in a stock configuration how its positions turn by the fields of version 4, too."""
+    """Add to a stock configuration the fields by which version 4 describes rotary positions."""
     told = config.get("rope_parameters") or {}
     if "rope_theta" not in told:  # one for each type of layer
         layers = {layer: one for layer, one in told.items() if one and layer in ROTARY}

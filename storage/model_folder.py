@@ -221,7 +221,7 @@ def keep_option(tokenizer: PreTrainedTokenizerBase, name: str, value: Any) -> No
 
 
 def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
-    """Say that code would have to be run, and where that can be allowed: not wherever models are read."""
+    """Return the error of code that would have to be run; it is not allowed wherever models are read."""
     if trust_remote_code is None:
         return ValueError(
             f"{who} its own code, which is not run here: name a model of transformers' own architectures, "
@@ -245,7 +245,7 @@ def require_tokenizer(
 
 
 def pads(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:
-    """Tell whether a tokenizer has a padding token; if it has none, let the end of a text be it, and say so.
+    """Return whether a tokenizer can pad; one without a padding token gets the end of text, which is told.
 
     What is padded here has a mask or lengths, and no target is told by its id: ends of texts stay targets.
     """

@@ -107,7 +107,7 @@ def read_scores(run: FinishedRun) -> Iterator[Score]:
 
 
 def evaluation_results(run: FinishedRun) -> list[EvalResult]:
-    """Say the scores as the Hub wants them."""
+    """Return the scores in the form of the Hub's metadata."""
     texts = run.texts.get(run.scored_split) or run.texts.get("train", [])
     name = ", ".join(text["name"] for text in texts) or "held-out text"
     identity = next((text["dataset"] for text in texts if "dataset" in text), name)
@@ -128,5 +128,5 @@ def evaluation_results(run: FinishedRun) -> list[EvalResult]:
 
 
 def what_is_scored(term: str) -> str:
-    """Say a term in words."""
+    """Return a term in words."""
     return TERMS[term][0] if term in TERMS else term.replace("_", " ")

@@ -164,7 +164,7 @@ def known_pooling(
 
 
 def unlike(folder: Path, what: str, remedy: str) -> ValueError:
-    """Say that a folder's vectors are made by what we do not have."""
+    """Return the error of a folder whose vectors are made by what Tercet does not have."""
     return ValueError(
         f"{folder} makes its vectors by {what}; Tercet pools states ({', '.join(POOLINGS)}) and gives the "
         f"vector length 1: {remedy}"
@@ -202,7 +202,7 @@ def without_vectors(model: TercetPreTrainedModel) -> TercetPreTrainedModel:
 
 
 def vectors_of(model: TercetPreTrainedModel, folder: Path) -> SentenceVectors | None:
-    """Say how a model of ours makes vectors: as its folder says, else as its head does, if it has one.
+    """Return how a model of ours makes vectors: as its folder says, else as its head does, if it has one.
 
     Raises:
         ValueError: The folder says what ours cannot have.

@@ -105,7 +105,7 @@ def unpacked(file: Path) -> BufferedReader:
 
 @contextmanager
 def damage_at(number: Callable[[], int]) -> Iterator[None]:
-    """Say at which line or row Arrow, or what unpacks for it, no longer understood a file."""
+    """Raise a `DamageError` with the line or row from which on Arrow does not understand a file."""
     try:
         yield
     except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:

@@ -168,7 +168,7 @@ def rows_of_parquet(
 
 
 def rows_at_once(about: RowGroupMetaData) -> int:
-    """Say how many rows of a large group may be read together; one where each may be an entry of any length.
+    """Compute how many rows of a large group may be read together; one where each may have any length.
 
     The entries that a reader of dictionaries has met are kept up to the end of a group, so that it serves
     small ones alone.

@@ -206,7 +206,7 @@ def as_array(column: str, values: Sequence[Any]) -> pyarrow.Array | pyarrow.Chun
 
 
 def odd_value(column: str, values: Sequence[Any], error: Exception) -> RowError:
-    """Say which value is the first that does not go with those before it."""
+    """Find the first value that does not go with those before it, and return the error."""
     fitting, row = 0, len(values) - 1
     while fitting < row:  # the first `fitting` values go together, the first `row + 1` do not
         middle = (fitting + row) // 2
