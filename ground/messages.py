@@ -31,7 +31,7 @@ def shortened(names: Iterable[str], most: int = 8) -> str:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep transformers from reporting what is looked at here anyway, and every file's progress."""
+    """Silence what transformers reports of a model that is examined here anyway, and its progress bars."""
     from transformers.utils import logging
 
     verbosity, shows_progress = logging.get_verbosity(), logging.is_progress_bar_enabled()

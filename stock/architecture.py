@@ -1,7 +1,7 @@
 """A stock architecture, as data: which of its options and weights are which of ours.
 
-Every fact stands once and is read in both directions. What a configuration of ours would be in another
-house is built, and brought back: only if nothing that matters has changed on the way does it fit there.
+Every fact stands once and is read in both directions. To export, a configuration of ours is written in stock
+options and read back: the architecture fits only if no field that matters has changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from .weights import Dropped, Table, Via, below, match_name
 
 @dataclass(frozen=True)
 class Field:
-    """A field of ours that no single option of a stock configuration is.
+    """A field of ours that is no single option of a stock configuration.
 
     Args:
         to_ours: Its value, by the stock configuration.
@@ -45,7 +45,7 @@ def agreeing(ours: str, *options: str) -> Field:
 
 @dataclass(frozen=True)
 class Counterpart:
-    """A stock model with its head, and which of ours it is.
+    """A stock model with its head, and the model of ours that equals it.
 
     Args:
         stock: Name of its class in transformers.
@@ -80,7 +80,7 @@ class Counterpart:
 
 
 def named(stock: str, ours: str, *models: Counterpart) -> tuple[Counterpart, ...]:
-    """Put the names of an architecture and of our member before what the classes of their models end in."""
+    """Complete the names of classes, of which the models have the endings only."""
     return tuple(
         replace(model, stock=f"{stock}{model.stock}", ours=f"{ours}{model.ours or model.stock}")
         for model in models
@@ -116,7 +116,7 @@ class Architecture:
     def our_config(
         self, stock: PreTrainedConfig, counterpart: Counterpart | None = None, **values: Any
     ) -> TercetConfig:
-        """Describe a stock model in our words, with its head if that matters; `values` are known otherwise.
+        """Build our configuration of a stock model, with its head if that matters; `values` are known otherwise.
 
         Raises:
             ValueError: If it has an option that ours has not.
@@ -137,7 +137,7 @@ class Architecture:
         return self._in_our_words(stock, counterpart, values)
 
     def stock_config(self, config: TercetConfig, counterpart: Counterpart | None = None) -> PreTrainedConfig:
-        """Describe a model of ours in stock words, with its head if that matters.
+        """Build the stock configuration of a model of ours, with its head if that matters.
 
         Raises:
             ValueError: If that cannot be done exactly, with every reason.
@@ -210,11 +210,11 @@ class Architecture:
         return {**below(self.prefix_in(counterpart), "model.", self.weights), **counterpart.head}
 
     def prefix_in(self, counterpart: Counterpart) -> str:
-        """Describe where a model with its head has the base model."""
+        """Return where a model with its head has the base model."""
         return self.prefix if counterpart.prefix is None else counterpart.prefix
 
     def entry_of(self, name: str, counterpart: Counterpart) -> str | Via | Dropped | None:
-        """Return what a tensor of the base model is with us, whatever head there is; `None` for any other."""
+        """Return the entry of a tensor of the base model, whatever head there is; `None` for any other."""
         own = name.removeprefix(self.prefix_in(counterpart))
         return next((entry for pattern, entry in self.weights.items() if match_name(pattern, own)), None)
 
@@ -253,7 +253,7 @@ def to_ours(fields: Mapping[str, str | Field], stock: PreTrainedConfig) -> dict[
 
 
 def to_stock(fields: Mapping[str, str | Field], config: TercetConfig) -> dict[str, Any]:
-    """Return the stock options that our fields are."""
+    """Write our fields as stock options."""
     options: dict[str, Any] = {}
     for name, theirs in fields.items():
         options |= theirs.to_stock(config) if isinstance(theirs, Field) else {theirs: getattr(config, name)}
@@ -266,14 +266,14 @@ def last_line(error: Exception) -> str:
 
 
 def ids(config: Any) -> dict[str, Any]:
-    """Take the special ids along, which have the same names everywhere, and that a text has no ends."""
+    """Collect the ids of special tokens, which have the same names everywhere; texts may have no ends."""
     ends = {name: getattr(config, name, None) for name in ("bos_token_id", "eos_token_id")}
     others = {name: getattr(config, name, None) for name in ("pad_token_id", "decoder_start_token_id")}
     return ends | {name: value for name, value in others.items() if value is not None}
 
 
 def labels(config: Any) -> dict[str, Any]:
-    """Take the names of classes along, and what sentence-transformers makes of their scores."""
+    """Collect the names of labels, and what sentence-transformers makes of their scores."""
     told = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": config.problem_type}
     return told | {name: getattr(config, name) for name in OF_CROSS_ENCODERS if hasattr(config, name)}
 

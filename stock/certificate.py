@@ -80,7 +80,7 @@ def largest_of(tensors: Iterable[Tensor]) -> float:
 def pairs(
     stock: PreTrainedModel, ours: TercetPreTrainedModel, probe: Probe
 ) -> Iterator[tuple[str, list[Tensor], list[Tensor]]]:
-    """Yield what each of the two says, one respect after the other."""
+    """Yield what both models compute, one comparison after the other."""
     with torch.no_grad():
         expected = answers(stock, probe)
         yield "predictions, padded", expected, answers(ours, probe)
@@ -219,7 +219,7 @@ def without_dropout(config: TercetConfig) -> TercetConfig:
 
 
 def in_type(model: Any, dtype: torch.dtype) -> Any:
-    """Bring a model into evaluation, its numbers into a type."""
+    """Put a model into evaluation mode, and its numbers into a type."""
     return model.eval().to(dtype)
 
 

@@ -1,4 +1,4 @@
-"""The commands `tercet import` and `tercet export`: a model goes to another house, with a certificate."""
+"""The commands `tercet import` and `tercet export`: a stock model in, or out, with a certificate."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

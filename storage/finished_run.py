@@ -98,7 +98,7 @@ def find_run(folder: Path) -> FinishedRun:
 
 
 def read_facts(file: Path) -> Facts:
-    """Read a JSON or YAML file; what is not there says nothing.
+    """Read a JSON or YAML file; one that does not exist has no facts.
 
     Raises:
         ValueError: The file is damaged.

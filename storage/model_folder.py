@@ -111,7 +111,7 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
-    """Read a configuration as it is written; nothing of one that transformers will not read either."""
+    """Read a configuration as it is written; of one that is no JSON object, no fields."""
     try:
         fields = json.loads((folder / CONFIG).read_bytes())
     except ValueError:
@@ -129,7 +129,7 @@ def require_transformer(config: PreTrainedConfig, source: str) -> None:
 
 
 def require_generation_config(folder: Path) -> None:
-    """Refuse a damaged file of how a model writes, which transformers would replace in silence.
+    """Refuse damaged generation defaults, which transformers would replace in silence.
 
     Raises:
         ValueError: It is no JSON, or not an object.
