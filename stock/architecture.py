@@ -116,7 +116,7 @@ class Architecture:
     def our_config(
         self, stock: PreTrainedConfig, counterpart: Counterpart | None = None, **values: Any
     ) -> TercetConfig:
-        """Build our configuration of a stock model, with its head if that matters; `values` are known otherwise.
+        """Build our configuration of a stock model, with its head if that matters; `values` have precedence.
 
         Raises:
             ValueError: If it has an option that ours has not.
