@@ -21,7 +21,7 @@ from .architecture import (
     same,
 )
 from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
-from .weights import AsOneRow, Dropped, IfNotZero
+from .weights import AS_ONE_ROW, Dropped, IfNotZero
 
 FIELDS = (
     USUAL
@@ -68,7 +68,7 @@ EMBEDDINGS = {
     "encoder.layernorm_embedding.*": "encoder.embeddings.norm.*",
     "decoder.layernorm_embedding.*": "decoder.embeddings.norm.*",
 }
-HEAD = {"lm_head.weight": "lm_head.weight", "final_logits_bias": IfNotZero("lm_head.bias", AsOneRow())}
+HEAD = {"lm_head.weight": "lm_head.weight", "final_logits_bias": IfNotZero("lm_head.bias", AS_ONE_ROW)}
 
 
 def has_head_bias(stock: PreTrainedModel) -> bool:

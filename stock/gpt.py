@@ -18,7 +18,7 @@ from .architecture import (
 )
 from .llama import HEAD, ROTARY, rope_parameters
 from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
-from .weights import Chunked, ChunkedByHead, FirstScaled, Place, Transposed, Via
+from .weights import CHUNKED_BY_HEAD, TRANSPOSED, Place, Via, chunked, first_scaled
 
 
 def share_of_scores(place: Place) -> float:
@@ -62,15 +62,15 @@ GPT2 = Architecture(
         "wpe.weight": "embeddings.positions.embed_positions.weight",
         "h.*.ln_1.*": "layers.*.self_attention_norm.*",
         "h.*.attn.c_attn.weight": Via(
-            f"{QUERIES_KEYS_VALUES}weight", Transposed(), Chunked(3), FirstScaled(share_of_scores)
+            f"{QUERIES_KEYS_VALUES}weight", TRANSPOSED, chunked(3), first_scaled(share_of_scores)
         ),
-        "h.*.attn.c_attn.bias": Via(f"{QUERIES_KEYS_VALUES}bias", Chunked(3), FirstScaled(share_of_scores)),
-        "h.*.attn.c_proj.weight": Via("layers.*.self_attention.o_proj.weight", Transposed()),
+        "h.*.attn.c_attn.bias": Via(f"{QUERIES_KEYS_VALUES}bias", chunked(3), first_scaled(share_of_scores)),
+        "h.*.attn.c_proj.weight": Via("layers.*.self_attention.o_proj.weight", TRANSPOSED),
         "h.*.attn.c_proj.bias": "layers.*.self_attention.o_proj.bias",
         "h.*.ln_2.*": "layers.*.feed_forward_norm.*",
-        "h.*.mlp.c_fc.weight": Via("layers.*.feed_forward.up_proj.weight", Transposed()),
+        "h.*.mlp.c_fc.weight": Via("layers.*.feed_forward.up_proj.weight", TRANSPOSED),
         "h.*.mlp.c_fc.bias": "layers.*.feed_forward.up_proj.bias",
-        "h.*.mlp.c_proj.weight": Via("layers.*.feed_forward.down_proj.weight", Transposed()),
+        "h.*.mlp.c_proj.weight": Via("layers.*.feed_forward.down_proj.weight", TRANSPOSED),
         "h.*.mlp.c_proj.bias": "layers.*.feed_forward.down_proj.bias",
         "ln_f.*": "norm.*",
     },
@@ -108,7 +108,7 @@ GPT_NEOX = Architecture(
     weights={
         "embed_in.weight": "embeddings.embed_tokens.weight",
         "layers.*.input_layernorm.*": "layers.*.self_attention_norm.*",
-        "layers.*.attention.query_key_value.*": Via(f"{QUERIES_KEYS_VALUES}*", ChunkedByHead()),
+        "layers.*.attention.query_key_value.*": Via(f"{QUERIES_KEYS_VALUES}*", CHUNKED_BY_HEAD),
         "layers.*.attention.dense.*": "layers.*.self_attention.o_proj.*",
         "layers.*.post_attention_layernorm.*": "layers.*.feed_forward_norm.*",
         "layers.*.mlp.dense_h_to_4h.*": "layers.*.feed_forward.up_proj.*",

@@ -10,7 +10,7 @@ from ..modeling.configuration_tercet import TercetConfig, TercetEncoderConfig
 from .architecture import USUAL, Architecture, Counterpart, Field, agreeing, named, same
 from .llama import rope_scaling, slides
 from .task_heads import head_dropout
-from .weights import Chunked, Via
+from .weights import Via, chunked
 
 
 def common_scaling(stock: Any) -> dict[str, Any] | None:
@@ -86,10 +86,10 @@ MODERNBERT = Architecture(
         "embeddings.tok_embeddings.weight": "embeddings.embed_tokens.weight",
         "embeddings.norm.*": "embeddings.norm.*",
         "layers.*.attn_norm.*": "layers.*.self_attention_norm.*",
-        "layers.*.attn.Wqkv.*": Via("layers.*.self_attention.{q_proj,k_proj,v_proj}.*", Chunked(3)),
+        "layers.*.attn.Wqkv.*": Via("layers.*.self_attention.{q_proj,k_proj,v_proj}.*", chunked(3)),
         "layers.*.attn.Wo.*": "layers.*.self_attention.o_proj.*",
         "layers.*.mlp_norm.*": "layers.*.feed_forward_norm.*",
-        "layers.*.mlp.Wi.*": Via("layers.*.feed_forward.{gate_proj,up_proj}.*", Chunked(2)),
+        "layers.*.mlp.Wi.*": Via("layers.*.feed_forward.{gate_proj,up_proj}.*", chunked(2)),
         "layers.*.mlp.Wo.*": "layers.*.feed_forward.down_proj.*",
         "final_norm.*": "norm.*",
     },

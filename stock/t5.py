@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from ..modeling.configuration_tercet import TercetEncoderConfig, TercetSeq2SeqConfig
 from .architecture import Architecture, Counterpart, Field, named, same
 from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS
-from .weights import Dropped, FirstScaled, Place, Via, has_own_head
+from .weights import Dropped, Place, Via, first_scaled, has_own_head
 
 
 def score_scale(place: Place) -> float:
@@ -50,7 +50,7 @@ def stack(name: str, prefix: str, sublayers: tuple[str, ...]) -> dict[str, str |
             table[f"{inner}wo.weight"] = f"{ours}.down_proj.weight"
         else:
             inner = layer + ("SelfAttention." if sublayer == "self_attention" else "EncDecAttention.")
-            table[f"{inner}q.weight"] = Via(f"{ours}.q_proj.weight", FirstScaled(score_scale))
+            table[f"{inner}q.weight"] = Via(f"{ours}.q_proj.weight", first_scaled(score_scale))
             table |= {f"{inner}{letter}.weight": f"{ours}.{letter}_proj.weight" for letter in "kvo"}
     return table
 
@@ -94,7 +94,7 @@ FIXED = {"position_embedding_type": "relative_bias", "norm_type": "rms_norm", "n
 TABLES = {"shared.weight": Dropped("both sides have their tables")}
 HEAD = {
     "lm_head.weight": "lm_head.weight",
-    "decoder.final_layer_norm.weight": Via("model.decoder.norm.weight", FirstScaled(output_scale)),
+    "decoder.final_layer_norm.weight": Via("model.decoder.norm.weight", first_scaled(output_scale)),
 }
 
 T5 = Architecture(

@@ -11,7 +11,6 @@ Shapes: C width of the input, R width of the result, H heads, D head width.
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,114 +35,81 @@ class Place:
     indices: tuple[int, ...]
 
 
-class Rearrangement(ABC):
-    """A way there and back. Abstract."""
-
-    @abstractmethod
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Turn stock tensors into ours."""
-
-    @abstractmethod
-    def to_stock(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Turn our tensors into stock ones: what `to_ours` undoes."""
-
-
-class Transposed(Rearrangement):
-    """GPT-2 keeps matrices as (C, R), `torch.nn.Linear` as (R, C)."""
-
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Transpose each matrix."""
-        return [tensor.mT for tensor in tensors]
-
-    to_stock = to_ours
-
-
-class AsOneRow(Rearrangement):
-    """BART and its kin keep the vocabulary's bias as a matrix of one row."""
-
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Take the row out, (1, R) -> (R,)."""
-        return [tensor[0] for tensor in tensors]
-
-    def to_stock(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Make it a matrix."""
-        return [tensor[None] for tensor in tensors]
-
-
 @dataclass(frozen=True)
-class Chunked(Rearrangement):
-    """Several layers of equal width that read the same input, kept as one: rows of the first, the second, ...
+class Rearrangement:
+    """What happens to stock tensors on the way to ours, and on the way back, which undoes it.
 
     Args:
-        parts: How many.
+        to_ours: Turns stock tensors into ours.
+        to_stock: Turns our tensors into stock ones.
     """
 
-    parts: int
-
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Cut the rows (R, ...)."""
-        return [part for tensor in tensors for part in tensor.chunk(self.parts)]
-
-    def to_stock(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Join them."""
-        return [torch.cat(tensors)]
+    to_ours: Callable[[list[Tensor], Place], list[Tensor]]
+    to_stock: Callable[[list[Tensor], Place], list[Tensor]]
 
 
-class ChunkedByHead(Rearrangement):
-    """GPT-NeoX keeps queries, keys and values as one, head by head: (H * 3 * D, ...)."""
-
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Collect the queries of all heads, their keys, their values."""
-        (joined,) = tensors
-        by_head = joined.unflatten(0, (place.config.num_attention_heads, 3, -1))
-        return [part.flatten(0, 1) for part in by_head.unbind(1)]
-
-    def to_stock(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Put each head's three beside each other."""
-        by_head = [tensor.unflatten(0, (place.config.num_attention_heads, -1)) for tensor in tensors]
-        return [torch.stack(by_head, dim=1).flatten(0, 2)]
+def transpose(tensors: list[Tensor], place: Place) -> list[Tensor]:
+    """Transpose each matrix."""
+    return [tensor.mT for tensor in tensors]
 
 
-@dataclass(frozen=True)
-class FirstScaled(Rearrangement):
-    """A factor that the stock model applies elsewhere, and ours has in the first of the tensors.
+TRANSPOSED = Rearrangement(transpose, transpose)
+"""GPT-2 keeps matrices as (C, R), `torch.nn.Linear` as (R, C)."""
 
-    Args:
-        factor: Finds it, by what the stock configuration says.
-    """
-
-    factor: Callable[[Place], float]
-
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Multiply."""
-        return [tensors[0] * self.factor(place), *tensors[1:]]
-
-    def to_stock(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Divide."""
-        return [tensors[0] / self.factor(place), *tensors[1:]]
+AS_ONE_ROW = Rearrangement(
+    lambda tensors, place: [tensor[0] for tensor in tensors],
+    lambda tensors, place: [tensor[None] for tensor in tensors],
+)
+"""BART and its kin keep the vocabulary's bias as a matrix of one row, (1, R)."""
 
 
-@dataclass(frozen=True)
-class InTurn(Rearrangement):
-    """Several rearrangements, one after the other.
+def chunked(parts: int) -> Rearrangement:
+    """Cut layers of equal width that read the same input, kept as one: rows of the first, the second, ..."""
+    return Rearrangement(
+        lambda tensors, place: [part for tensor in tensors for part in tensor.chunk(parts)],
+        lambda tensors, place: [torch.cat(tensors)],
+    )
 
-    Args:
-        steps: In the order of the way to us.
-    """
 
-    steps: tuple[Rearrangement, ...]
+def split_heads(tensors: list[Tensor], place: Place) -> list[Tensor]:
+    """Collect the queries of all heads, their keys, their values."""
+    (joined,) = tensors
+    by_head = joined.unflatten(0, (place.config.num_attention_heads, 3, -1))
+    return [part.flatten(0, 1) for part in by_head.unbind(1)]
 
-    def to_ours(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Take them forwards."""
-        for step in self.steps:
+
+def join_heads(tensors: list[Tensor], place: Place) -> list[Tensor]:
+    """Put the queries, keys and values of each head beside each other."""
+    by_head = [tensor.unflatten(0, (place.config.num_attention_heads, -1)) for tensor in tensors]
+    return [torch.stack(by_head, dim=1).flatten(0, 2)]
+
+
+CHUNKED_BY_HEAD = Rearrangement(split_heads, join_heads)
+"""GPT-NeoX keeps queries, keys and values as one, head by head: (H * 3 * D, ...)."""
+
+
+def first_scaled(factor: Callable[[Place], float]) -> Rearrangement:
+    """Move a factor that the stock model applies elsewhere into the first of the tensors."""
+    return Rearrangement(
+        lambda tensors, place: [tensors[0] * factor(place), *tensors[1:]],
+        lambda tensors, place: [tensors[0] / factor(place), *tensors[1:]],
+    )
+
+
+def in_turn(*steps: Rearrangement) -> Rearrangement:
+    """Take several rearrangements, one after the other, in the order of the way to ours."""
+
+    def to_ours(tensors: list[Tensor], place: Place) -> list[Tensor]:
+        for step in steps:
             tensors = step.to_ours(tensors, place)
         return tensors
 
-    def to_stock(self, tensors: list[Tensor], place: Place) -> list[Tensor]:
-        """Take them backwards."""
-        for step in reversed(self.steps):
+    def to_stock(tensors: list[Tensor], place: Place) -> list[Tensor]:
+        for step in reversed(steps):
             tensors = step.to_stock(tensors, place)
         return tensors
+
+    return Rearrangement(to_ours, to_stock)
 
 
 class Via:
@@ -151,7 +117,7 @@ class Via:
 
     def __init__(self, ours: str, *steps: Rearrangement):
         self.ours = ours
-        self.steps = InTurn(steps)
+        self.steps = in_turn(*steps)
 
 
 class IfNotZero(Via):
@@ -186,7 +152,7 @@ class Link:
 
     stock: str
     ours: tuple[str, ...]
-    steps: InTurn
+    steps: Rearrangement
     place: Place
 
     def to_ours(self, tensor: Tensor) -> dict[str, Tensor]:
@@ -335,6 +301,6 @@ def moved(entry: str | Via | Dropped, prefix: str) -> str | Via | Dropped:
         case Dropped():
             return entry
         case Via():
-            return type(entry)(prefix + entry.ours, *entry.steps.steps)
+            return type(entry)(prefix + entry.ours, entry.steps)
         case name:
             return prefix + name
