@@ -4,7 +4,7 @@
     backward   log p(x) = sum over t of log p(x_t | x_{t+1} ... x_T)
 
 The paper carries the state of the LSTM from one stretch of the text to the next. Here each stretch is read
-with some context instead (`text/context.py`), so that a step depends on its examples alone: examples are
+with some context instead (`text/chunks.py`), so that a step depends on its examples alone: examples are
 shuffled, split into micro-batches and among processes, and a resumed run goes on exactly, as with every other
 objective. That costs as many characters as the context has.
 
@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from ..modeling import TercetCharacterLanguageModel
 from ..modeling.reading_orders import reading_orders
 from ..modeling.targets import IGNORE
-from ..text.context import StretchesInContext
+from ..text.chunks import StretchesInContext
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Batch, Example, Objective

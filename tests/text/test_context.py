@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tercet.text.context import StretchesInContext
+from tercet.text.chunks import StretchesInContext
 from tercet.text.corpus import TokenizedCorpus
 from tercet.training.examples import gather, pick
 from tercet.training.objective import IGNORE
