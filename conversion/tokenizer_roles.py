@@ -8,10 +8,10 @@ Frames are those of Tercet's own tokenizers. Tokenizers of other classes, which 
 loaded, keep theirs.
 """
 
-from tokenizers import processors
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..storage.model_folder import keep_option
+from ..text.tokenizer import Template, framing
 from .members import Member
 
 MASK = "[MASK]"
@@ -19,6 +19,9 @@ MASK = "[MASK]"
 
 STAND_INS = {"bos_token": "cls_token", "eos_token": "sep_token"}
 """What opens and closes the texts of a decoder -> what does in BERT's tokenizer (Rothe et al., 2020, 4.1)."""
+
+TEMPLATES: dict[Member, Template] = {"encoder": "pair", "decoder": "plain", "seq2seq": "end"}
+"""How Tercet's own tokenizers frame the texts of each member."""
 
 
 def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: Member, *, has_segments: bool) -> None:
@@ -49,13 +52,7 @@ def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> Non
 
 def frame(tokenizer: PreTrainedTokenizerFast, to: Member) -> None:
     """Frame a text by the tokens between which the member reads it."""
-    opening, closing = tokenizer.cls_token, tokenizer.sep_token or tokenizer.eos_token
-    names = [*([opening] if to == "encoder" and opening else []), "$A"]
-    if to != "decoder" and closing:
-        names.append(closing)
-    special = [name for name in names if name != "$A"]
-    single = " ".join(names)
-    pair = f"{single} $B:1" + (f" {closing}:1" if closing in special else "")
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single, pair, [(name, tokenizer.convert_tokens_to_ids(name)) for name in special]
-    )
+    opening = [tokenizer.cls_token] if to == "encoder" and tokenizer.cls_token else []
+    closing = [name for name in (tokenizer.sep_token, tokenizer.eos_token) if name][:1]
+    frames = framing(TEMPLATES[to], tokenizer.get_vocab(), opening, closing)
+    tokenizer.backend_tokenizer.post_processor = frames

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "training": {"configs", "ground"},
     "storage": READING - {"storage"},
     "stock": READING,
-    "conversion": READING | {"stock"},
+    "conversion": READING | {"stock", "text"},
     "doctor": READING,
     "hub": READING | {"stock"},
     "text": {"ground", "training", "storage"},
