@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetPreTrainedModel
+from ..text.tokenizer import frame_ids
 from .members import member_of
 
 Question = Literal["next token", "masked token"]
@@ -72,9 +73,7 @@ def probe_of(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: 
     Raises:
         ValueError: No text has two tokens.
     """
-    opening = tokenizer.bos_token_id if tokenizer.cls_token_id is None else tokenizer.cls_token_id
-    closing = tokenizer.eos_token_id if tokenizer.sep_token_id is None else tokenizer.sep_token_id
-    before, after = ([] if each is None else [each] for each in (opening, closing))
+    before, after = frame_ids(tokenizer)
     room = min(MOST_TOKENS, longest) - len(before) - len(after)
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"][:room] for text in texts]
     rows = [torch.tensor([*before, *each, *after]) for each in ids if len(each) > 1]

@@ -14,6 +14,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..ground.messages import shortened
 from ..ground.saved_weights import Fit, StoredWeights, compare_weights, inspect_weights
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
 
@@ -52,11 +53,9 @@ def difference(ours: Tensor, expected: Tensor) -> float:
     return float((ours - expected).abs().max() / largest)
 
 
-def listed(names: Iterable[str], limit: int = 3) -> str:
+def listed(names: Iterable[str]) -> str:
     """Join the first names, and count the others."""
-    ordered = sorted(names)
-    shown = ", ".join(ordered[:limit])
-    return f"{shown} and {len(ordered) - limit} more" if len(ordered) > limit else shown
+    return shortened(sorted(names), most=3)
 
 
 Member = Literal["encoder", "decoder", "seq2seq"]

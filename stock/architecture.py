@@ -12,6 +12,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from ..ground.messages import first_line
 from ..modeling.attention_patterns import PATTERNS
 from ..modeling.configuration_neural import OF_CROSS_ENCODERS
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
@@ -150,7 +151,7 @@ class Architecture:
         try:
             stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
-            raise ValueError(f"{self.model_type} cannot represent this model: {last_line(error)}") from error
+            raise ValueError(f"{self.model_type} cannot represent this model: {first_line(error)}") from error
         told = {name: getattr(config, name) for name in self.by_weights}
         brought_back = self._in_our_words(stock, counterpart, told)
         wanted, offered = (
@@ -176,7 +177,7 @@ class Architecture:
             fields |= {"pad_token_id": None} | ids(stock) | labels(stock)
             return self.config(**{**fields, **counterpart.our_fields(stock), **values})
         except (StrictDataclassError, ValueError) as error:
-            raise ValueError(f"this {self.model_type} cannot be imported: {last_line(error)}") from error
+            raise ValueError(f"this {self.model_type} cannot be imported: {first_line(error)}") from error
 
     @property
     def base(self) -> Counterpart:
@@ -258,11 +259,6 @@ def to_stock(fields: Mapping[str, str | Field], config: TercetConfig) -> dict[st
     for name, theirs in fields.items():
         options |= theirs.to_stock(config) if isinstance(theirs, Field) else {theirs: getattr(config, name)}
     return options
-
-
-def last_line(error: Exception) -> str:
-    """Take the reason from a message that may begin with its circumstances."""
-    return str(error).splitlines()[-1].strip()
 
 
 def ids(config: Any) -> dict[str, Any]:
