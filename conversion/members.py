@@ -158,7 +158,7 @@ def read_as_seq2seq(encoder: TercetPreTrainedModel, decoder: TercetPreTrainedMod
     fields = joined_config(
         fields_as(encoder, "encoder"),
         fields_as(decoder, "decoder"),
-        is_one_table=same(of_encoder[table], of_decoder[table]),
+        is_one_table=torch.equal(of_encoder[table], of_decoder[table]),
     )
     tensors = {f"model.encoder.{name[6:]}": x for name, x in of_encoder.items() if is_of_stack(name)}
     tensors |= {f"model.decoder.{name[6:]}": x for name, x in of_decoder.items() if is_of_stack(name)}
@@ -171,11 +171,6 @@ def read_as_seq2seq(encoder: TercetPreTrainedModel, decoder: TercetPreTrainedMod
 def is_of_stack(name: str) -> bool:
     """Return whether a tensor belongs to the stack below the head."""
     return name.startswith("model.")
-
-
-def same(first: Tensor, second: Tensor) -> bool:
-    """Return whether two tables are one."""
-    return first.shape == second.shape and torch.equal(first, second)
 
 
 @torch.no_grad()

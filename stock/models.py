@@ -49,7 +49,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
     config = architecture.our_config(stock.config, counterpart, **told)
     ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
     links = link(stock, ours, architecture.table(counterpart))
-    fill(ours, links.to_ours(tensors_of(stock)))
+    fill(ours, links.to_ours(stock.state_dict()))
     return settled(ours, stock)
 
 
@@ -67,7 +67,7 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     stock = stock_class._from_config(config, dtype=model.dtype, **counterpart.arguments)
     part_head(stock, model)
     links = link(stock, model, architecture.table(counterpart))
-    fill(stock, links.to_stock(tensors_of(model)))
+    fill(stock, links.to_stock(model.state_dict()))
     return settled(stock, model)
 
 
@@ -87,11 +87,6 @@ def links_between(stock: PreTrainedModel, ours: PreTrainedModel) -> Links:
 def counterpart_of(stock: PreTrainedModel) -> Counterpart:
     """Find what a stock model is with us."""
     return architecture_of(stock.config).counterpart(stock=type(stock).__name__)
-
-
-def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    """Name all tensors of a model, the tied ones by each of their names."""
-    return dict(model.state_dict())
 
 
 @torch.no_grad()
