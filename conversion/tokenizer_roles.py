@@ -8,6 +8,8 @@ Frames are those of Tercet's own tokenizers. Tokenizers of other classes, which 
 loaded, keep theirs.
 """
 
+from typing import Any
+
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..storage.model_folder import keep_option
@@ -52,7 +54,7 @@ def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> Non
 
 def frame(tokenizer: PreTrainedTokenizerFast, to: Member) -> None:
     """Frame a text by the tokens between which the member reads it."""
-    opening = [tokenizer.cls_token] if to == "encoder" and tokenizer.cls_token else []
-    closing = [name for name in (tokenizer.sep_token, tokenizer.eos_token) if name][:1]
+    opening: list[Any] = [tokenizer.cls_token] if to == "encoder" and tokenizer.cls_token else []
+    closing: list[Any] = [name for name in (tokenizer.sep_token, tokenizer.eos_token) if name][:1]
     frames = framing(TEMPLATES[to], tokenizer.get_vocab(), opening, closing)
     tokenizer.backend_tokenizer.post_processor = frames
