@@ -79,5 +79,5 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 # The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
 typings: setup.cfg
 	@mkdir -p typings/tercet
-	@for name in tercet/* configs modeling interop training text objectives metrics reporting planning pretraining finetune distill fewshot demo play; do ln -sfn ../../$$name typings/tercet/; done
+	@for name in tercet/* configs modeling ground training storage stock conversion doctor hub text objectives metrics reporting planning pretraining finetune distill fewshot demo play; do ln -sfn ../../$$name typings/tercet/; done
 	@touch typings

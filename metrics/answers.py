@@ -48,7 +48,7 @@ def answer_scores(found: Sequence[str], references: Sequence[Sequence[str]]) -> 
 
 
 def exact_match(found: str, right_answers: Sequence[str]) -> float:
-    """Give 1 if an answer equals a right one once both are normalized, else 0.
+    """Return 1 if an answer equals a right one once both are normalized, else 0.
 
     >>> exact_match("The cat.", ["cat"]), exact_match("the", ["A"]), exact_match("A", ["A"])
     (1.0, 0.0, 1.0)

@@ -44,7 +44,7 @@ def bootstrap_scores(
 
 
 def percentile_interval(scores: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
-    """Give the interval between two percentiles of bootstrapped scores, (R,); nan if a score is undefined."""
+    """Return the interval between two percentiles of bootstrapped scores, (R,); NaN if one is undefined."""
     low, high = np.quantile(scores, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 

@@ -39,7 +39,7 @@ def expected_error(confidence: np.ndarray, is_correct: np.ndarray, num_bins: int
 
 
 def reliability(confidence: np.ndarray, is_correct: np.ndarray, num_bins: int = NUM_BINS) -> dict[str, Any]:
-    """Give what a reliability diagram shows; arguments are those of `expected_error`.
+    """Compute what a reliability diagram shows; arguments are those of `expected_error`.
 
     Returns:
         `calibration_error`, and of each bin that has any examples `confidence`, `accuracy` and `count`.

@@ -45,7 +45,7 @@ def query_scores(similarities: np.ndarray, relevant: Sequence[Relevant]) -> dict
 
 
 def ranked_grades(similarities: np.ndarray, relevant: Sequence[Relevant]) -> np.ndarray:
-    """Give the grades of each query's documents, the most similar first, (Q, D); what does not belong has 0.
+    """Return the grades of each query's documents, the most similar first, (Q, D); other documents have 0.
 
     Raises:
         ValueError: Nothing belongs to a query.

@@ -17,7 +17,6 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from .answers import UNSPACED_CHARACTER, space_out
-from .bootstrap import bootstrap_interval
 
 Tokenization = Literal["13a", "intl", "zh", "char", "none"]
 """Those of sacrebleu's tokenizers that need no download: `13a` cuts as the WMT campaigns did, but not what is
@@ -97,13 +96,6 @@ def matches(found: Sequence[str], references: Sequence[str]) -> np.ndarray:
     """Return which texts equal their reference, spaces at both ends aside, (E,)."""
     pairs = zip(found, references, strict=True)
     return np.array([text.strip() == reference.strip() for text, reference in pairs])
-
-
-def text_interval(
-    name: str, found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a"
-) -> tuple[float, float]:
-    """Return the 95 % interval of one of the scores of `text_scores`, by its name."""
-    return bootstrap_interval(score_of_rows(name, found, references, tokenize=tokenize), len(found))
 
 
 def score_of_rows(

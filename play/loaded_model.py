@@ -200,7 +200,7 @@ def load_model(name: str) -> LoadedModel:
         predictor = Predictor(folder, device) if (folder / TASK).exists() else None
         model = predictor.model if predictor else load_any(folder)
     require_fit(tokenizer, model.config)
-    examined = ExaminedModel(name, model.to(device).eval(), tokenizer, {})  # pyright: ignore[reportArgumentType]
+    examined = ExaminedModel(name, model.to(device).eval(), tokenizer)  # pyright: ignore[reportArgumentType]
     return LoadedModel(name, examined, run, predictor)
 
 

@@ -13,24 +13,31 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-BASE = {"configs", "modeling", "training", "interop", "text", "objectives", "metrics", "reporting"}
+READING = {"configs", "ground", "modeling", "training", "storage"}
+"""What opens a saved model."""
+BASE = READING | {"stock", "conversion", "text", "objectives", "metrics", "reporting"}
 """What learning from text, from rows, from teachers, and prompting have in common."""
 MAY_IMPORT = {
     "configs": set(),
+    "ground": set(),
     "modeling": set(),
     "metrics": set(),
-    "training": {"configs"},
-    "interop": {"configs", "modeling", "training"},
-    "text": {"training", "interop"},
+    "training": {"configs", "ground"},
+    "storage": READING - {"storage"},
+    "stock": READING,
+    "conversion": READING | {"stock", "text"},
+    "doctor": READING,
+    "hub": READING | {"stock"},
+    "text": {"ground", "training", "storage"},
     "objectives": {"modeling", "training", "text"},
-    "reporting": {"interop"},
+    "reporting": {"ground"},
     "pretraining": BASE,
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
-    "fewshot": BASE,
+    "fewshot": BASE | {"doctor"},
     "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
-    "play": BASE | {"pretraining", "finetune"},
+    "play": BASE | {"pretraining", "finetune", "doctor", "hub"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 PARTS = ["attention", "layers", "heads", "generation", "recurrent"]

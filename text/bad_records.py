@@ -81,7 +81,7 @@ class Tally:
             self.first.append(f"{location}: {problem}")
 
     def warn(self, name: str) -> None:
-        """Tell of what is left out of the corpus `name` or read as text, if anything; once in Python."""
+        """Warn of what is left out of the corpus `name` or read as text, if anything; once in Python."""
         if self.skipped:
             warnings.warn(f"corpus {name}: {self}", stacklevel=1)
         if self.one_sided:
@@ -182,7 +182,7 @@ class RowError(ValueError):
         self.reason = reason or reason_of(complaint)
 
     def moved(self, rows: int) -> "RowError":
-        """Say the same of a row that so many others stand before."""
+        """Return the same error of a row behind so many others."""
         return RowError(self.row + rows, self.complaint, self.reason)
 
 

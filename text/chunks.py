@@ -10,19 +10,29 @@ every T tokens.
 
     a a a a a a a | b b b            [CLS] a a a a a [SEP]   [CLS] a a | b b [SEP]   [CLS] b [SEP]
 
-Shapes: E examples, D documents, T tokens of a sequence.
+A batch is made without making its examples: by the places of its tokens in the corpus. Sequences are
+stretches of a stream, in which every document is followed by its end; the corpus has no such ends. So a
+sequence is cut into pieces where documents end, and each piece is a stretch of the corpus, lengthened at both
+sides by as many places as special tokens stand there:
+
+    stream     a a a a # | b b b # |              sequence 2..6, between [CLS] and [SEP]
+    pieces             a a #    and   b b
+    places          1  2 3 4          4 5 6       in the corpus a a a a b b b; taken, then overwritten:
+    tokens      [CLS]  a a #          b b [SEP]
+
+Shapes: E examples, S packed sequences of T tokens, K pieces of them, N packed tokens, D documents.
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
+from typing import NamedTuple
 
 import numpy as np
 
 from ..training.examples import Examples, PackableExamples, PackedExamples, count_left_out
-from ..training.objective import Example
+from ..training.objective import IGNORE, Example
 from ..training.packing import Ragged, stretches
-from .chunks import Frame, lay_out
 from .corpus import TokenizedCorpus
 from .documents import Documents
 
@@ -164,6 +174,109 @@ def cut(bounds: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
     return starts, np.minimum(starts + room, np.repeat(bounds[1:], num_pieces))
 
 
+class Frame(NamedTuple):
+    """The ids of special tokens in a kind of sequences; each may be empty."""
+
+    prefix: Sequence[int]
+    """Before the text."""
+    suffix: Sequence[int]
+    """Behind the text."""
+    document_end: Sequence[int]
+    """Behind each document, as part of the text."""
+
+
+class Layout(NamedTuple):
+    """Packed sequences as places in a corpus."""
+
+    lengths: np.ndarray
+    """Tokens of each sequence (S,)."""
+    places: np.ndarray
+    """Where each packed token is in the corpus (N,); those of special tokens mean nothing."""
+    special: list[tuple[int, np.ndarray]]
+    """An id, and the numbers of the packed tokens where it stands; as often as a sequence has such ids."""
+    text_begins: np.ndarray
+    """Numbers of the packed tokens that are the first of a text (S,)."""
+    pieces: tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Where the text of each piece begins and ends in the corpus, and where it begins when packed (K,)."""
+
+    def input_ids(self, tokens: np.ndarray) -> Ragged:
+        """Return the ids, from the corpus's tokens."""
+        ids = self._take(tokens).astype(np.int64)
+        for special_id, numbers in self.special:
+            ids[numbers] = special_id
+        return Ragged(ids, self.lengths)
+
+    def word_starts(self, word_starts: np.ndarray) -> Ragged:
+        """Return where words begin; a special token is one, and a text begins with one."""
+        flags = self._take(word_starts)
+        for _, numbers in self.special:
+            flags[numbers] = True
+        flags[self.text_begins] = True
+        return Ragged(flags, self.lengths)
+
+    def sentence_starts(self, sentence_offsets: np.ndarray) -> Ragged:
+        """Return where sentences begin; a special token does not begin one, a text does."""
+        begins, stops, packed = self.pieces
+        first, last = np.searchsorted(sentence_offsets, [begins, stops])
+        number = np.maximum(last - first, 0)
+        flags = np.zeros(len(self.places), dtype=bool)
+        flags[sentence_offsets[stretches(first, number)] + np.repeat(packed - begins, number)] = True
+        flags[self.text_begins] = True
+        return Ragged(flags, self.lengths)
+
+    def _take(self, values: np.ndarray) -> np.ndarray:
+        return values.take(self.places, mode="clip")
+
+
+def lay_out(starts: np.ndarray, stops: np.ndarray, breaks: np.ndarray, frame: Frame) -> Layout:
+    """Find the tokens of some stretches of the stream, from `starts` to `stops` (S,).
+
+    Args:
+        starts: Where they begin in the stream.
+        stops: Where they end.
+        breaks: Where documents begin in the stream, and where the last one ends (D + 1,), each ending with
+            `frame.document_end`; without such ends, only where the first begins and the last ends.
+        frame: What stands around and between texts.
+    """
+    num_prefix, num_suffix, num_end = map(len, frame)
+    lengths = stops - starts + (num_prefix + num_suffix)
+    ends = lengths.cumsum()
+    text_begins = ends - lengths + num_prefix
+
+    first = breaks.searchsorted(starts, side="right") - 1
+    num_pieces = breaks.searchsorted(stops) - first
+    document = stretches(first, num_pieces)  # (K,)
+    piece_starts = np.maximum(starts.repeat(num_pieces), breaks[document])
+    piece_stops = np.minimum(stops.repeat(num_pieces), breaks[document + 1])
+    text_stops = breaks[document + 1] - num_end
+    # From the stream to the corpus, which lacks the ends of earlier documents; and to the packed tokens.
+    to_corpus, to_packed = -document * num_end, (text_begins - starts).repeat(num_pieces)
+
+    sizes = piece_stops - piece_starts
+    lasts = num_pieces.cumsum() - 1
+    sizes[lasts - num_pieces + 1] += num_prefix
+    sizes[lasts] += num_suffix
+    places = np.arange(ends[-1])
+    places += (to_corpus - to_packed).repeat(sizes)
+
+    special = [(prefix_id, text_begins - num_prefix + idx) for idx, prefix_id in enumerate(frame.prefix)]
+    special += [(suffix_id, ends - num_suffix + idx) for idx, suffix_id in enumerate(frame.suffix)]
+    for idx, end_id in enumerate(frame.document_end):
+        is_here = (piece_starts <= text_stops + idx) & (text_stops + idx < piece_stops)
+        special.append((end_id, (text_stops + idx + to_packed)[is_here]))
+    return Layout(
+        lengths,
+        places,
+        special,
+        text_begins,
+        pieces=(
+            piece_starts + to_corpus,
+            np.minimum(piece_stops, text_stops) + to_corpus,
+            piece_starts + to_packed,
+        ),
+    )
+
+
 class ParallelPairs(PackableExamples):
     """Sources and their targets, each closed by `closing_ids`; the same in every epoch.
 
@@ -291,3 +404,94 @@ class StreamedExamples:
         documents = chain.from_iterable(repeat(self.documents))
         while True:
             yield list(islice(documents, self.window_documents))
+
+
+class StretchesInContext(PackableExamples):
+    """Every token of a corpus once as a target, with the tokens around it; the same in every epoch.
+
+        stream     a a a a a a a a a # b b b #          # ends a document
+        example        a a[a a a]a a                    [a a a] are targets, the others are context
+        example                      # b b b #          of a short document: it is its own context
+
+    A recurrent language model begins each sequence without a state. So it reads some characters before the
+    first one that it is to predict, and of those it learns nothing. The backward direction begins at the
+    other end, and has its context there. Every token is a target exactly once in each direction, and so is
+    the end of each document: the forward direction predicts what ends it, the backward one what ended the
+    document before. Before the first document stands an end, too.
+
+    Args:
+        corpus: The documents.
+        sequence_length: Most tokens of an example, its context included.
+        context: Tokens before the targets and behind them, at most.
+        document_end_ids: Stand between documents.
+        isolate_documents: Whether an example ends with its document; otherwise documents are joined.
+
+    Raises:
+        ValueError: There is no context, or no room for targets beside it.
+    """
+
+    def __init__(
+        self,
+        corpus: TokenizedCorpus,
+        sequence_length: int,
+        context: int,
+        document_end_ids: Sequence[int],
+        isolate_documents: bool = True,
+    ):
+        room = sequence_length - 2 * context
+        if context < 1 or room < 1:
+            raise ValueError(
+                f"corpus.sequence_length is {sequence_length}, of which {context} tokens on either side are "
+                "context, which leaves no room for targets or for context: raise sequence_length, or change "
+                "objective.context_share"
+            )
+        self.corpus = corpus
+        self.frame = Frame((), (), document_end_ids)
+        # The stream begins with an end, as if an empty document stood before the first one.
+        token_offsets = np.append(0, corpus.token_offsets)
+        self.document_starts = token_offsets + np.arange(len(token_offsets)) * len(document_end_ids)
+        bounds = self.document_starts[1:] if isolate_documents else self.document_starts[[1, -1]]
+        starts, self.stops = cut(bounds, room)
+        document = bounds.searchsorted(starts, side="right") - 1
+        # What ended the document before is the beginning of this one: a target of the backward direction.
+        opening = bounds[document] - len(document_end_ids)
+        self.starts = np.where(starts == bounds[document], opening, starts)
+        self.first = np.maximum(starts - context, opening)
+        """Where the context before the targets begins (E,)."""
+        self.last = np.minimum(self.stops + context, bounds[document + 1])
+        """Where the context behind them ends (E,)."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Count the tokens of each example, (E,)."""
+        return self.last - self.first
+
+    def epoch(self, number: int) -> Examples:
+        """Return the stretches themselves: they are the same in every epoch."""
+        return self
+
+    def __len__(self) -> int:
+        """Count the examples."""
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> Example:
+        """Make an example: `input_ids` and `labels` (T,), which are -100 at context, and `index`."""
+        packed = self.pack(np.array([index]))
+        return {name: packed.makers[name]()[0] for name in ("input_ids", "labels")} | {"index": index}
+
+    def pack(self, indices: np.ndarray) -> PackedExamples:
+        """Prepare many examples at once, each as `__getitem__` gives it."""
+        return PackedExamples(
+            self, indices, {"input_ids": lambda: self._ids(indices), "labels": lambda: self._labels(indices)}
+        )
+
+    def _ids(self, indices: np.ndarray) -> Ragged:
+        breaks = self.document_starts if self.frame.document_end else self.document_starts[[0, -1]]
+        layout = lay_out(self.first[indices], self.last[indices], breaks, self.frame)
+        return layout.input_ids(self.corpus.tokens)
+
+    def _labels(self, indices: np.ndarray) -> Ragged:
+        ids = self._ids(indices)
+        places = stretches(self.first[indices], ids.lengths)
+        begins, ends = (of_each[indices].repeat(ids.lengths) for of_each in (self.starts, self.stops))
+        return Ragged(np.where((begins <= places) & (places < ends), ids.values, IGNORE), ids.lengths)

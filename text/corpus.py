@@ -167,7 +167,7 @@ def token_kind(vocabulary_size: int) -> np.dtype:
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
-    """Say where things of `lengths` (n,) begin, one after another, and where the last one ends: (n + 1,)."""
+    """Compute where things of `lengths` (n,) begin, one behind another, and where the last ends: (n + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 

@@ -34,44 +34,12 @@ from .cache import made_once
 
 STANDARD_LIBRARY = "standard library"
 PACKAGES = (
-    STANDARD_LIBRARY,
-    *(
-        "torch",
-        "transformers",
-        "datasets",
-        "tokenizers",
-        "accelerate",
-        "safetensors",
-        "huggingface_hub",
-        "evaluate",
-    ),
-    *(
-        "numpy",
-        "pandas",
-        "pyarrow",
-        "sympy",
-        "networkx",
-        "matplotlib",
-        "PIL",
-        "fontTools",
-        "pydantic",
-        "sacrebleu",
-    ),
-    *(
-        "aiohttp",
-        "anyio",
-        "attr",
-        "click",
-        "dill",
-        "filelock",
-        "fsspec",
-        "jinja2",
-        "lxml",
-        "multiprocess",
-        "packaging",
-    ),
-    *("psutil", "regex", "requests", "rich", "setuptools", "tqdm", "typer", "yaml"),
-)
+    STANDARD_LIBRARY, "torch", "transformers", "datasets", "tokenizers", "accelerate", "safetensors",
+    "huggingface_hub", "evaluate", "numpy", "pandas", "pyarrow", "sympy", "networkx", "matplotlib", "PIL",
+    "fontTools", "pydantic", "sacrebleu", "aiohttp", "anyio", "attr", "click", "dill", "filelock", "fsspec",
+    "jinja2", "lxml", "multiprocess", "packaging", "psutil", "regex", "requests", "rich", "setuptools",
+    "tqdm", "typer", "yaml",
+)  # fmt: skip
 """What is read, by the names of import; what is not installed is passed over."""
 
 SKIPPED_FOLDERS = frozenset(

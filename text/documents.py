@@ -108,10 +108,10 @@ class Documents(ABC):
 
     @abstractmethod
     def identify(self) -> list[dict[str, Any]]:
-        """Say which text this is, so that others can tell whether theirs is the same."""
+        """Identify the text, so that others can tell whether theirs is the same."""
 
     def _reading(self) -> tuple[object, ...]:
-        """Say what is read of the source, for its fingerprint."""
+        """Return what is read of the source, for its fingerprint."""
         return self.column, self.required, self.skip_bad_records, self.limit.characters
 
 
@@ -246,7 +246,7 @@ def open_documents(
 
 
 def _is_path(source: str) -> bool:
-    """Tell a path from a Hub id: what exists is a path, and what could not be an id."""
+    """Return whether a source is a path and no Hub id: it exists, or could not be an id."""
     path = named_path(source, "corpus")
     return path.exists() or not HUB_ID.fullmatch(source) or source.startswith(".") or ending(path) in READERS
 

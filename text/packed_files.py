@@ -43,11 +43,6 @@ def ending(path: Path) -> str:
     return Path(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
 
 
-def first_line(error: BaseException | None) -> str:
-    """Shorten what an error says to its first line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 @contextmanager
 def seekable(file: Path) -> Iterator[BinaryIO]:
     """Open a file whose reader begins at its end; a compressed one, which is read forwards, is unpacked."""
@@ -110,7 +105,7 @@ def unpacked(file: Path) -> BufferedReader:
 
 @contextmanager
 def damage_at(number: Callable[[], int]) -> Iterator[None]:
-    """Say at which line or row Arrow, or what unpacks for it, no longer understood a file."""
+    """Raise a `DamageError` with the line or row from which on Arrow does not understand a file."""
     try:
         yield
     except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:

@@ -7,19 +7,19 @@
 
 The cells of a table are the texts that stand there: nothing stands for a missing value, and `NA`, `007` and
 `19.90` are texts like all others. What needs a number makes it of the text (`number_of`).
+A column of a data set has values of one kind, and the row whose value is of another is named.
 """
 
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow
-from datasets import (
-    Dataset,
-)
+from datasets import Dataset
 from pyarrow.parquet import ParquetFile
 
 from ..ground.messages import first_line
@@ -27,7 +27,6 @@ from .bad_records import DamageError, RowError, foreign_in, reason_of
 from .bad_rows import Places, RowTally
 from .packed_files import seekable
 from .record_files import find_file, has_lines, records_of_file, require_columns
-from .row_files import as_rows
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 """A whole number; it fits into 64 bits."""
@@ -158,3 +157,102 @@ def number_of(value: Any) -> int | float | None:
 def is_number(value: Any) -> bool:
     """Return whether a value is a number: no truth, and neither infinite nor undefined."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+KINDS: dict[type, str] = {
+    bool: "truth values",
+    int: "numbers",
+    float: "numbers",
+    str: "texts",
+    list: "lists",
+    dict: "objects",
+}
+"""What values of a type are called."""
+
+
+def as_rows(columns: Mapping[str, Sequence[Any]]) -> Dataset:
+    """Make a data set of columns, which hold the same number of values.
+
+    Raises:
+        RowError: A value is of another kind than those before it, or fits into no column.
+    """
+    return Dataset(pyarrow.table({name: as_array(name, values) for name, values in columns.items()}))
+
+
+def as_array(column: str, values: Sequence[Any]) -> pyarrow.Array | pyarrow.ChunkedArray:
+    """Make an array of the values of a column.
+
+    Raises:
+        RowError: A value is of another kind than those before it, or fits into no column.
+    """
+    try:
+        array = pyarrow.array(values)
+    except UnicodeError as error:
+        bad = ((row, foreign_in({column: value}, [column])) for row, value in enumerate(values))
+        row, problem = next((row, problem) for row, problem in bad if problem)
+        raise RowError(row, f"is bad: {problem}: correct it", problem) from error
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise odd_value(column, values, error) from error
+    has_numbers = pyarrow.types.is_integer(array.type) or pyarrow.types.is_floating(array.type)
+    if has_numbers:  # and truths among them became 0 and 1
+        for row, value in enumerate(values):
+            if isinstance(value, bool):
+                raise RowError(
+                    row,
+                    f"has {value} in column {column!r}, where others have numbers: correct it",
+                    another_kind(column),
+                )
+    return array
+
+
+def odd_value(column: str, values: Sequence[Any], error: Exception) -> RowError:
+    """Find the first value that does not go with those before it, and return the error."""
+    fitting, row = 0, len(values) - 1
+    while fitting < row:  # the first `fitting` values go together, the first `row + 1` do not
+        middle = (fitting + row) // 2
+        fitting, row = (middle + 1, row) if go_together(values[: middle + 1]) else (fitting, middle)
+    shown = f"has {values[row]!r:.60} in column {column!r}"
+    earlier = next((value for value in values[:row] if value is not None), None)
+    kinds = [KINDS.get(type(value)) for value in (earlier, values[row])]
+    if earlier is None or kinds[0] == kinds[1]:
+        reason = first_line(error)
+        return RowError(
+            row,
+            f"{shown}, which does not go together with the rows before it ({reason}): correct it",
+            another_kind(column),
+        )
+    return RowError(
+        row,
+        f"{shown}, where the rows before it have {kinds[0]}: give all rows the same kind",
+        another_kind(column),
+    )
+
+
+def another_kind(column: str) -> str:
+    """Describe why a value does not go with others."""
+    return f"has a value of another kind in column {column!r}"
+
+
+def rows_of_other_kinds(columns: Mapping[str, Sequence[Any]]) -> dict[int, str]:
+    """Find the rows whose value is of another kind than most in its column, and say why they are bad.
+
+    >>> rows_of_other_kinds({"x": [1, "a", None, "b"]})
+    {0: "has a value of another kind in column 'x'"}
+    """
+    found: dict[int, str] = {}
+    for column, values in columns.items():
+        kinds = [KINDS.get(type(value)) for value in values]
+        most = Counter(kind for kind in kinds if kind is not None).most_common(1)
+        for row, kind in enumerate(kinds):
+            if kind is not None and kind != most[0][0]:
+                found.setdefault(row, another_kind(column))
+    return found
+
+
+def go_together(values: Sequence[Any]) -> bool:
+    """Return whether values fit into one array."""
+    try:
+        pyarrow.array(values)
+    except (pyarrow.ArrowException, OverflowError, UnicodeError):
+        return False
+    return True

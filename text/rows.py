@@ -1,17 +1,23 @@
-"""Labelled rows: those of a file (`row_files.py`), or of a split of a data set on the Hub, checked once."""
+"""Labelled rows, checked once: those of a file (`row_files.py`), or of a split of a data set on the Hub.
 
-from collections.abc import Sequence
+They are also read one after another, as they are needed, from a file of any size or from standard input.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from itertools import islice
+from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
-from datasets import Dataset, load_dataset
+from datasets import Dataset, IterableDataset, load_dataset
 
 from ..ground.messages import first_line
-from .bad_records import RowError
+from .bad_records import RowError, foreign_in
 from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
 from .record_files import find_file, has_lines, require_columns
-from .row_files import Written, as_rows, is_number, read_lines, read_parquet, rows_of_other_kinds
+from .row_files import Written, as_rows, is_number, read_lines, read_parquet, rows_of_other_kinds, stream_file
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
@@ -270,3 +276,56 @@ def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
                 f"has no list of {of} in column {column!r}",
             )
     return values
+
+
+STANDARD = "-"
+"""What stands for standard input or output."""
+
+
+def stream_rows(source: str, columns: Sequence[str]) -> IterableDataset:
+    """Read a file's rows one after another.
+
+    Args:
+        source: A file as `read_file` reads them, or `-` for lines of JSON on standard input.
+        columns: Those that every row must have.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is of no known kind, or has no such column.
+    """
+    if source == STANDARD:
+        return IterableDataset.from_generator(lines_of_json, gen_kwargs={"columns": tuple(columns)})
+    for first in islice(stream_file(source, columns), 1):
+        require_columns(source, list(first), columns)
+    return IterableDataset.from_generator(
+        rows_of_file, gen_kwargs={"source": source, "columns": tuple(columns)}
+    )
+
+
+def rows_of_file(source: str, columns: Sequence[str]) -> Iterator[Row]:
+    """Read the rows of a file, with `None` in a column that one lacks."""
+    for row in stream_file(source, columns):
+        yield {column: row.get(column) for column in columns}
+
+
+def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[Row]:
+    """Read lines of JSON, as they come; a byte order mark and blank lines are no rows.
+
+    Raises:
+        RowError: A line is no object with these columns.
+    """
+    example = json.dumps(dict.fromkeys(columns, "..."))
+    for number, line in enumerate(file):
+        line = line.removeprefix("\ufeff") if number == 0 else line
+        if not line.strip():
+            continue
+        try:
+            parsed = json.loads(line)
+            row = {column: parsed[column] for column in columns}
+        except (ValueError, KeyError, TypeError):
+            raise RowError(
+                number, f"is {line.strip()!r:.60}: write a JSON object in each line, such as {example}"
+            ) from None
+        if problem := foreign_in(row, columns):
+            raise RowError(number, f"is bad: {problem}: correct it")
+        yield row

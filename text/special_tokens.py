@@ -29,7 +29,7 @@ ANY_TEXT = "a"
 
 
 def required_token_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str) -> int:
-    """Give the id of a special token by its role (`mask`, `cls`, `sep`, `eos`, ...), or say who misses it."""
+    """Return the id of a special token by its role (`mask`, ...); without one, an error says who needs it."""
     token_id = getattr(tokenizer, f"{role}_token_id")
     if token_id is None:
         raise ValueError(
@@ -88,7 +88,7 @@ def ends_read_as_text(tokenizer: PreTrainedTokenizerBase, recognized: Sequence[s
 
 
 def target_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """Say what the language of targets asks of a decoder, if a fast tokenizer marks it in them (mBART, NLLB).
+    """Return what the language of targets asks of a decoder, if a fast tokenizer marks it (mBART, NLLB).
 
     A code that stands before a target is written first. With one behind it the decoder starts: it reads the
     targets one step late, and the last token first (mBART).
@@ -107,7 +107,7 @@ def around(encoded: BatchEncoding) -> tuple[list[int], list[int]]:
 
 
 def is_special(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
-    """Tell for every id (V,) whether it is no text: a special token of any role, a sentinel, an unused id."""
+    """Return which ids (V,) are no text: special tokens of any role, sentinels, unused ids."""
     vocabulary = np.fromiter(tokenizer.get_vocab().values(), dtype=np.int64)
     special = np.ones(vocabulary.max() + 1, dtype=bool)
     special[vocabulary] = False
@@ -148,7 +148,7 @@ SHOWN = 8
 
 
 def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenizerBase) -> float:
-    """Give the share of tokens that stand for what a tokenizer does not know; not a number if there are none.
+    """Compute the share of tokens that stand for what a tokenizer does not know; NaN if there are no tokens.
 
     A tokenizer of bytes knows everything: the unknown token that it may have by name has another use.
     """

@@ -85,7 +85,7 @@ def read_texts(file: Path) -> Texts:
 
 
 def contents_of(entry: dict[str, Any]) -> Any:
-    """Give what tells one text from another: a file's hash, or a data set's fingerprint."""
+    """Return what tells one text from another: a file's hash, or a data set's fingerprint."""
     return entry.get("sha256") or entry.get("fingerprint") or entry["name"]
 
 

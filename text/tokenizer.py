@@ -262,7 +262,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _continues(backend: Tokenizer, character: str) -> bool:
-    """Tell whether a character can stand inside a word, or is one for itself: a mark, a Chinese character."""
+    """Return whether a character can stand inside a word; a mark or a Chinese character is one for itself."""
     assert backend.normalizer is not None
     assert backend.pre_tokenizer is not None
     text = backend.normalizer.normalize_str(f"a{character}")
@@ -270,7 +270,7 @@ def _continues(backend: Tokenizer, character: str) -> bool:
 
 
 def too_small(room: int, needed: int) -> ValueError:
-    """Say that a vocabulary cannot hold what every vocabulary of its kind must hold."""
+    """Return the error of a vocabulary that cannot hold what every one of its kind must hold."""
     return ValueError(
         f"tokenizer.vocab_size leaves room for {room} tokens beside sentinels and the like, but special "
         f"tokens and characters alone are {needed}: raise it well above that"
@@ -365,7 +365,7 @@ def wrapped(
 def framing(
     template: Template, vocabulary: Mapping[str, int], opening: Sequence[str], closing: Sequence[str]
 ) -> processors.TemplateProcessing:
-    """Say what a call of a tokenizer puts around a text, and around two.
+    """Build what a call of a tokenizer puts around a text, and around two.
 
     Args:
         template: See `train_tokenizer`; what is `plain` begins with `opening`.
@@ -386,7 +386,7 @@ def framing(
 
 
 def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str) -> None:
-    """Let a call of a tokenizer put around a text what the model learns to see there; say so if it did not.
+    """Change what a call of a tokenizer puts around a text to what the model learns to see there; tell of it.
 
     BERT's closes texts, after which a decoder would begin another one; GPT-2's leaves out the tokens between
     which an encoder reads. What else stands around a text (the code of a language) stays. A tokenizer of a

@@ -87,12 +87,22 @@ def test_another_column_can_hold_the_text(tmp_path):
     assert list(open_documents(write(tmp_path, ".csv"), column="other"))[1] == "<Three.>"
 
 
-def test_pairs_stay_in_step_when_a_side_is_empty(tmp_path):
-    file = tmp_path / "pairs.jsonl"
-    rows = [{"en": "a", "de": "A"}, {"en": "", "de": "B"}, {"en": "c", "de": None}, {"en": "d", "de": "D"}]
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([{"en": "", "de": "B"}, {"en": "c", "de": None}], "2 of 4 pairs have text on one side only"),
+        ([{"en": "b"}, {"en": 3, "de": "C"}], "skipped 2 of 4 records"),
+    ],
+)
+def test_pairs_stay_in_step_when_a_side_is_empty_or_bad(tmp_path, others, told):
+    file, skip = tmp_path / "pairs.jsonl", told.startswith("skipped")
+    rows = [{"en": "a", "de": "A"}, *others, {"en": "d", "de": "D"}]
     file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.warns(UserWarning, match="2 of 4 pairs have text on one side only, and are left out"):
-        sides = [list(open_documents(file, column=column, required=("en", "de"))) for column in ("en", "de")]
+    with pytest.warns(UserWarning, match=told):
+        sides = [
+            list(open_documents(file, column=column, required=("en", "de"), skip_bad_records=skip))
+            for column in ("en", "de")
+        ]
     assert sides == [["a", "d"], ["A", "D"]]
 
 
@@ -103,18 +113,6 @@ def test_where_all_is_bad_nothing_is_left(tmp_path):
         ValueError, match=r"has no text \(skipped 1 of 1 records as bad: .*line 1: .*it is UTF-16"
     ):
         list(open_documents(file, skip_bad_records=True))
-
-
-def test_pairs_stay_in_step_when_a_side_is_bad(tmp_path):
-    rows = [{"en": "a", "de": "A"}, {"en": "b"}, {"en": 3, "de": "C"}, {"en": "d", "de": "D"}]
-    file = tmp_path / "pairs.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.warns(UserWarning, match="skipped 2 of 4 records"):
-        sides = [
-            list(open_documents(file, column=column, required=("en", "de"), skip_bad_records=True))
-            for column in ("en", "de")
-        ]
-    assert sides == [["a", "d"], ["A", "D"]]
 
 
 def test_frames_packed_one_by_one_are_all_read(tmp_path):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tercet.text import record_files as corpus_files
+from tercet.text import record_files
 from tercet.text.bad_records import DamageError, Limit
 from tercet.text.documents import open_documents
 from tercet.text.record_files import items_of
@@ -23,7 +23,7 @@ ITEMS = [
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("indent", [None, 1])
 def test_items_are_those_of_the_array(at_once, indent, monkeypatch):
-    monkeypatch.setattr(corpus_files, "AT_ONCE", at_once)
+    monkeypatch.setattr(record_files, "AT_ONCE", at_once)
     for ascii_only in (True, False):
         written = json.dumps(ITEMS, indent=indent, ensure_ascii=ascii_only)
         found = list(items_of(io.StringIO(written[1:] + " \n"), Limit()))

@@ -4,7 +4,7 @@ import pyarrow
 import pyarrow.parquet as pq
 import pytest
 
-from tercet.text import record_files as corpus_files
+from tercet.text import record_files
 from tercet.text.documents import open_documents
 
 TEXTS = ["One.", "é" * 40, "One.", None, "Three, four.", "One."] * 300
@@ -32,7 +32,7 @@ def test_a_column_that_was_a_dictionary_is_read(tmp_path):
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_memory_is_that_of_a_few_rows(tmp_path, number, use_dictionary, monkeypatch):
     """Some texts of 40,000 characters that are named 600 times together: 24 MB."""
-    monkeypatch.setattr(corpus_files, "BYTES_AT_ONCE", 2**20)
+    monkeypatch.setattr(record_files, "BYTES_AT_ONCE", 2**20)
     texts = [f"{one:04}" * 10_000 for one in range(number)] * (600 // number)
     file = tmp_path / "part.parquet"
     pages = {"data_page_size": 2**18, "write_batch_size": 1}

@@ -11,7 +11,6 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.text import tokenization
-from tercet.text import tokenization as windows
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize, tokenized_corpus
@@ -163,8 +162,8 @@ def long_text(characters):
 def test_long_documents_are_the_same_through_windows(tokenizer, monkeypatch):
     texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
     whole = tokenize(texts, tokenizer)
-    monkeypatch.setattr(windows, "WINDOW", 1000)
-    monkeypatch.setattr(windows, "OVERLAP", 400)
+    monkeypatch.setattr(tokenization, "WINDOW", 1000)
+    monkeypatch.setattr(tokenization, "OVERLAP", 400)
     pieces = tokenize(texts, tokenizer)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))

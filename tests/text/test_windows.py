@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tercet.text import tokenization as windows
+from tercet.text import tokenization
 from tercet.text.tokenization import Encoded, encode, encode_long, text_backend
 
 from .tokenizer_kinds import KINDS, TEXTS
@@ -19,8 +19,8 @@ def backend(request):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(windows, "OVERLAP", 400)
-    monkeypatch.setattr(windows, "WINDOW", 1000)
+    monkeypatch.setattr(tokenization, "OVERLAP", 400)
+    monkeypatch.setattr(tokenization, "WINDOW", 1000)
 
 
 def long_text(sentences: int) -> str:

@@ -1,0 +1,123 @@
+"""What a model takes from the one that it is made of: weights, and how it writes (`generation_config.json`).
+
+Weights go from one model of ours to another with a different head: all that both have. Where the other has a
+larger vocabulary, what each new token has begins with the mean of the old ones (Hewitt, 2021, "Initializing
+New Word Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
+"""
+
+import warnings
+from copy import deepcopy
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig
+
+from ..ground.messages import quietly, shortened
+from ..modeling.pretrained import NeuralPreTrainedModel
+
+POOLERS = {
+    "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
+    "next_sentence_head.dense.bias": "classifier.transform.dense.bias",
+}
+"""What next-sentence prediction has taught -> where a classifier has it (Devlin et al., 2019, 3.1)."""
+
+
+def inherit(
+    model: NeuralPreTrainedModel, source: NeuralPreTrainedModel, *, keeps_head: bool = True
+) -> list[str]:
+    """Copy the weights of another model; return the names of the parameters that it does not have.
+
+    Args:
+        model: Receives them.
+        source: Of the same member, perhaps without a head.
+        keeps_head: Whether a head is taken over, too, as far as its tensors have the same names and shapes.
+
+    Raises:
+        ValueError: The stacks below the heads are of other shapes than that of the vocabulary.
+    """
+    tensors = inherited(source, model, keeps_head=keeps_head)
+    own = model.state_dict()
+    misfits = [name for name in tensors if name not in own or own[name].shape != tensors[name].shape]
+    if misfits:
+        raise ValueError(
+            f"model.overrides do not fit its weights: the shapes of {shortened(misfits)} would change"
+        )
+    model.load_state_dict(tensors, strict=False)
+    return sorted(set(dict(model.named_parameters())) - set(tensors))
+
+
+def inherited(
+    source: NeuralPreTrainedModel, model: NeuralPreTrainedModel, *, keeps_head: bool
+) -> dict[str, Tensor]:
+    """Name the tensors of one model as another has them, without what only the first has."""
+    prefix = "" if hasattr(source, "model") else "model."
+    tensors = {f"{prefix}{name}": tensor for name, tensor in source.state_dict().items()}
+    own, num_old = model.state_dict(), source.config.vocab_size
+    tensors = {name if name in own else POOLERS.get(name, name): each for name, each in tensors.items()}
+    if model.config.vocab_size > num_old:
+        tensors = {name: with_new_tokens(tensor, own.get(name), num_old) for name, tensor in tensors.items()}
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
+    }
+
+
+def with_new_tokens(tensor: Tensor, own: Tensor | None, num_old: int) -> Tensor:
+    """Return a tensor with something for each of the old tokens (V, ...) something for the new ones, too.
+
+    That is their mean; of what is no number to be learned, such as spellings, the model's `own`.
+    """
+    if own is None or tensor.shape != (num_old, *own.shape[1:]) or len(own) <= num_old:
+        return tensor
+    if not tensor.is_floating_point():
+        return own
+    mean = tensor.mean(0, keepdim=True, dtype=torch.float32).to(tensor.dtype)
+    return torch.cat((tensor, mean.expand(len(own) - num_old, *tensor.shape[1:])))
+
+
+SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+"""Fields that the configuration of a model and its generation defaults have in common."""
+
+
+def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel) -> None:
+    """Copy the generation defaults of the model that another comes from, if both write.
+
+    Ids of special tokens that its configuration has changed are changed there, too.
+
+    Warns:
+        UserWarning: Some were.
+
+    Raises:
+        ValueError: They contradict themselves.
+    """
+    if not (model.can_generate() and source.can_generate()):
+        return
+    defaults: Any = deepcopy(source.generation_config)
+    for name in SPECIAL_IDS:
+        before, now = (getattr(each.config, name, None) for each in (source, model))
+        default = getattr(defaults, name)
+        if now not in (None, before, default):
+            setattr(defaults, name, now)
+            if default is not None:
+                warnings.warn(
+                    f"generation_config.json: {name} is now {now}, as in the model's configuration; it was "
+                    f"{default}",
+                    stacklevel=2,
+                )
+    require_savable(defaults)
+    model.generation_config = defaults
+
+
+def require_savable(defaults: GenerationConfig) -> None:
+    """Raise a `ValueError` if transformers will not save generation defaults, before a run, not after it."""
+    try:
+        with TemporaryDirectory() as folder, quietly():
+            defaults.save_pretrained(folder)
+    except ValueError as error:
+        raise ValueError(
+            f"generation_config.json cannot be saved with the model ({' '.join(str(error).split())}): "
+            f"correct it where the model is from"
+        ) from error

@@ -1,0 +1,1 @@
+"""The doctor: examinations of any model that transformers can load."""

@@ -1,0 +1,45 @@
+"""Messages for users: others' messages in one line, lists that end, and no noise from libraries.
+
+None of these is imported before it is needed: commands answer wrong recipes at once.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+LONGEST = 200
+"""Characters of a foreign message that fit into one of ours."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of what an error says, or what it is called if it says nothing.
+
+    Of a configuration's field it is the last line: those above name the check.
+    """
+    from huggingface_hub.errors import StrictDataclassError  # takes half a second
+
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = lines[-1].strip() if isinstance(error, StrictDataclassError) else lines[0]
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+
+
+def shortened(names: Iterable[str], most: int = 8) -> str:
+    """List names for a message, not too many."""
+    names = list(names)
+    rest = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Silence what transformers reports of a model that is examined here anyway, and its progress bars."""
+    from transformers.utils import logging
+
+    verbosity, shows_progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shows_progress:
+            logging.enable_progress_bar()

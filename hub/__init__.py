@@ -1,0 +1,1 @@
+"""Models on the Hub: what is published, the card, and the commit."""

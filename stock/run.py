@@ -1,0 +1,190 @@
+"""The commands `tercet import` and `tercet export`: a stock model in, or out, with a certificate."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..ground.messages import quietly
+from ..storage.earlier_names import with_rotary_fields
+from ..storage.finished_run import read_facts
+from ..storage.model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
+from ..storage.own_model import load_transformer
+from ..storage.remote_code import save_code
+from ..storage.sentence_vectors import (
+    MODULES,
+    carried_files,
+    find_vectors,
+    vectors_of,
+    without_vectors,
+    write_files,
+)
+from ..training.disk import (
+    delete_folder,
+    explaining_a_full_disk,
+    partial_path,
+    removing_on_failure,
+)
+from ..training.inputs import require_apart
+from ..training.lock import locked, made
+from ..training.ownership import OWN, is_ours, record_all, require_removable
+from .certificate import Certificate, certify
+from .models import from_stock, load_stock, to_stock
+
+
+def import_model(
+    source: str, output: str, *, revision: str | None = None, overwrite: bool = False
+) -> Certificate:
+    """Write the model of ours that a stock model is, its tokenizer, and the certificate that they are one.
+
+    Args:
+        source: A folder, or a repository on the Hub.
+        output: The folder to write.
+        revision: Branch, tag or commit on the Hub.
+        overwrite: Replace what an earlier call has written there.
+
+    Raises:
+        ValueError: As in `load_stock`, `from_stock`; the folder is in use; or the models are not one.
+    """
+    with claimed({"the model": source}, output, overwrite=overwrite) as folder:
+        stock = load_stock(source, revision)
+        found = find_folder(source, revision)
+        tokenizer = load_tokenizer(found)
+        require_fit(tokenizer, stock.config)
+        vectors = find_vectors(found, f"remove {MODULES} from a copy to import the model alone")
+        ours = from_stock(stock)
+        files = carried_files(vectors, found, ours.config.hidden_size)
+        return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, files)
+
+
+def export_model(
+    source: str, output: str, *, model_type: str | None = None, overwrite: bool = False
+) -> Certificate:
+    """Write the stock model that one of ours is, its tokenizer, and the certificate that they are one.
+
+    Args:
+        source: A folder with a model of ours, or a repository on the Hub.
+        output: The folder to write, which stock transformers loads.
+        model_type: The stock architecture; `None`: the first that is exactly this model.
+        overwrite: Replace what an earlier call has written there.
+
+    Raises:
+        ValueError: As in `to_stock`; the folder is in use; or the models are not one.
+    """
+    with claimed({"the model": source}, output, overwrite=overwrite) as folder:
+        ours, found = load_transformer(source), find_folder(source)
+        tokenizer = load_tokenizer(found)
+        require_fit(tokenizer, ours.config)
+        vectors = vectors_of(ours, found)
+        ours = without_vectors(ours)
+        stock = to_stock(ours, model_type)
+        files = carried_files(vectors, found, ours.config.hidden_size)
+        return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
+
+
+PROBE = "a b. Is 12 of them it?"
+"""A text that tokenizers cut in different ways."""
+
+
+@contextmanager
+def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterator[Path]:
+    """Make sure that a folder may be written, and that nobody else writes it meanwhile.
+
+    Raises:
+        ValueError: There is something already, or what is read lies in it.
+    """
+    if not output.strip():
+        raise ValueError(f"OUTPUT is {output!r}: name a folder; use . for the current folder")
+    folder = Path(output).expanduser().absolute()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{output} is a file: name a folder")
+    lock = folder.with_name(f".{folder.name}.lock")
+    with made(folder.parent), locked(lock, output, "another folder"):
+        if folder.exists() and any(folder.iterdir()):
+            if not overwrite:
+                raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
+            require_replaceable(folder)
+            require_apart(folder.parent, [folder.name], sources, {})
+        yield folder
+
+
+def require_replaceable(folder: Path) -> None:
+    """Raise a `ValueError` if a folder holds anything but what a command of this kind wrote."""
+    if not is_ours(folder):
+        raise ValueError(
+            f"{folder} holds no model that tercet import, export or convert wrote (it has no list {OWN}): "
+            "delete it yourself, or choose another folder"
+        )
+    require_removable(folder, [path.name for path in folder.iterdir() if path.name != OWN])
+
+
+def hand_over(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    certificate: Certificate,
+    folder: Path,
+    files: dict[str, Any],
+) -> Certificate:
+    """Write a folder at once, or nothing; with `files` of JSON that sentence-transformers reads.
+
+    Raises:
+        ValueError: The certificate does not hold.
+        WriteError: There is no room; what was there is as it was.
+    """
+    if not certificate.holds:
+        raise ValueError(certificate.verdict())
+
+    def add(partial: Path) -> None:
+        certificate.save(partial)
+        config = read_facts(partial / CONFIG)
+        is_stock = not config["model_type"].startswith("tercet")
+        write_files(files | ({CONFIG: with_rotary_fields(config)} if is_stock else {}), partial)
+
+    write_model(model, tokenizer, folder, add)
+    return certificate
+
+
+def require_same_tokens(tokenizer: PreTrainedTokenizerBase, folder: Path, kind: str) -> None:
+    """Raise a `ValueError` if transformers reads another tokenizer than was saved, as beside some types."""
+    read = load_tokenizer(folder)
+    if read is not None and read(PROBE)["input_ids"] != tokenizer(PROBE)["input_ids"]:
+        raise ValueError(
+            f"transformers reads the tokenizer beside a {kind} as {type(read).__name__}, with other tokens: "
+            "export to another architecture, or import from a copy whose tokenizer it reads as it is"
+        )
+
+
+def write_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    folder: Path,
+    add: Callable[[Path], None],
+) -> None:
+    """Write a model, its tokenizer and what `add` adds to their folder: all of it, or nothing.
+
+    Raises:
+        WriteError: There is no room; what was there is as it was.
+    """
+    partial = partial_path(folder)
+    if partial.exists():
+        delete_folder(partial)
+    remedy = "repeat the command, which has changed nothing"
+    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), removing_on_failure(partial):
+        partial.mkdir()
+        with quietly():
+            model.save_pretrained(partial)
+            save_code(partial)
+            if tokenizer is not None:
+                save_tokenizer(tokenizer, partial)
+                require_same_tokens(tokenizer, partial, model.config.model_type)
+        add(partial)
+        record_all(partial)
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            if any(folder.iterdir()):
+                require_replaceable(folder)  # who knows what was put there meanwhile
+            delete_folder(folder)
+        partial.rename(folder)

@@ -1,0 +1,1 @@
+"""Saved models: their folders, tokenizers and code, and what a run left around them."""

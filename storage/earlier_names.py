@@ -1,0 +1,40 @@
+"""What transformers 5 writes by new names, in those of version 4 as well, for programs that know no others.
+
+They take the base of 10,000 where they find no `rope_theta`, and know no `TokenizersBackend`. Version
+5 reads both names.
+"""
+
+from typing import Any
+
+Facts = dict[str, Any]
+
+ROTARY = {
+    "gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"},
+    "full_attention": {"rope_theta": "global_rope_theta"},
+    "sliding_attention": {"rope_theta": "local_rope_theta"},
+}
+"""Type of a stock model, or of layers where these differ -> parameters whose earlier names are others."""
+
+
+def with_rotary_fields(config: Facts) -> Facts:
+    """Add to a stock configuration the fields by which version 4 describes rotary positions."""
+    told = config.get("rope_parameters") or {}
+    if "rope_theta" not in told:  # one for each type of layer
+        layers = {layer: one for layer, one in told.items() if one and layer in ROTARY}
+        return config | {ROTARY[layer]["rope_theta"]: one["rope_theta"] for layer, one in layers.items()}
+    names = ROTARY.get(
+        config["model_type"], {"rope_theta": "rope_theta", "partial_rotary_factor": "partial_rotary_factor"}
+    )
+    scaling = {name: value for name, value in told.items() if name not in names}
+    fields = {names[name]: value for name, value in told.items() if name in names}
+    return config | fields | {"rope_scaling": None if scaling == {"rope_type": "default"} else scaling}
+
+
+def with_general_class(config: Facts) -> Facts:
+    """Name the class of a tokenizer, and special tokens of its own, as version 4 does."""
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if isinstance(config.get("extra_special_tokens"), list):
+        config = config | {"additional_special_tokens": config["extra_special_tokens"]}
+        del config["extra_special_tokens"]
+    return config

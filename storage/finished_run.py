@@ -1,0 +1,160 @@
+"""What a run left, read back from its folder: the model, and the facts about it.
+
+    OUTPUT/model/            config.json, weights, tokenizer, recipe.yaml, perhaps certificate.json, README.md
+    OUTPUT/model/task.json   what a fine-tuned model can do, for `tercet predict`
+    OUTPUT/evaluation.json   how far it came, its scores, on what it was trained
+    OUTPUT/texts.json        names, sizes and hashes of what it read
+    OUTPUT/log.jsonl         losses, speed and operations
+    OUTPUT/*.png             plots; a demonstration's lie one folder above, named after the run
+
+A model without a run around it is complete, too: less can be said of it then.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..configs.documents import read_document
+from ..ground.saved_weights import require_plain
+from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
+from .model_folder import CERTIFICATE, CONFIG
+
+TASK = "task.json"
+LOG = "log.jsonl"
+
+Facts = dict[str, Any]
+"""Plain data, empty where the run left none."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished model and what is known of how it came about."""
+
+    model: Path
+    """The folder that `from_pretrained` loads."""
+    config: Facts
+    """The model's configuration."""
+    recipe: Facts
+    """What the run was told."""
+    texts: Facts
+    """For each split, the texts: their names with sizes and hashes, or the data set with its fingerprint."""
+    evaluation: Facts
+    """Progress and scores at the end."""
+    flops: float | None
+    """Floating-point operations of all steps."""
+    certificate: Facts
+    """What was proved about the model."""
+    plots: list[Path]
+    """Loss curves first."""
+
+    @property
+    def scored_split(self) -> str:
+        """The part of the texts that the scores are of."""
+        return self.evaluation.get("split", "validation")
+
+    @property
+    def task(self) -> str | None:
+        """The kind of task that the model was fine-tuned for, if it was."""
+        return (self.recipe.get("task") or {}).get("kind")
+
+    @property
+    def teacher(self) -> str | None:
+        """The model that it has last learned from, if it was distilled."""
+        steps = (self.recipe.get(name) or {} for name in ("task", "general"))
+        return next((step["teacher"] for step in steps if "teacher" in step), None)
+
+
+def find_run(folder: Path) -> FinishedRun:
+    """Read what a run left.
+
+    Args:
+        folder: The run's, or its `model` folder, or any folder that `save_pretrained` wrote.
+
+    Raises:
+        ValueError: There is no model, or a file is a pipe or device, or one with facts is damaged.
+    """
+    model = folder / "model" if (folder / "model" / CONFIG).exists() else folder
+    if not (model / CONFIG).exists():
+        raise ValueError(
+            f"{folder} has no trained model (there is no {CONFIG}): name the folder that `tercet "
+            "pretrain` or `save_pretrained` wrote"
+        )
+    require_plain(*model.iterdir())
+    output = model.parent if (model.parent / EVALUATION).exists() else model
+    certificate = next(
+        (path / CERTIFICATE for path in (model, output) if (path / CERTIFICATE).exists()), None
+    )
+    return FinishedRun(
+        model=model,
+        config=read_facts(model / CONFIG),
+        recipe=without_folders(read_facts(model / RECIPE)),
+        texts=read_facts(output / TEXTS),
+        evaluation=read_facts(output / EVALUATION),
+        flops=operations(output / LOG),
+        certificate=without_folders(read_facts(certificate)) if certificate else {},
+        plots=find_plots(output),
+    )
+
+
+def read_facts(file: Path) -> Facts:
+    """Read a JSON or YAML file; one that does not exist has no facts.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    if not file.exists():
+        return {}
+    try:
+        is_recipe = file.suffix == ".yaml"
+        facts = read_document(file.read_text("utf-8")) if is_recipe else json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is damaged ({error}): write it again, or remove it") from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{file} is damaged (no keys with values): write it again, or remove it")
+    return facts
+
+
+def operations(log: Path) -> float | None:
+    """Find the operations of all steps in a run's log, if it counted them.
+
+    Raises:
+        ValueError: The log is damaged; a last line that a crash cut short is not.
+    """
+    if not log.exists():
+        return None
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
+    except ValueError as error:
+        raise ValueError(f"{log} is damaged ({error}): copy it again, or remove it") from error
+    return next((record["flops"] for record in reversed(records) if "flops" in record), None)
+
+
+def find_plots(output: Path) -> list[Path]:
+    """Find the plots of a run; a demonstration's curves, which show more, replace the run's own."""
+    plots = sorted(output.glob("*.png"), key=lambda path: (path.name != CURVES, path.name))
+    of_demonstration = output.parent / f"curves-{output.name}.png"
+    if of_demonstration.exists():
+        return [of_demonstration, *(path for path in plots if path.name != CURVES)]
+    return plots
+
+
+def without_folders(value: Any) -> Any:
+    """Shorten absolute paths, and relative ones that go upward, to their names.
+
+    Where things lie on a machine is nobody else's business.
+
+    >>> from tercet.storage.finished_run import without_folders
+    >>> without_folders({"corpus": {"train": ["/home/me/books.txt", "data/more.txt"]}, "steps": 3})
+    {'corpus': {'train': ['books.txt', 'data/more.txt']}, 'steps': 3}
+    >>> without_folders(["../../client/letters.txt", "runs/../../client/model", "It ends ..."])
+    ['letters.txt', 'model', 'It ends ...']
+    """
+    if isinstance(value, dict):
+        return {key: without_folders(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [without_folders(entry) for entry in value]
+    if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in Path(value).parts):
+        return Path(value).name
+    return value

@@ -1,0 +1,294 @@
+"""A model's folder, here or fetched from the Hub: what lies in it, read without running foreign code.
+
+Weights are looked at before they are loaded (`saved_weights.py`), and only as safetensors: what lies in a
+pickle is executed.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, cast
+
+from huggingface_hub import snapshot_download
+from tokenizers import Tokenizer
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils.hub import cached_file
+
+from ..ground.messages import first_line, quietly
+from ..ground.saved_weights import require_counts, require_plain
+from ..modeling.configuration_tercet import TercetConfig
+from ..training.model_paths import require_path
+from ..training.run_folder import MODEL
+from .earlier_names import with_general_class
+
+CONFIG = "config.json"
+GENERATION_CONFIG = "generation_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+CERTIFICATE = "certificate.json"
+
+WANTED = [
+    "*.json", "*.txt", "*.model", "*.spm", "*.py", "*.jinja", "model.safetensors", "model-*.safetensors",
+]  # fmt: skip
+"""What is downloaded of a model on the Hub."""
+
+IGNORED = ["[!0-9a]*/*", "a[!d]*/*"]
+"""What is not: files of folders, but for `1_Pooling` and the like, and `additional_chat_templates`."""
+
+MOST_SPARE_ROWS = 2**17
+"""Rows of a table of token vectors that do no harm, whatever they are of."""
+
+TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
+"""Files of which a folder with a tokenizer has at least one."""
+
+ORDINARY_TEXT = "The ferry didn't leave in 2023; if (x1 != 1250) return [0.5], said Zoe."
+"""A sentence with what tokenizers cut in different ways: spaces, apostrophes, numbers, signs, capitals."""
+
+
+def find_folder(name: str, revision: str | None = None) -> Path:
+    """Return a model's folder, or that into which the Hub's files were downloaded.
+
+    Args:
+        name: A folder, or the name of a repository on the Hub.
+        revision: Branch, tag or commit there.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It is a file, or a file in it is a pipe, a socket or a device.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_file():
+        raise ValueError(f"{name} is a file: name its folder")
+    if not folder.exists():
+        require_path(name)
+        try:
+            folder = Path(
+                snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns=IGNORED)
+            )
+        except Exception as error:  # a name, a network, a Hub: each fails in its own way
+            raise FileNotFoundError(
+                f"{name} is not a folder, and cannot be loaded from the Hub ({first_line(error)}): check the "
+                "name, or the network"
+            ) from error
+    if not (folder / CONFIG).is_file():
+        is_run = (folder / MODEL / CONFIG).is_file()
+        meant = (
+            f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
+        )
+        raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
+    require_plain(*folder.iterdir())
+    return folder
+
+
+def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedConfig:
+    """Load the configuration of a model.
+
+    Args:
+        folder: Where it lies.
+        trust_remote_code: Whether code that it brings along is run; left out where no terminal can answer.
+
+    Raises:
+        ValueError: It is no JSON, of no known type, has an impossible value or sizes that its weights do not
+            have, or needs code that is not trusted; or its way to write, or its weights, are damaged.
+    """
+    require_generation_config(folder)
+    require_counts(folder, read_fields(folder))
+    try:
+        with quietly():
+            return AutoConfig.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
+    except Exception as error:  # each in its own way
+        if "trust_remote_code" in str(error):
+            raise untrusted(f"{folder} brings", trust_remote_code) from error
+        raise ValueError(
+            f"{folder / CONFIG} cannot be loaded ({first_line(error)}): repair it, or copy it again"
+        ) from error
+
+
+def read_fields(folder: Path) -> dict[str, Any]:
+    """Read a configuration as it is written; of one that is no JSON object, no fields."""
+    try:
+        fields = json.loads((folder / CONFIG).read_bytes())
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def require_transformer(config: PreTrainedConfig, source: str) -> None:
+    """Raise a `ValueError` if a member of the family is no Transformer, which most commands work on."""
+    if config.model_type.startswith("tercet") and not isinstance(config, TercetConfig):
+        raise ValueError(
+            f"{source} is a {config.model_type}, which this command does not read: name an encoder, a "
+            "decoder or a sequence-to-sequence model"
+        )
+
+
+def require_generation_config(folder: Path) -> None:
+    """Refuse damaged generation defaults, which transformers would replace in silence.
+
+    Raises:
+        ValueError: It is no JSON, or not an object.
+    """
+    file = folder / GENERATION_CONFIG
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise ValueError(
+            f"{file} cannot be read ({first_line(error)}): repair it, or remove it to use the "
+            f"configuration's values"
+        ) from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"{file} is not a JSON object: copy it again, or remove it")
+
+
+def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedTokenizerBase | None:
+    """Load the tokenizer beside a model, if there is one; transformers itself would make up an empty one.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
+        return None
+    try:
+        with quietly():
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
+    except Exception as error:  # every kind fails in its own way
+        if "trust_remote_code" in str(error):
+            raise untrusted(f"the tokenizer in {folder} brings", trust_remote_code) from error
+        raise ValueError(
+            f"the tokenizer in {folder} cannot be loaded ({first_line(error)}): copy its files again"
+        ) from error
+    tell_of_other_tokens(tokenizer, str(folder))
+    return tokenizer
+
+
+def tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Compare what a tokenizer does with its `tokenizer.json`: some classes read the vocabulary there alone.
+
+    Warns:
+        UserWarning: They give other tokens of a sentence (so OLMo 2's as `GPT2Tokenizer`).
+    """
+    if not tokenizer.is_fast or type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
+        return
+    file = cached_file(
+        name,
+        "tokenizer.json",
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+        _raise_exceptions_for_gated_repo=False,
+    )
+    if file is None:
+        return
+    written = Tokenizer.from_file(file)
+    written.no_truncation()
+    written.no_padding()
+    ids = written.encode(ORDINARY_TEXT, add_special_tokens=False).ids
+    if ids != tokenizer(ORDINARY_TEXT, add_special_tokens=False)["input_ids"]:
+        warnings.warn(
+            f"{name}: transformers' {type(tokenizer).__name__} does not cut text as tokenizer.json there "
+            "does, which tokenizers, llama.cpp and others read: if the model has learned from the tokens of "
+            'that file, set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json',
+            stacklevel=2,
+        )
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a tokenizer into a folder; what its `tokenizer.json` says of truncation and padding is taken out.
+
+    Both are what the latest call has asked for. Programs that read this file alone would cut any text there,
+    although they know the model's limit or ask for the whole. How long texts may be is `model_max_length`, in
+    `tokenizer_config.json`.
+    """
+    if tokenizer.is_fast:
+        backend = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+    tokenizer.save_pretrained(folder)
+    file = folder / TOKENIZER_CONFIG
+    facts = with_general_class(json.loads(file.read_bytes()))
+    file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def keep_option(tokenizer: PreTrainedTokenizerBase, name: str, value: Any) -> None:
+    """Set an attribute of a tokenizer that is saved with it."""
+    setattr(tokenizer, name, value)
+    tokenizer.init_kwargs[name] = value
+
+
+def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
+    """Return the error of code that would have to be run; it is not allowed wherever models are read."""
+    if trust_remote_code is None:
+        return ValueError(
+            f"{who} its own code, which is not run here: name a model of transformers' own architectures, "
+            "or of Tercet's; only tercet fewshot and tercet doctor take --trust-remote-code"
+        )
+    return ValueError(f"{who} its own code: review it, then pass --trust-remote-code")
+
+
+def require_tokenizer(
+    folder: Path, name: str, *, trust_remote_code: bool | None = None
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer beside a model that a user has called by `name`.
+
+    Raises:
+        ValueError: There is none, or it cannot be read.
+    """
+    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    if tokenizer is None:
+        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with in the same folder")
+    return tokenizer
+
+
+def pads(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:
+    """Return whether a tokenizer can pad; one without a padding token gets the end of text, which is told.
+
+    What is padded here has a mask or lengths, and no target is told by its id: ends of texts stay targets.
+    """
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token
+        print(
+            f"{name}: the tokenizer has no pad token, and pads with its eos token {tokenizer.eos_token}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return tokenizer.pad_token is not None
+
+
+def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedConfig) -> None:
+    """Refuse a tokenizer whose ids the model has no vectors for.
+
+    Raises:
+        ValueError: With both sizes.
+    """
+    if tokenizer is not None and num_ids(tokenizer) > config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model has embeddings for "
+            f"{config.vocab_size:,} only: they do not belong together, unless tokens were added; then "
+            "train the model on with them first (tercet pretrain, model.path)"
+        )
+
+
+def require_dense_ids(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Refuse a tokenizer for which most rows of a new model's table, one for each id, would be of no token.
+
+    Raises:
+        ValueError: With its tokens and the last id.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if num_ids(tokenizer) > max(2 * len(vocabulary), MOST_SPARE_ROWS):
+        token = max(vocabulary, key=vocabulary.__getitem__)
+        raise ValueError(
+            f"the tokenizer {name} has {len(vocabulary):,} tokens, but {token!r} has the id "
+            f"{vocabulary[token]:,}: number them one after another, because a model has a row for every id "
+            "below"
+        )
+
+
+def num_ids(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Count the rows that a tokenizer's ids need: more than it has tokens where it leaves ids out."""
+    return max(tokenizer.get_vocab().values()) + 1
