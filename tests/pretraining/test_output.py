@@ -2,25 +2,21 @@
 
 import pytest
 
-from tercet.configs.recipe import load_recipe, parse_recipe
+from tercet.configs.recipe import load_recipe
 from tercet.pretraining.output import kept_tokenizer, run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.cache import made_once
 
+from .conftest import unread_recipe
+
 
 def recipe_for(folder, **changes) -> PretrainingRecipe:
     """Make a recipe that writes into a folder."""
-    data = {
-        "model": {"preset": "decoder-tiny"},
-        "corpus": {"train": "documentation", "validation": "documentation"},
-        "objective": {"kind": "causal_language_modeling"},
-        "training": {"steps": 10},
-        "output": str(folder),
-    }
-    return parse_recipe(PretrainingRecipe, data | changes)
+    changes = {"training": {"steps": 10}, "output": str(folder)} | changes
+    return unread_recipe("causal_language_modeling", {"preset": "decoder-tiny"}, **changes)
 
 
-def claim_output(recipe, *, resume, overwrite):
+def claim_output(recipe, *, resume=False, overwrite=False):
     """Claim a recipe's folder."""
     run_folder(recipe).claim(resume=resume, overwrite=overwrite)
     return recipe.folder
@@ -33,7 +29,7 @@ def visible(folder) -> list[str]:
 
 def leave_run(folder) -> None:
     """Leave what a run leaves."""
-    claim_output(recipe_for(folder), resume=False, overwrite=False)
+    claim_output(recipe_for(folder))
     for name in ("tokenizer", "checkpoints", "model"):
         (folder / name).mkdir()
     (folder / "log.jsonl").write_text("{}\n")
@@ -41,14 +37,14 @@ def leave_run(folder) -> None:
 
 def test_claimed_folder_holds_the_recipe_as_it_was(tmp_path):
     recipe = recipe_for(tmp_path / "new" / "run", training={"steps": 3, "optimizer": {"epsilon": 1e-9}})
-    folder = claim_output(recipe, resume=False, overwrite=False)
+    folder = claim_output(recipe)
     assert load_recipe(PretrainingRecipe, folder / "recipe.yaml") == recipe
 
 
 def test_folder_in_use_is_refused_and_left_alone(tmp_path):
     leave_run(tmp_path)
     with pytest.raises(ValueError, match=r"earlier run \(checkpoints\).*--resume.*--overwrite"):
-        claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+        claim_output(recipe_for(tmp_path))
     assert (tmp_path / "log.jsonl").read_text() == "{}\n"
 
 
@@ -62,12 +58,6 @@ def test_files_of_others_are_never_touched(tmp_path, resume, overwrite):
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-def test_overwriting_deletes_the_earlier_run(tmp_path):
-    leave_run(tmp_path)
-    claim_output(recipe_for(tmp_path), resume=False, overwrite=True)
-    assert visible(tmp_path) == ["recipe.yaml"]
-
-
 @pytest.mark.parametrize("leftover", [".recipe.yaml.partial", ".tokenizer.x1_.partial", ".log.jsonl.partial"])
 @pytest.mark.parametrize("resume", [False, True])
 def test_what_a_killed_run_was_writing_goes_and_hinders_nobody(leftover, resume, tmp_path):
@@ -79,39 +69,32 @@ def test_what_a_killed_run_was_writing_goes_and_hinders_nobody(leftover, resume,
 def test_unfinished_files_of_others_are_not_taken_for_ours(tmp_path):
     (tmp_path / ".thesis.partial").write_text("years of work")
     with pytest.raises(ValueError, match=r"thesis\.partial, which was not written by a run"):
-        claim_output(recipe_for(tmp_path), resume=True, overwrite=False)
-
-
-def test_folder_without_a_run_is_not_overwritten(tmp_path):
-    (tmp_path / "model").mkdir()
-    with pytest.raises(ValueError, match="model, which was not written by a run"):
-        claim_output(recipe_for(tmp_path), resume=False, overwrite=True)
-    assert (tmp_path / "model").exists()
+        claim_output(recipe_for(tmp_path), resume=True)
 
 
 def test_prepared_tokenizer_is_used(tmp_path):
-    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    claim_output(recipe_for(tmp_path))
     (tmp_path / "tokenizer").mkdir()
-    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=False, overwrite=False)
+    claim_output(recipe_for(tmp_path, training={"steps": 20}))
     with pytest.raises(ValueError, match=r"tokenizer of the recipe differs from .*recipe.yaml"):
-        claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}), resume=False, overwrite=False)
+        claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}))
 
 
 def test_failed_attempt_does_not_occupy_the_folder(tmp_path):
-    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    claim_output(recipe_for(tmp_path))
     other = {"train": "other.txt", "validation": "held-out.txt"}
-    claim_output(recipe_for(tmp_path, corpus=other), resume=False, overwrite=False)
+    claim_output(recipe_for(tmp_path, corpus=other))
 
 
 def test_resuming_may_train_longer_but_not_learn_something_else(tmp_path):
     leave_run(tmp_path)
-    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True, overwrite=False)
+    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True)
     with pytest.raises(ValueError, match="objective of the recipe differs from"):
-        claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True, overwrite=False)
+        claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True)
 
 
 def test_a_half_written_tokenizer_is_written_anew(tmp_path):
-    folder = claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    folder = claim_output(recipe_for(tmp_path))
 
     def write_half(path) -> None:
         (path / "tokenizer.json").write_text("{")
@@ -120,7 +103,7 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         made_once(folder / "tokenizer", write_half)
     assert kept_tokenizer(recipe_for(tmp_path), overwrite=False) is None
-    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
+    claim_output(recipe_for(tmp_path))
     made_once(folder / "tokenizer", lambda path: None)
     assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]
 
@@ -128,4 +111,4 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
 def test_file_is_no_folder(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(ValueError, match="which is a file"):
-        claim_output(recipe_for(tmp_path / "run"), resume=False, overwrite=False)
+        claim_output(recipe_for(tmp_path / "run"))
