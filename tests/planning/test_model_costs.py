@@ -215,21 +215,6 @@ def test_activations_are_those_that_training_keeps(kind, fields, precision, toke
     assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=tolerance)
 
 
-@pytest.mark.parametrize(("gate", "weights"), [("headwise", 4 * 64), ("elementwise", 96 * 64)])
-def test_a_gate_costs_its_projection(gate, weights):
-    """C x H or C x HD weights an attention, and six operations for each of them and token that they read."""
-    for kind, attentions in (("causal_language_modeling", 2), ("translation", 6)):
-        fields = {"head_dim": 24}
-        plain, gated = (
-            build_planned_model(recipe_of(kind, **fields, **more)) for more in ({}, {"attention_gate": gate})
-        )
-        biases = attentions * gated.config.attention_bias * weights // 64
-        assert count([gated]) - count([plain]) == attentions * weights + biases
-        sequence = FullSequence(50, 30 * (kind == "translation"), 10)
-        read = (2 * 50 + 4 * 30) if kind == "translation" else 50 + 10  # the last layer's at targets
-        assert count_flops(gated, sequence) - count_flops(plain, sequence) == 6 * read * weights
-
-
 def test_activations_are_those_of_the_formula():
     """Korthikanti et al., 2022, equation 1, in 16 bits: 34 bytes for each position and channel of a layer.
 

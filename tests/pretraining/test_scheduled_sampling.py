@@ -70,7 +70,8 @@ def test_a_plan_and_a_run_count_the_passes_that_predict(member, passes, texts, t
     for name, extra in (("forced", {}), ("sampled", {"scheduled_sampling": {"passes": passes}})):
         data = recipe_data_of("translation", texts, tmp_path / name, measure_utilization=True, peak_flops=1e9)
         preset, sizes = MEMBERS[member]
-        data["model"] = {"preset": preset, "overrides": sizes | {"vocab_size": 400}}  # as planned
+        overrides = sizes | {"vocab_size": 400, "num_hidden_layers": 2}  # as planned
+        data["model"] = {"preset": preset, "overrides": overrides}
         data["objective"] = {"kind": "translation"} | extra
         recipe = parse_recipe(PretrainingRecipe, data)
         planned.append(plan_run(recipe, PlanRecipe(device="h100")).flops_per_token)
