@@ -16,7 +16,7 @@ def recipe_for(folder, **changes) -> PretrainingRecipe:
     return unread_recipe("causal_language_modeling", {"preset": "decoder-tiny"}, **changes)
 
 
-def claim_output(recipe, *, resume=False, overwrite=False):
+def claim_output(recipe, *, resume, overwrite):
     """Claim a recipe's folder."""
     run_folder(recipe).claim(resume=resume, overwrite=overwrite)
     return recipe.folder
@@ -29,7 +29,7 @@ def visible(folder) -> list[str]:
 
 def leave_run(folder) -> None:
     """Leave what a run leaves."""
-    claim_output(recipe_for(folder))
+    claim_output(recipe_for(folder), resume=False, overwrite=False)
     for name in ("tokenizer", "checkpoints", "model"):
         (folder / name).mkdir()
     (folder / "log.jsonl").write_text("{}\n")
@@ -37,14 +37,14 @@ def leave_run(folder) -> None:
 
 def test_claimed_folder_holds_the_recipe_as_it_was(tmp_path):
     recipe = recipe_for(tmp_path / "new" / "run", training={"steps": 3, "optimizer": {"epsilon": 1e-9}})
-    folder = claim_output(recipe)
+    folder = claim_output(recipe, resume=False, overwrite=False)
     assert load_recipe(PretrainingRecipe, folder / "recipe.yaml") == recipe
 
 
 def test_folder_in_use_is_refused_and_left_alone(tmp_path):
     leave_run(tmp_path)
     with pytest.raises(ValueError, match=r"earlier run \(checkpoints\).*--resume.*--overwrite"):
-        claim_output(recipe_for(tmp_path))
+        claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     assert (tmp_path / "log.jsonl").read_text() == "{}\n"
 
 
@@ -69,32 +69,32 @@ def test_what_a_killed_run_was_writing_goes_and_hinders_nobody(leftover, resume,
 def test_unfinished_files_of_others_are_not_taken_for_ours(tmp_path):
     (tmp_path / ".thesis.partial").write_text("years of work")
     with pytest.raises(ValueError, match=r"thesis\.partial, which was not written by a run"):
-        claim_output(recipe_for(tmp_path), resume=True)
+        claim_output(recipe_for(tmp_path), resume=True, overwrite=False)
 
 
 def test_prepared_tokenizer_is_used(tmp_path):
-    claim_output(recipe_for(tmp_path))
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     (tmp_path / "tokenizer").mkdir()
-    claim_output(recipe_for(tmp_path, training={"steps": 20}))
+    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=False, overwrite=False)
     with pytest.raises(ValueError, match=r"tokenizer of the recipe differs from .*recipe.yaml"):
-        claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}))
+        claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}), resume=False, overwrite=False)
 
 
 def test_failed_attempt_does_not_occupy_the_folder(tmp_path):
-    claim_output(recipe_for(tmp_path))
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     other = {"train": "other.txt", "validation": "held-out.txt"}
-    claim_output(recipe_for(tmp_path, corpus=other))
+    claim_output(recipe_for(tmp_path, corpus=other), resume=False, overwrite=False)
 
 
 def test_resuming_may_train_longer_but_not_learn_something_else(tmp_path):
     leave_run(tmp_path)
-    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True)
+    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=True, overwrite=False)
     with pytest.raises(ValueError, match="objective of the recipe differs from"):
-        claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True)
+        claim_output(recipe_for(tmp_path, objective={"kind": "denoising"}), resume=True, overwrite=False)
 
 
 def test_a_half_written_tokenizer_is_written_anew(tmp_path):
-    folder = claim_output(recipe_for(tmp_path))
+    folder = claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
 
     def write_half(path) -> None:
         (path / "tokenizer.json").write_text("{")
@@ -103,7 +103,7 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         made_once(folder / "tokenizer", write_half)
     assert kept_tokenizer(recipe_for(tmp_path), overwrite=False) is None
-    claim_output(recipe_for(tmp_path))
+    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     made_once(folder / "tokenizer", lambda path: None)
     assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]
 
@@ -111,4 +111,4 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
 def test_file_is_no_folder(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(ValueError, match="which is a file"):
-        claim_output(recipe_for(tmp_path / "run"))
+        claim_output(recipe_for(tmp_path / "run"), resume=False, overwrite=False)
