@@ -3,13 +3,16 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from . import launches
 from .fork_server import ForkServer
 
-TIMES_SLOW = 10
+TIMES_SLOW = 5
 """How many times more examples the slow search takes."""
 
 
@@ -45,9 +48,38 @@ def program(tmp_path_factory):
         process.stdout.close()
 
 
+HOLD = """
+import sys, time
+from pathlib import Path
+from tercet.training.lock import occupied
+sys.argv = ["tercet", "pretrain", "mine.yaml"]
+with occupied(Path({folder!r})):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def hold(program) -> Callable[[Path], subprocess.Popen]:
+    """Start processes that hold a folder's lock."""
+
+    def start(folder: Path) -> subprocess.Popen:
+        process = program(HOLD.format(folder=str(folder)))
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    return start
+
+
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory):
     """Start programs that need the libraries, which are imported once for all of them."""
     server = ForkServer(tmp_path_factory.mktemp("forked"))
     yield server
     server.close()
+
+
+@pytest.fixture
+def fork(fork_server) -> Callable[..., Callable[[], None]]:
+    """Start a command in two processes, as copies or in pieces; what is returned waits for its end."""
+    return partial(launches.fork, fork_server)

@@ -46,7 +46,7 @@ def make(way: str, name: str, tokenizer):  # noqa: F811
     [
         *((*case, 20) for case in QUICK),
         *(
-            pytest.param(*case, 200 if case[0] == "objective" else 40, marks=pytest.mark.slow)
+            pytest.param(*case, 80 if case[0] == "objective" else 40, marks=pytest.mark.slow)
             for case in CASES
         ),
     ],

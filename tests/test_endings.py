@@ -38,22 +38,21 @@ def test_the_next_command_can_be_pasted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "model",
+    ("model", "command"),
     [
-        "TercetCharacterLanguageModel",
-        "TercetRecurrentSeq2SeqForConditionalGeneration",
-        "FSDPTercetCharacterLanguageModel",
+        ("TercetCharacterLanguageModel", "play "),
+        ("TercetRecurrentSeq2SeqForConditionalGeneration", "play "),
+        ("FSDPTercetCharacterLanguageModel", "play "),
+        ("TercetElmoForLanguageModeling", "finetune text-classification"),
+        ("FSDPTercetDecoderForCausalLM", "finetune text-classification"),
+        ("Other", "finetune text-classification"),
     ],
 )
-def test_a_member_without_heads_of_tasks_is_not_to_be_finetuned(write, model):
+def test_members_with_heads_of_tasks_are_to_be_finetuned_and_others_played_with(write, model, command):
     folder = write("evaluation.json", {"scores": {"loss": 1.0}, "models": {"model": model}, "verdicts": []})
-    assert [*pretraining_ending(folder)][2] == f"next: tercet play {folder / 'model'}"
-
-
-@pytest.mark.parametrize("model", ["TercetElmoForLanguageModeling", "FSDPTercetDecoderForCausalLM", "Other"])
-def test_a_member_with_heads_of_tasks_is_to_be_finetuned(write, model):
-    folder = write("evaluation.json", {"scores": {"loss": 1.0}, "models": {"model": model}, "verdicts": []})
-    assert [*pretraining_ending(folder)][2].startswith("next: tercet finetune text-classification")
+    *_, following = pretraining_ending(folder)
+    assert following.startswith(f"next: tercet {command}")
+    assert str(folder / "model") in following
 
 
 def test_pretraining_ends_with_the_scores_of_each_term(write):
@@ -70,12 +69,6 @@ def test_pretraining_ends_with_the_scores_of_each_term(write):
     assert report == f"report: {(folder / 'report.html').as_uri()}"
     assert verdict == "Better than a guess."
     assert f"model.path={folder / 'model'}" in following
-
-
-def test_pretraining_of_characters_names_what_such_a_model_can_do(write):
-    models = {"model": "TercetCharacterLanguageModel"}
-    folder = write("evaluation.json", {"scores": {"loss": 3.1}, "models": models, "verdicts": []})
-    assert [*pretraining_ending(folder)][-1] == f"next: tercet play {folder / 'model'}"
 
 
 @pytest.mark.parametrize("loss", [None, float("nan"), float("inf")])

@@ -1,24 +1,13 @@
 """The examples about positions, on small inputs."""
 
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
 import torch
 
-
-def load(name):
-    """Load an example as a module."""
-    spec = spec_from_file_location(name, Path(__file__).parents[1] / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from .examples import load_example
 
 
 def test_the_matrix_of_a_shift_leads_to_later_positions(tmp_path, capsys):
-    example = load("shift_positions")
+    example = load_example("shift_positions")
     table = example.vectors()
     torch.testing.assert_close(table[:-7] @ example.shift_matrix(7), table[7:], rtol=0, atol=2e-5)
     assert example.main(tmp_path / "sinusoids.png") == 0
@@ -36,4 +25,4 @@ def test_perplexity_is_read_in_parts():
             loss = labels[:, 1:].numel() * torch.tensor(10.0).log()
             return type("Output", (), {"loss": loss})
 
-    assert load("extrapolate").perplexity(Guesser(), torch.arange(700), 64) == pytest.approx(10.0)
+    assert load_example("extrapolate").perplexity(Guesser(), torch.arange(700), 64) == pytest.approx(10.0)

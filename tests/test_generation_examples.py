@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from tercet import (
     TercetRecurrentSeq2SeqForConditionalGeneration,
 )
 from tercet.text.tokenizer import train_tokenizer
+
+from .examples import load_example
 
 TEXTS = ["the cat sat under the big tree", "a dog ran over the small fish in the water"] * 12
 
@@ -44,66 +45,45 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def run(name: str, monkeypatch, *arguments: object) -> None:
-    """Run a program of `examples/` in this process."""
-    spec = spec_from_file_location(name, Path(__file__).parents[1] / "examples" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
-    module.main()
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a program of `examples/` in this process; return what it prints."""
+
+    def run(name: str, *arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        load_example(name).main()
+        return capsys.readouterr().out
+
+    return run
 
 
-def test_exposure_bias_of_a_translator_and_of_a_decoder(folder, tmp_path, monkeypatch, capsys):
-    picture = tmp_path / "exposure.png"
-    run(
-        "exposure_bias",
-        monkeypatch,
-        folder / "recurrent",
-        "--pairs",
-        folder / "pairs.jsonl",
-        "--picture",
-        picture,
-    )
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    picture.unlink()
-    run(
-        "exposure_bias", monkeypatch, folder / "decoder", "--text", folder / "text.txt", "--picture", picture,
-        "--context=6", "--length=5",
-    )  # fmt: skip
-    assert picture.exists()
-    assert capsys.readouterr().out.count("at the same place") == 2
+PICTURES = [
+    ("exposure_bias recurrent --pairs pairs.jsonl", "at the same place", 1),
+    ("exposure_bias decoder --text text.txt --context=6 --length=5", "at the same place", 1),
+    ("bleu_by_length recurrent pairs.jsonl --groups=2", "rows: BLEU", 2),
+]
 
 
-def test_bleu_by_length_of_a_translator(folder, tmp_path, monkeypatch, capsys):
-    picture = tmp_path / "lengths.png"
-    run(
-        "bleu_by_length",
-        monkeypatch,
-        folder / "recurrent",
-        folder / "pairs.jsonl",
-        "--groups=2",
-        "--picture",
-        picture,
-    )
-    assert picture.exists()
-    assert capsys.readouterr().out.count("rows: BLEU") == 2
+@pytest.mark.parametrize(("command", "told", "times"), PICTURES)
+def test_a_program_tells_numbers_and_draws_them(command, told, times, folder, tmp_path, monkeypatch, run):
+    monkeypatch.chdir(folder)
+    assert run(*command.split(), "--picture", tmp_path / "picture.png").count(told) == times
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_word_vectors_are_read_from_a_file(tmp_path, monkeypatch, capsys):
+def test_word_vectors_are_read_from_a_file(tmp_path, run):
     names = ["bank", "Paris", "walking", "the", "a", "in", "of", "to"]
     lines = "".join(f"{name} {number} {number * number} 1\n" for number, name in enumerate(names, start=1))
     (tmp_path / "vectors.txt").write_text(lines)
-    run("train_word_vectors", monkeypatch, tmp_path / "vectors.txt", tmp_path / "model", "--ready")
+    told = run("train_word_vectors", tmp_path / "vectors.txt", tmp_path / "model", "--ready")
     assert (tmp_path / "model" / "model.safetensors").exists()
-    assert "8 words, 3 numbers each" in capsys.readouterr().out
+    assert "8 words, 3 numbers each" in told
 
 
-def test_few_words_have_few_neighbours_and_unknown_words_none(tmp_path, monkeypatch, capsys):
+def test_few_words_have_few_neighbours_and_unknown_words_none(tmp_path, run):
     (tmp_path / "vectors.txt").write_text("bank 1 0\nparis 0 1\nriver 2 1\n")
-    run("train_word_vectors", monkeypatch, tmp_path / "vectors.txt", tmp_path / "model", "--ready")
-    assert capsys.readouterr().out.splitlines()[1:] == [
+    told = run("train_word_vectors", tmp_path / "vectors.txt", tmp_path / "model", "--ready")
+    assert told.splitlines()[1:] == [
         "  bank: river, paris",
         "  Paris: paris, river, bank",
         "  walking: unknown, it has no vector",

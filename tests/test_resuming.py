@@ -37,15 +37,8 @@ DISTILLATION = {
 
 BOOKKEEPING = (
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
-    *(
-        "measure_utilization",
-        "peak_flops",
-        "num_workers",
-        "max_skipped_steps",
-        "adaptive_threads",
-        "retain_heap",
-        "save_code",
-    ),
+    *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps", "adaptive_threads"),
+    *("retain_heap", "save_code"),
 )
 MORE = (
     *("evaluate_every", "patience", "max_grad_norm", "precision", "compile", "optimizer.learning_rate"),

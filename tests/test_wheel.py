@@ -55,19 +55,6 @@ def test_archives_have_what_an_index_asks_for(wheel: Path) -> None:
     assert printed.count("PASSED") == 2
 
 
-def test_the_source_distribution_installs_without_the_repository(wheel: Path, tmp_path: Path) -> None:
-    [archive] = wheel.parent.glob("*.tar.gz")
-    target = tmp_path / "target"
-    options = ["--no-deps", "--no-index", "--no-build-isolation", "--target", target]
-    run(sys.executable, "-m", "pip", "install", *options, archive, cwd=tmp_path)
-    program = "import sys; sys.path.insert(0, 'target'); import tercet; print(tercet.__file__)"
-    python = [sys.executable, "-S", "-c", f"import sys; sys.orig_argv = ['python', 'tercet']; {program}"]
-    assert str(target) in run(*python, cwd=tmp_path)
-    assert len(list((target / "tercet" / "configs").rglob("*.yaml"))) == len(
-        list((ROOT / "configs").rglob("*.yaml"))
-    )
-
-
 def test_only_tested_versions_of_python_are_claimed(wheel: Path) -> None:
     from zipfile import ZipFile
 

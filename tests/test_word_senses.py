@@ -1,8 +1,6 @@
 """The example that compares the uses of a word, on small models of several kinds."""
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +21,7 @@ from tercet import (
 from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.text.tokenizer import train_tokenizer
 
+from .examples import load_example
 from .small_elmo import small_config
 from .small_taggers import save_characters, save_static
 
@@ -37,12 +36,7 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def example():
-    spec = spec_from_file_location("word_senses", Path(__file__).parents[1] / "examples" / "word_senses.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example("word_senses")
 
 
 @pytest.fixture(scope="module")

@@ -93,31 +93,25 @@ def test_a_recipe_survives_the_way_to_data_and_back(write):
     assert again == recipe
 
 
-def test_an_unknown_key_is_answered_with_the_one_that_was_meant(write):
-    path = write("training: {steps: 7}\n")
-    assert refusal(path, "training.stepz=100") == (
-        "training.stepz = 100: unknown key; did you mean training.steps?"
-    )
-    assert refusal(path, "steps=100") == "steps = 100: unknown key; did you mean training.steps?"
-    assert (
-        refusal(path, "zebra=1")
-        == "zebra = 1: unknown key; the recipe has training, corpus, objective, output"
-    )
-
-
-def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write):
-    path = write("training: {steps: 7}\nobjective: {kind: translation}\n")
-    assert refusal(path, "objective.rate=0.3").startswith("objective.rate = 0.3: unknown key")
-    assert refusal(path, "objective.kind=juggling").startswith('objective.kind = "juggling": must be ')
-    assert refusal(path, "objective.kind=translations").endswith("; did you mean translation?")
-    assert refusal(path, "objective.smoothing=much").startswith(
-        'objective.smoothing = "much": must be a valid number'
-    )
+@pytest.mark.parametrize(
+    ("override", "answer"),
+    [
+        ("objective.rate=0.3", "objective.rate = 0.3: unknown key"),
+        ("objective.kind=juggling", 'objective.kind = "juggling": must be '),
+        ("objective.kind=translations", "; did you mean translation?"),
+        ("objective.smoothing=much", 'objective.smoothing = "much": must be a valid number'),
+    ],
+)
+def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write, override, answer):
+    assert answer in refusal(write("training: {steps: 7}\nobjective: {kind: translation}\n"), override)
 
 
 @pytest.mark.parametrize(
     ("override", "answer"),
     [
+        ("training.stepz=100", "training.stepz = 100: unknown key; did you mean training.steps?"),
+        ("steps=100", "steps = 100: unknown key; did you mean training.steps?"),
+        ("zebra=1", "zebra = 1: unknown key; the recipe has training, corpus, objective, output"),
         ("training.steps=many", 'training.steps = "many": must be a valid integer'),
         ("training.steps=1.5", "training.steps = 1.5: must be a valid integer"),
         ("training.steps=0", "training.steps = 0: must be greater than 0"),
@@ -144,23 +138,16 @@ def test_the_keys_of_a_union_are_those_of_the_chosen_kind(write):
         ),
     ],
 )
-def test_a_wrong_value_is_answered_with_what_is_expected(write, override, answer):
+def test_a_wrong_key_or_value_is_answered_with_what_is_expected(write, override, answer):
     assert refusal(write("training: {steps: 7}\n"), override) == answer
-
-
-def test_a_missing_key_is_named(write):
-    assert refusal(write("training: {seed: 1}\n")) == "training.steps: missing; the recipe must set it"
-
-
-def test_a_key_given_twice_is_refused(write):
-    assert refusal(write("training: {steps: 7}\noutput: a\noutput: b\n")) == (
-        "the key 'output' is given twice (line 3)"
-    )
 
 
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
+        ("just words\n", "the file holds str, not keys with values"),
+        ("training: {seed: 1}\n", "training.steps: missing; the recipe must set it"),
+        ("training: {steps: 7}\noutput: a\noutput: b\n", "the key 'output' is given twice (line 3)"),
         ("{[1]: 2}", "a key is no single value (line 1)"),
         ("a: &a [*a]", "a value contains itself (line 1)"),
         ("a: !!int x", "not plain data (invalid literal for int() with base 10: 'x')"),
@@ -183,10 +170,6 @@ def test_a_key_given_twice_is_refused(write):
 )
 def test_what_no_recipe_can_mean_is_refused(write, text, answer):
     assert refusal(write(text)).startswith(answer)
-
-
-def test_a_file_that_is_no_recipe_is_refused(write):
-    assert refusal(write("just words\n")) == "the file holds str, not keys with values"
 
 
 def test_a_missing_recipe_is_answered_with_the_shipped_ones():

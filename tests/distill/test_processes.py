@@ -1,26 +1,16 @@
-"""Several processes, launched as users launch them, make the student that one process makes."""
-
-import os
-import subprocess
-import sys
+"""Several processes make the student that one process makes."""
 
 import numpy as np
 import pytest
 import yaml
-from safetensors.torch import load_file
 
 from tercet.configs.recipe import load_recipe, recipe_data
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 
-COPIES = ["torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-PIECES = [
-    "accelerate.commands.launch",
-    "--use_fsdp",
-    "--fsdp_version=2",
-    "--num_processes=2",
-    "--main_process_port=0",
-]
+from ..launches import LAUNCHERS
+from ..saved_weights import require_near_models
+
 LOSSES = [{"kind": kind} for kind in ("soft_targets", "hidden_states", "relations")]
 
 
@@ -32,33 +22,25 @@ def recipe_files(data, tmp_path):
     return files
 
 
-def require_equal_students(files, launcher):
+@pytest.fixture
+def require_equal_students(fork):
     """Carry out both recipes at once, and compare what they have made."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, "-m", *launcher, "-m", "tercet", "distill", str(files["two"])]
-    launched = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    expected = distill(load_recipe(DistillationRecipe, files["one"]))
-    _, said = launched.communicate(timeout=300)
-    assert launched.returncode == 0, said
-    found = load_recipe(DistillationRecipe, files["two"]).model_folder
-    assert {path.name for path in found.iterdir()} == {path.name for path in expected.iterdir()}
-    ours, theirs = (load_file(folder / "model.safetensors") for folder in (found, expected))
-    assert ours.keys() == theirs.keys()
-    for name in theirs:
-        assert (ours[name] - theirs[name]).norm() <= 1e-5 * theirs[name].norm(), name
+
+    def require_equal_students(files, way):
+        finish = fork(way, "distill", str(files["two"]))
+        expected = distill(load_recipe(DistillationRecipe, files["one"]))
+        finish()
+        require_near_models(load_recipe(DistillationRecipe, files["two"]).model_folder, expected, 1e-5)
+
+    return require_equal_students
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("member", "launcher"),
-    [
-        pytest.param("encoder", COPIES, id="encoder-copies"),
-        pytest.param("seq2seq", PIECES, id="seq2seq-pieces"),
-        pytest.param("decoder", PIECES, id="decoder-pieces"),
-        pytest.param("decoder", COPIES, id="decoder-copies"),
-    ],
+    ("member", "way"),
+    [("encoder", "copies"), ("seq2seq", "pieces"), ("decoder", "pieces"), ("decoder", "copies")],
 )
-def test_two_processes_make_the_student_of_one(member, launcher, recipe_of, tmp_path):
+def test_two_processes_make_the_student_of_one(member, way, recipe_of, tmp_path, require_equal_students):
     """A narrower one, with projections, evaluated in between."""
     settings = {"steps": 4, "tokens_per_micro_batch": 140, "evaluate_every": 2}
     settings["optimizer"] = {"epsilon": 1e-3}
@@ -66,21 +48,23 @@ def test_two_processes_make_the_student_of_one(member, launcher, recipe_of, tmp_
     one = recipe_of(member, "one", training=settings, student=student)
     data = recipe_data(one)
     data["general"]["losses"] = LOSSES
-    require_equal_students(recipe_files(data, tmp_path), launcher)
+    require_equal_students(recipe_files(data, tmp_path), way)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["relations", "attention_maps"])
-def test_two_processes_do_not_wait_for_what_nothing_teaches(kind, recipe_of, tmp_path):
+def test_two_processes_do_not_wait_for_what_nothing_teaches(
+    kind, recipe_of, tmp_path, require_equal_students
+):
     settings = {"steps": 3, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
     data = recipe_data(recipe_of("encoder", training=settings))
     data["general"] |= {"losses": [{"kind": kind}], "objective_weight": 0.0}
-    require_equal_students(recipe_files(data, tmp_path), COPIES)
+    require_equal_students(recipe_files(data, tmp_path), "copies")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("member", ["decoder", "seq2seq"])
-def test_two_processes_write_what_one_writes(member, recipe_of, tmp_path):
+def test_two_processes_write_what_one_writes(member, recipe_of, tmp_path, require_equal_students):
     settings = {"steps": 3, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
     data = recipe_data(recipe_of(member, training=settings))
     data["general"] |= {
@@ -88,12 +72,12 @@ def test_two_processes_write_what_one_writes(member, recipe_of, tmp_path):
         "objective_weight": 0.0,
         "on_policy": {"probability": 1.0},
     }
-    require_equal_students(recipe_files(data, tmp_path), COPIES)
+    require_equal_students(recipe_files(data, tmp_path), "copies")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [pytest.param(COPIES, id="copies"), pytest.param(PIECES, id="pieces")])
-def test_two_processes_read_and_write_the_cache_of_one(launcher, recipe_of, tmp_path):
+@pytest.mark.parametrize("way", LAUNCHERS)
+def test_two_processes_read_and_write_the_cache_of_one(way, recipe_of, tmp_path, require_equal_students):
     """Each number of processes writes a cache of its own."""
     settings = {"steps": 4, "tokens_per_micro_batch": 140, "optimizer": {"epsilon": 1e-3}}
     data = recipe_data(recipe_of("encoder", training=settings, objective={"masking": "static"}))
@@ -101,7 +85,7 @@ def test_two_processes_read_and_write_the_cache_of_one(launcher, recipe_of, tmp_
     for name, file in files.items():
         data["general"]["cache"] = {"top_k": 8, "copies": 2, "folder": str(tmp_path / f"cache-{name}")}
         file.write_text(yaml.safe_dump(data | {"output": str(tmp_path / name)}))
-    require_equal_students(files, launcher)
+    require_equal_students(files, way)
     one, two = (tmp_path / f"cache-{name}" for name in files)
     assert {path.name for path in one.iterdir()} == {path.name for path in two.iterdir()}
     for name in ("target_offsets", "token_offsets"):

@@ -7,25 +7,13 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tercet.modeling import (
-    TercetDecoderForSequenceClassification,
-    TercetEncoderForSequenceClassification,
-    TercetSeq2SeqForSequenceClassification,
-)
+from .heads import CLASSIFIERS
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed")
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 GREEDY = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None}
 TASKS = {"encoder": None, "decoder": "CAUSAL_LM", "seq2seq": "SEQ_2_SEQ_LM"}
-
-CLASSIFIERS = {
-    "encoder": TercetEncoderForSequenceClassification,
-    "decoder": TercetDecoderForSequenceClassification,
-    "seq2seq": TercetSeq2SeqForSequenceClassification,
-}
-
-every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
 
 
 @pytest.fixture
@@ -39,11 +27,11 @@ def batch(tokenizer, texts):
 def train(batch):
     """Give the function that takes three steps of a model."""
 
-    def train(model):
+    def train(model, **changes):
         optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.05)
         model.train()
         for _ in range(3):
-            model(**batch).loss.backward()
+            model(**batch | changes).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
         return model.eval()
@@ -63,7 +51,6 @@ def adapt(build, train):
 
 
 @pytest.mark.ecosystem("peft", "`LoraConfig`: a new adapter changes nothing, a trained one itself alone")
-@every_member
 def test_training_moves_the_adapter_alone(member, build, batch, adapt, train):
     plain = build(member)
     fresh = peft.get_peft_model(build(member), peft.LoraConfig(target_modules="all-linear"))
@@ -76,7 +63,6 @@ def test_training_moves_the_adapter_alone(member, build, batch, adapt, train):
 
 
 @pytest.mark.ecosystem("peft", "`LoraConfig`: the gradient is that of the merged weights")
-@every_member
 def test_gradients_of_an_adapter_follow_the_chain_rule(member, build, batch):
     torch.manual_seed(1)
     options = {"target_modules": ["q_proj"], "init_lora_weights": False, "r": 4, "lora_alpha": 8}
@@ -96,7 +82,6 @@ def test_gradients_of_an_adapter_follow_the_chain_rule(member, build, batch):
 
 
 @pytest.mark.ecosystem("peft", "`merge_and_unload`, `save_pretrained`, `PeftModel.from_pretrained`")
-@every_member
 def test_merged_and_reloaded_models_say_the_same(member, build, batch, adapt, tmp_path):
     adapted = adapt(member)
     expected = adapted(**batch).logits
@@ -125,7 +110,6 @@ def test_adapted_models_write_what_merged_ones_do(member, adapt, write, prompt):
 
 
 @pytest.mark.ecosystem("transformers", "`add_adapter`, `load_adapter`, `disable_adapters`")
-@every_member
 def test_transformers_own_adapters_say_the_same(member, build, batch, train, tmp_path):
     model, plain = build(member), build(member)
     model.add_adapter(peft.LoraConfig(target_modules="all-linear"))
@@ -168,22 +152,13 @@ def test_other_adapters_learn_and_reload(member, kind, build, batch, adapt, tmp_
 
 
 @pytest.mark.ecosystem("peft", "`LoraConfig(modules_to_save=...)` on a classifier")
-@every_member
-def test_a_new_head_is_trained_and_kept_whole(member, build, batch, tmp_path):
+def test_a_new_head_is_trained_and_kept_whole(member, build, batch, train, tmp_path):
     inputs = batch | {"labels": torch.tensor([0, 1, 1, 0])}
-    options = {
-        "task_type": "SEQ_CLS",
-        "target_modules": ["q_proj", "v_proj"],
-        "modules_to_save": ["classifier"],
-    }
+    options = {"target_modules": ["q_proj", "v_proj"], "modules_to_save": ["classifier"]}
+    options["task_type"] = "SEQ_CLS"
     model = peft.get_peft_model(build(CLASSIFIERS[member]), peft.LoraConfig(**options))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     before = model(**inputs).loss
-    for _ in range(3):
-        model(**inputs).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    expected = model.eval()(**inputs)
+    expected = train(model, **inputs)(**inputs)
     model.save_pretrained(tmp_path)
     reloaded = peft.PeftModel.from_pretrained(build(CLASSIFIERS[member]), tmp_path).eval()
     assert_close(reloaded(**inputs).logits, expected.logits, rtol=0, atol=0)

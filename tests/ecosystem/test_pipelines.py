@@ -8,35 +8,13 @@ from torch.testing import assert_close
 from transformers import AutoConfig, AutoTokenizer, pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
-from tercet.modeling import (
-    AUTO_CLASSES,
-    TercetDecoderForSequenceClassification,
-    TercetDecoderForTokenClassification,
-    TercetDecoderModel,
-    TercetEncoderForSequenceClassification,
-    TercetEncoderForTokenClassification,
-    TercetEncoderModel,
-    TercetSeq2SeqForSequenceClassification,
-    TercetSeq2SeqForTokenClassification,
-)
+from tercet.modeling import AUTO_CLASSES
 
-CLASSIFIERS = {
-    "encoder": TercetEncoderForSequenceClassification,
-    "decoder": TercetDecoderForSequenceClassification,
-    "seq2seq": TercetSeq2SeqForSequenceClassification,
-}
-TAGGERS = {
-    "encoder": TercetEncoderForTokenClassification,
-    "decoder": TercetDecoderForTokenClassification,
-    "seq2seq": TercetSeq2SeqForTokenClassification,
-}
-STACKS = {"encoder": TercetEncoderModel, "decoder": TercetDecoderModel}
+from .heads import CLASSIFIERS, STACKS, TAGGERS
+
 LABELS = {0: "contradiction", 1: "neutral", 2: "entailment"}
 NAMED = {"id2label": LABELS, "label2id": {label: label_id for label_id, label in LABELS.items()}}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-both_stacks = pytest.mark.parametrize("member", ["encoder", "decoder"])
-every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
 
 
 def ids_of(tokenizer, *texts):
@@ -45,7 +23,6 @@ def ids_of(tokenizer, *texts):
 
 
 @pytest.mark.ecosystem("transformers", "`AutoConfig`, `AutoTokenizer`, every `AutoModel*`")
-@every_member
 def test_auto_classes_load_what_was_saved(member, saved, build, tokenizer, texts):
     for auto_class, models in AUTO_CLASSES.items():
         for model_class in (each for each in models if each.config_class.model_type == f"tercet_{member}"):
@@ -82,7 +59,6 @@ def test_texts_of_a_padded_batch_go_on_as_each_alone(build, writer, texts):
 
 
 @pytest.mark.ecosystem("transformers", '`pipeline("text-classification")`')
-@every_member
 def test_texts_get_the_labels_of_their_logits(member, saved, build, tokenizer, texts):
     classify = pipeline("text-classification", model=str(saved(CLASSIFIERS[member], **NAMED)))
     model = build(CLASSIFIERS[member], **NAMED)
@@ -93,7 +69,6 @@ def test_texts_get_the_labels_of_their_logits(member, saved, build, tokenizer, t
 
 
 @pytest.mark.ecosystem("transformers", '`pipeline("token-classification")`')
-@every_member
 def test_words_get_the_labels_of_their_logits(member, saved, build, tokenizer, texts):
     tag = pipeline("token-classification", model=str(saved(TAGGERS[member], **NAMED)))
     model = build(TAGGERS[member], **NAMED)
@@ -104,7 +79,7 @@ def test_words_get_the_labels_of_their_logits(member, saved, build, tokenizer, t
 
 
 @pytest.mark.ecosystem("transformers", '`pipeline("feature-extraction")`')
-@both_stacks
+@pytest.mark.parametrize("member", STACKS)
 def test_features_are_the_last_states(member, saved, build, tokenizer, texts):
     extract = pipeline("feature-extraction", model=str(saved(STACKS[member])), return_tensors=True)
     for text, states in zip(texts, extract(texts), strict=True):
@@ -112,7 +87,6 @@ def test_features_are_the_last_states(member, saved, build, tokenizer, texts):
 
 
 @pytest.mark.ecosystem("transformers", '`pipeline("zero-shot-classification")`')
-@every_member
 def test_candidates_are_ranked_by_entailment(member, saved, build, tokenizer, pair_tokenizer, texts):
     tokenizer = pair_tokenizer if member == "encoder" else tokenizer
     folder = saved(CLASSIFIERS[member], tokenizer, **NAMED)

@@ -7,7 +7,9 @@ from torch.nn import functional as F
 from torch.optim import SGD
 from torch.testing import assert_close
 
-from tercet.modeling import TercetDecoderModel, TercetEncoderForSequenceClassification, TercetEncoderModel
+from tercet.modeling import TercetEncoderForSequenceClassification
+
+from .heads import STACKS
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 from sentence_transformers import (
@@ -19,7 +21,6 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 
-STACKS = {"encoder": TercetEncoderModel, "decoder": TercetDecoderModel}
 POOLINGS = {
     "mean": lambda states: states.mean(1),
     "cls": lambda states: states[:, 0],
@@ -28,7 +29,7 @@ POOLINGS = {
 }
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
-both_stacks = pytest.mark.parametrize("member", ["encoder", "decoder"])
+both_stacks = pytest.mark.parametrize("member", STACKS)
 
 
 @pytest.fixture

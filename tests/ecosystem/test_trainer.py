@@ -17,8 +17,6 @@ from tercet.training.loop import Progress, train
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
-every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
-
 
 def step_plainly(model, batch, steps=2):
     """Train on the whole batch at once."""
@@ -37,7 +35,6 @@ def assert_same_weights(model, expected):
 
 @pytest.mark.ecosystem("transformers", "`Trainer`, `gradient_accumulation_steps=...`")
 @pytest.mark.parametrize("accumulation", [1, 4])
-@every_member
 def test_trainer_steps_as_a_plain_loop(member, accumulation, build, rows, arguments, pad):
     model, expected = build(member), build(member)
     Trainer(model, arguments(accumulation), pad(model), train_dataset=rows).train()
@@ -91,7 +88,6 @@ def test_trainer_accumulates_as_our_loop(collator, build, rows, arguments, pad):
 
 
 @pytest.mark.ecosystem("transformers", "`Trainer(label_smoothing_factor=...)`")
-@every_member
 def test_smoothed_labels_are_the_right_ones(member, build, rows, arguments, pad):
     model = build(member)
     options = arguments(max_steps=1, learning_rate=0.0, label_smoothing_factor=0.1)
@@ -107,7 +103,6 @@ def test_smoothed_labels_are_the_right_ones(member, build, rows, arguments, pad)
 
 
 @pytest.mark.ecosystem("transformers", "`Trainer(resume_from_checkpoint=...)`")
-@every_member
 def test_resumed_training_ends_as_an_uninterrupted_one(member, build, rows, arguments, pad):
     ends = []
     for steps, resumes in ((4, False), (2, False), (4, True)):
@@ -121,7 +116,6 @@ def test_resumed_training_ends_as_an_uninterrupted_one(member, build, rows, argu
 
 
 @pytest.mark.ecosystem("transformers", "`Trainer.evaluate`, `Trainer.predict`")
-@every_member
 def test_predictions_are_the_logits_of_each_row(member, build, rows, arguments, pad):
     model = build(member)
     found: Any = Trainer(model, arguments(per_device_eval_batch_size=3), pad(model)).predict(rows)

@@ -1,5 +1,7 @@
 """What users of transformers count on: compilation, checkpointing, recordings, kernels, the stock Trainer."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch.func import functional_call, grad, vmap
@@ -20,14 +22,15 @@ def inputs_of(batch) -> dict:
     return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
 
 
-def is_cheap_or_modern(member: str, variant: str, training: bool) -> bool:
-    """Compiling takes seconds: every variant once, in the cheapest member, and every member twice."""
-    return variant == "modern" or (member == "encoder" and training)
+COMPILED = [
+    pytest.param(*point, marks=() if point[0] == "encoder" or point[1] == "modern" else pytest.mark.slow)
+    for point in product(MODELS, VARIANTS, (False, True))
+    if point[1] == "modern" or point[2] == (point[0] != "decoder")
+]
+"""It takes seconds: every variant in every member, a decoder as it is used and the others in training."""
 
 
-@pytest.mark.parametrize(
-    ("member", "variant", "training"), corners(MODELS, VARIANTS, (False, True), keep=is_cheap_or_modern)
-)
+@pytest.mark.parametrize(("member", "variant", "training"), COMPILED)
 def test_the_forward_pass_compiles_without_graph_breaks(member, variant, training, builder, batch):
     torch._dynamo.reset()
     model = builder(member, variant).train(training)
@@ -120,11 +123,10 @@ def test_the_kernel_can_be_changed_later(member, builder, batch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["modern", "sliding", "strided", "big_bird", "primer"])
-def test_flex_attention_equals_sdpa(variant, builder, batch):
-    """On a CPU flex attention infers, and does not train."""
+def test_flex_attention_equals_sdpa(builder, batch):
+    """Compiled, as it is used; `test_flex_attention.py` has all patterns. On a CPU it does not train."""
     for member in ("encoder", "decoder"):
-        model = builder(member, variant, kernel="sdpa", hidden_size=64)
+        model = builder(member, "modern", kernel="sdpa", hidden_size=64)
         ids, mask = batch.padded("left")
         padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
         packed = model(**batch.packed()).logits

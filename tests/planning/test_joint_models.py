@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
 from pydantic import TypeAdapter
 
-from tercet.configs.recipe import parse_recipe
 from tercet.objectives.base_recipe import Trainable
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.streams import two_streams
@@ -17,13 +15,13 @@ from tercet.planning.model_costs import build_planned_model, count, count_flops,
 from tercet.planning.plan import plan_run
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.training.batches import Part, Step
 from tercet.training.objective import Batch, Objective
 from tercet.training.packing import sequence_lengths
-from tercet.training.utilization import count_flops_per_token
-from tercet.training.workers import DataCursor
 
-from .test_model_costs import SIGNS, SIZES, WORDS, kept_in_training, tokenizer  # noqa: F401
+from ..pretraining.conftest import unread_recipe
+from ..word_level import SIGNS
+from .counting import flops_of_sequence
+from .test_model_costs import SIZES, WORDS, kept_in_training, tokenizer  # noqa: F401
 
 PRESETS = {"replaced_token_detection": "electra-small", "sentence_denoising": "bert-base"}
 SIZE = 8
@@ -32,15 +30,12 @@ LENGTH = 64
 
 def recipe_of(kind: str) -> PretrainingRecipe:
     """Make a recipe with a small model and the vocabulary of the tokenizer."""
-    data = {
-        "model": {"preset": PRESETS[kind], "overrides": SIZES},
+    changes = {
         "tokenizer": {"vocab_size": len(WORDS) + 20},
-        "corpus": {"train": "x", "validation": "x", "sequence_length": LENGTH},
         "objective": {"kind": kind} | ({"pooling": "first"} if kind == "sentence_denoising" else {}),
         "training": {"steps": 1, "tokens_per_step": 4 * LENGTH},
-        "output": "runs/x",
     }
-    return parse_recipe(PretrainingRecipe, data)
+    return unread_recipe(kind, {"preset": PRESETS[kind], "overrides": SIZES}, LENGTH, **changes)
 
 
 def full_batch(kind: str, tokenizer, objective: Objective, size: int) -> Batch:  # noqa: F811
@@ -72,9 +67,7 @@ def test_parameters_are_those_of_the_models_that_train(kind, tokenizer):  # noqa
 @pytest.mark.parametrize("kind", PRESETS)
 def test_operations_are_those_that_training_counts(kind, tokenizer):  # noqa: F811
     model, objective, batch = prepare(kind, tokenizer, SIZE)
-    lengths = sequence_lengths(batch)
-    step = Step(DataCursor(0, 0), (Part(batch, [0, SIZE]),), {}, SIZE, int(lengths.sum()))
-    counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True)) * lengths.sum() / SIZE
+    counted = flops_of_sequence(model, objective, batch, SIZE, int(sequence_lengths(batch).sum()))
     recipe = recipe_of(kind).objective
     *others, (last, sequence) = recipe.parts(build_planned_model(recipe_of(kind)), LENGTH)
     if kind == "replaced_token_detection":  # how many tokens are masked is random

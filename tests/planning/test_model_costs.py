@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
-from tercet.configs.recipe import load_preset, parse_recipe
+from tercet.configs.recipe import load_preset
 from tercet.objectives.base_recipe import FullSequence
 from tercet.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.objectives.masked_pairs import PAIR_LABELS
@@ -25,14 +22,14 @@ from tercet.planning.model_costs import (
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.corpus import TokenizedCorpus
-from tercet.training.batches import Part, Step
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
 from tercet.training.packing import sequence_lengths
-from tercet.training.utilization import count_flops_per_token
-from tercet.training.workers import DataCursor
 
-SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
+from ..pretraining.conftest import unread_recipe
+from ..word_level import ROLES, SIGNS, word_level
+from .counting import bytes_kept, flops_of_sequence
+
 WORDS = [*SIGNS, *(f"w{number}" for number in range(395))]
 PRESETS = {
     "masked_language_modeling": "bert-base",
@@ -80,25 +77,14 @@ MODELS = [
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]")),
-        pad_token="[PAD]", cls_token="[CLS]", bos_token="[CLS]", sep_token="[SEP]", eos_token="[SEP]",
-        mask_token="[MASK]", unk_token="[UNK]",
-        extra_special_tokens=[*(f"<extra_id_{i}>" for i in range(14)), *FIM_TOKENS, *MODES],
-    )  # fmt: skip
+    more = [*(f"<extra_id_{i}>" for i in range(14)), *FIM_TOKENS, *MODES]
+    return word_level(WORDS, **ROLES, bos_token="[CLS]", eos_token="[SEP]", extra_special_tokens=more)
 
 
 def recipe_of(kind: str, sequence_length: int = 64, **overrides) -> PretrainingRecipe:
     """Make a recipe with a small model and the vocabulary of the tokenizer above."""
-    data = {
-        "model": {"preset": PRESETS[kind], "overrides": SIZES | overrides},
-        "tokenizer": {"vocab_size": len(WORDS) + 20},
-        "corpus": {"train": "x", "validation": "x", "sequence_length": sequence_length},
-        "objective": {"kind": kind},
-        "training": {"steps": 1},
-        "output": "runs/x",
-    }
-    return parse_recipe(PretrainingRecipe, data)
+    model = {"preset": PRESETS[kind], "overrides": SIZES | overrides}
+    return unread_recipe(kind, model, sequence_length, tokenizer={"vocab_size": len(WORDS) + 20})
 
 
 def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size: int) -> Batch:
@@ -139,9 +125,8 @@ def prepare(recipe: PretrainingRecipe, tokenizer, size: int):
 
 def lengths_of(batch: Batch) -> tuple[int, int]:
     """Count the tokens that are read and written."""
-    return batch["input_ids"].numel(), batch[
-        "decoder_input_ids"
-    ].numel() if "decoder_input_ids" in batch else 0
+    written = batch["decoder_input_ids"].numel() if "decoder_input_ids" in batch else 0
+    return batch["input_ids"].numel(), written
 
 
 @pytest.mark.parametrize("kind", PRESETS)
@@ -178,9 +163,7 @@ def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, field
 def test_operations_are_those_that_training_counts(kind, fields, tokenizer):
     recipe = recipe_of(kind, **fields)
     model, objective, batch = prepare(recipe, tokenizer, 4)
-    lengths = sequence_lengths(batch)
-    step = Step(DataCursor(0, 0), (Part(batch, [0, 4]),), {}, 4, int(lengths.sum()))
-    counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True)) * lengths.sum() / 4
+    counted = flops_of_sequence(model, objective, batch, 4, int(sequence_lengths(batch).sum()))
     read, written = (number // 4 for number in lengths_of(batch))
     targets, *pairs = (int(number) / 4 for number in objective.targets(batch).values())
     sequence = FullSequence(read, written, targets, *map(int, pairs))
@@ -207,34 +190,16 @@ def test_a_sliding_layer_meets_the_keys_of_its_window(kind, keys):
 def test_windows_change_nothing_of_what_is_kept_of_a_sequence(is_cpu):
     window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
     for kind in ("masked_language_modeling", "translation"):
-        full, sliding = (
-            trace_kept(
-                build_planned_model(recipe_of(kind, **fields)).config,
-                FullSequence(64, 64, 10),
-                precision="bf16",
-                is_cpu=is_cpu,
-            )
-            for fields in ({}, window)
-        )
+        configs = [build_planned_model(recipe_of(kind, **fields)).config for fields in ({}, window)]
+        how = {"precision": "bf16", "is_cpu": is_cpu}
+        full, sliding = (trace_kept(config, FullSequence(64, 64, 10), **how) for config in configs)
         assert full.per_sequence == sliding.per_sequence
 
 
 def kept_in_training(model, objective, batch, precision: str) -> int:
-    """Count the bytes of storages, weights left out, that autograd keeps of a model that computes."""
-    weights = {parameter.data_ptr() for parameter in model.parameters()}
-    kept = {}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage
-        return tensor
-
-    autocast = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
-    with autocast, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        losses = objective.losses(model, batch)
-    assert losses
-    return sum(storage.nbytes() for storage in kept.values())
+    """Count the bytes that autograd keeps of a model that computes."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        return bytes_kept(model, lambda: objective.losses(model, batch))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -248,21 +213,6 @@ def test_activations_are_those_that_training_keeps(kind, fields, precision, toke
     # Four texts that are cut at random are read and written in parts that are far from the expected ones.
     tolerance = 0.25 if kind in RANDOM_LENGTHS else 0.06
     assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=tolerance)
-
-
-@pytest.mark.parametrize(("gate", "weights"), [("headwise", 4 * 64), ("elementwise", 96 * 64)])
-def test_a_gate_costs_its_projection(gate, weights):
-    """C x H or C x HD weights an attention, and six operations for each of them and token that they read."""
-    for kind, attentions in (("causal_language_modeling", 2), ("translation", 6)):
-        fields = {"head_dim": 24}
-        plain, gated = (
-            build_planned_model(recipe_of(kind, **fields, **more)) for more in ({}, {"attention_gate": gate})
-        )
-        biases = attentions * gated.config.attention_bias * weights // 64
-        assert count([gated]) - count([plain]) == attentions * weights + biases
-        sequence = FullSequence(50, 30 * (kind == "translation"), 10)
-        read = (2 * 50 + 4 * 30) if kind == "translation" else 50 + 10  # the last layer's at targets
-        assert count_flops(gated, sequence) - count_flops(plain, sequence) == 6 * read * weights
 
 
 def test_activations_are_those_of_the_formula():

@@ -4,23 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from tercet.configs.recipe import parse_recipe
 from tercet.planning.model_costs import average_bytes, build_planned_model, count, optimizer_bytes
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.muon_with_adamw import hidden_matrices
 from tercet.training.recipe import OptimizerRecipe
 
+from ..pretraining.conftest import unread_recipe
+
 
 @pytest.fixture
 def recipe() -> PretrainingRecipe:
-    data = {
-        "model": {"preset": "decoder-tiny"},
-        "corpus": {"train": "train.txt", "validation": "validation.txt"},
-        "objective": {"kind": "causal_language_modeling"},
-        "training": {"steps": 2},
-        "output": "run",
-    }
-    return parse_recipe(PretrainingRecipe, data)
+    return unread_recipe("causal_language_modeling", {"preset": "decoder-tiny"})
 
 
 def test_a_moving_average_takes_four_bytes_a_parameter(recipe):

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tercet.configs.recipe import parse_recipe
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.planning.machines import DEVICES, THIS_MACHINE, PlanRecipe, load_plan, measure_this_machine
 from tercet.planning.model_costs import build_planned_model
@@ -19,6 +18,8 @@ from tercet.planning.report import digits, duration, report_plan, short, table
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.optimizers import build_optimizer
 from tercet.training.step_planning import share
+
+from ..pretraining.conftest import unread_recipe
 
 LENGTH = 64
 
@@ -31,15 +32,10 @@ def machines_of(**values) -> PlanRecipe:
 def recipe_of(**training) -> PretrainingRecipe:
     """Make a recipe of a small decoder."""
     sizes = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2}
-    data = {
-        "model": {"preset": "decoder-tiny", "overrides": sizes},
-        "tokenizer": {"vocab_size": 400},
-        "corpus": {"train": "x", "validation": "x", "sequence_length": LENGTH},
-        "objective": {"kind": "causal_language_modeling"},
-        "training": {"steps": 100, "tokens_per_step": 8 * LENGTH} | training,
-        "output": "runs/x",
-    }
-    return parse_recipe(PretrainingRecipe, data)
+    model = {"preset": "decoder-tiny", "overrides": sizes}
+    training = {"steps": 100, "tokens_per_step": 8 * LENGTH} | training
+    changes = {"tokenizer": {"vocab_size": 400}, "training": training}
+    return unread_recipe("causal_language_modeling", model, LENGTH, **changes)
 
 
 class LiveMemory(TorchDispatchMode):

@@ -3,18 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
 
 from tercet.modeling.attention.scores import SCORES
 from tercet.objectives.base_recipe import FullSequence
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.planned_stages import flops_of, is_recurrent, kept_by, layers_of
 from tercet.pretraining.model import build_model
-from tercet.training.batches import Part, Step
-from tercet.training.utilization import count_flops_per_token
-from tercet.training.workers import DataCursor
 
 from ..pretraining.test_model import recipe_of, tokenizer  # noqa: F401
+from .counting import flops_of_sequence
 
 READ, WRITTEN = 40, 30
 
@@ -38,8 +35,7 @@ def test_operations_are_those_that_training_counts(cell_type, attention_score, t
     model = build_model(recipe, tokenizer)
     objective = recipe.objective.build(tokenizer, sequence_length=64, decoder_start_id=1)
     batch = objective.collate(pairs(), np.random.default_rng(0))
-    step = Step(DataCursor(0, 0), (Part(batch, [0, 3]),), {}, 3, 3 * (READ + WRITTEN))
-    counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True)) * (READ + WRITTEN)
+    counted = flops_of_sequence(model, objective, batch, 3, 3 * (READ + WRITTEN))
     # Nothing is learned of the state before the first token, and pair scores are no products of matrices.
     assert flops_of(model, FullSequence(READ, WRITTEN, WRITTEN)) == pytest.approx(counted, rel=0.05)
 

@@ -5,19 +5,17 @@ from functools import cache
 
 import numpy as np
 import pytest
-from accelerate import Accelerator
 from pydantic import TypeAdapter
 
 from tercet.objectives.mixture import ObjectiveRecipe
 from tercet.objectives.translation import DRAWS, ScheduledSamplingRecipe
 from tercet.planning.planned_stages import flops_of
 from tercet.pretraining.model import build_model
-from tercet.training.batches import Part, Step
+from tercet.training.batches import Part
 from tercet.training.objective import COMPONENT
-from tercet.training.utilization import count_flops_per_token
-from tercet.training.workers import DataCursor
 
 from ..pretraining.test_model import recipe_of, tokenizer  # noqa: F401
+from .counting import flops_of_sequence
 
 LENGTH, SIZE = 24, 40
 SAMPLING = {"final_probability": 0.6, "passes": 3}
@@ -52,9 +50,7 @@ def count_halfway(recipe, tokenizer) -> tuple[float, float]:  # noqa: F811
     parts = tuple(
         Part(batch, [0, size], batch.pop(COMPONENT, None)) for batch, size in zip(batches, sizes, strict=True)
     )
-    step = Step(DataCursor(0, 0), parts, {}, SIZE, SIZE * 2 * LENGTH)
-    counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True))
-    return counted * 2 * LENGTH, predicted
+    return flops_of_sequence(model, objective, parts, SIZE, SIZE * 2 * LENGTH), predicted
 
 
 @pytest.mark.parametrize("objective", [SAMPLED, MIXTURE], ids=["alone", "in a mixture"])

@@ -7,6 +7,7 @@ from transformers import AutoModel
 from tercet.objectives.base_recipe import FullSequence
 from tercet.planning.model_costs import build_planned_model, count, count_flops, trace_kept
 
+from .counting import bytes_kept
 from .test_model_costs import SIZES, recipe_of
 
 BLOCKS = {
@@ -46,22 +47,11 @@ def test_a_sparse_layer_meets_the_pairs_of_its_blocks(fields, encoder_pairs, dec
 
 
 def kept_of_stream(model, length, num_sequences):
-    """Count the bytes of storages, weights left out, that autograd keeps of packed sequences."""
-    weights = {parameter.data_ptr() for parameter in model.parameters()}
-    kept = {}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage
-        return tensor
-
+    """Count the bytes that autograd keeps of packed sequences."""
     bounds = torch.arange(num_sequences + 1, dtype=torch.int32) * length
     ids = torch.zeros(1, num_sequences * length, dtype=torch.long)
     without_cache = {"use_cache": False} if hasattr(model.config, "use_cache") else {}
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        model(input_ids=ids, cu_seq_lens_q=bounds, **without_cache)
-    return sum(storage.nbytes() for storage in kept.values())
+    return bytes_kept(model, lambda: model(input_ids=ids, cu_seq_lens_q=bounds, **without_cache))
 
 
 @pytest.mark.parametrize("kind", ["masked_language_modeling", "causal_language_modeling"])

@@ -3,19 +3,20 @@
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.corpus import TokenizedCorpus
+
+from ..word_level import ROLES, SIGNS, word_level
 
 WORDS = ["the", "a", "cat", "dog", "fish", "tree", "sat", "ran", "ate", "saw", "under", "over", "big", "and"]
 PRESETS = {
@@ -51,8 +52,6 @@ OPTIONS = {
 }
 """What objectives need, and what shares fit small steps."""
 
-SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
-
 TINY = {
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -75,12 +74,16 @@ OVERRIDES = {
 
 
 def write_texts(folder: Path, sizes: dict[str, int], words: Callable[[], int]) -> Path:
-    """Write documents of five sentences of so many `words`, and pairs of a sentence and its reverse."""
+    """Write documents of five sentences of so many `words`, and pairs of a sentence and its reverse.
+
+    Of a document that is not learned from there are two pairs, since each of them is translated in the end.
+    """
     draw = random.Random(0)
     for name, size in sizes.items():
         documents = [[" ".join(draw.choices(WORDS, k=words())) + "." for _ in range(5)] for _ in range(size)]
         (folder / f"{name}.txt").write_text("\n\n".join(map("\n".join, documents)))
-        pairs = [{"left": line, "right": line[::-1]} for lines in documents for line in lines]
+        count = 5 if name == "train" else 2
+        pairs = [{"left": line, "right": line[::-1]} for lines in documents for line in lines[:count]]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, pairs)))
     return folder
 
@@ -120,6 +123,23 @@ def recipe_data_of(kind: str, texts: Path, output: Path, **training) -> dict[str
     }
 
 
+def unread_data(kind: str, model: dict, sequence_length: int = 32, **changes) -> dict[str, Any]:
+    """Describe a run whose text nobody reads."""
+    corpus = {"train": "x.txt", "validation": "x.txt", "sequence_length": sequence_length}
+    data = {"model": model, "corpus": corpus, "objective": {"kind": kind}, "training": {"steps": 1}}
+    return data | {"output": "runs/x"} | changes
+
+
+def unread_recipe(kind: str, model: dict, sequence_length: int = 32, **changes) -> PretrainingRecipe:
+    """Make a recipe whose text nobody reads."""
+    return parse_recipe(PretrainingRecipe, unread_data(kind, model, sequence_length, **changes))
+
+
+def changed(recipe: PretrainingRecipe, part: str = "corpus", **fields) -> PretrainingRecipe:
+    """Give a part of a recipe other values."""
+    return replace(recipe, **{part: replace(getattr(recipe, part), **fields)})
+
+
 @pytest.fixture
 def recipe_of():
     """Give the function that makes recipes of two steps."""
@@ -152,11 +172,7 @@ def recipe_on(ragged_texts, tmp_path):
 
 @pytest.fixture
 def pair_tokenizer() -> PreTrainedTokenizerFast:
-    words = [*SIGNS, *(f"w{i}" for i in range(50))]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")),
-        **dict(zip(("pad_token", "cls_token", "sep_token", "mask_token", "unk_token"), SIGNS, strict=True)),
-    )
+    return word_level([*SIGNS, *(f"w{i}" for i in range(50))], **ROLES)
 
 
 def make_corpus(documents: list[list[int]], numbered: bool = True) -> TokenizedCorpus:

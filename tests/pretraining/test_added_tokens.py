@@ -5,47 +5,40 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
-from tercet.configs.recipe import parse_recipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.storage.own_model import load_transformer
 
+from ..word_level import word_level
+from .conftest import unread_recipe
+
 END = 38
+
+
+def tokenizer_of(*numbers: int) -> PreTrainedTokenizerFast:
+    words = [*(f"w{number}" for number in numbers), "[PAD]", "[EOS]", "[UNK]"]
+    return word_level(words, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]")
 
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer of 40 words."""
-    words = [*(f"w{number}" for number in range(37)), "[PAD]", "[EOS]", "[UNK]"]
-    backend = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]"
-    )
+    return tokenizer_of(*range(37))
 
 
 def causal_recipe(**model) -> PretrainingRecipe:
     """Make a recipe of a decoder."""
-    data = {
-        "model": model,
-        "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 32},
-        "objective": {"kind": "causal_language_modeling"},
-        "training": {"steps": 1},
-        "output": "runs/x",
-    }
-    return parse_recipe(PretrainingRecipe, data)
+    return unread_recipe("causal_language_modeling", model)
 
 
 def preset(**model) -> PretrainingRecipe:
     """Make a recipe of a new decoder."""
-    return causal_recipe(
-        preset="decoder-tiny", overrides={"hidden_size": 32, "num_hidden_layers": 2}, **model
-    )
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2}
+    return causal_recipe(preset="decoder-tiny", overrides=sizes, **model)
 
 
 @pytest.fixture
@@ -93,13 +86,8 @@ def test_other_tokens_under_the_same_ids_are_told_of(trained, tokenizer, key, re
     recipe = causal_recipe(path=str(trained)) if key == "path" else preset(grow_from=str(trained))
     build_model(recipe, tokenizer)
     assert not [each for each in recwarn if "other tokens" in str(each.message)]
-    words = [*(f"w{number}" for number in (1, 0, *range(2, 37))), "[PAD]", "[EOS]", "[UNK]"]
-    backend = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
-    other = PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="[PAD]", eos_token="[EOS]", unk_token="[UNK]"
-    )
     with pytest.warns(UserWarning, match=r"by 2 ids the tokenizer .*trained.*\(id 0 is 'w1', and was 'w0'\)"):
-        build_model(recipe, other)
+        build_model(recipe, tokenizer_of(1, 0, *range(2, 37)))
 
 
 def test_an_end_that_also_pads_is_a_target(tokenizer):

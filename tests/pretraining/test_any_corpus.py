@@ -9,7 +9,6 @@ import random
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
 
@@ -26,6 +25,8 @@ from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize
 from tercet.text.tokenizer import KINDS, train_tokenizer
 from tercet.training.tracking import LOG, read_log
+
+from .conftest import changed
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 
@@ -233,7 +234,7 @@ def test_any_corpus_is_learned_from_or_refused_in_one_line(effort, kind, texts, 
         (folder / "train.txt").write_bytes(as_lines([*strange, *sentences]))
         recipe = recipe_of(kind, texts, folder / "run", tokens_per_step=96, steps=1, log_every=1)
         sources = {name: str(folder / "train.txt") for name in ("train", "validation")}
-        recipe = replace(recipe, corpus=replace(recipe.corpus, **sources, cache=str(folder / "cache")))
+        recipe = changed(recipe, **sources, cache=str(folder / "cache"))
         try:
             pretrain(recipe)
         except ValueError as error:

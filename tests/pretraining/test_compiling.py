@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 from torch.nn.attention import flex_attention
 
@@ -15,6 +14,8 @@ from tercet.modeling.attention.kernels import KERNELS
 from tercet.pretraining.run import pretrain
 from tercet.training import compiling, stages
 from tercet.training.tracking import LOG, read_log
+
+from ..saved_weights import require_near_models, require_same_models
 
 COMPILED = {
     "masked_language_modeling": 4,
@@ -47,9 +48,8 @@ def test_compiled_layers_learn_what_eager_ones_learn(kind, recipe_on):
     """In a few graphs, whatever the number of steps."""
     settings = {"precision": "fp32", "tokens_per_micro_batch": 140, "steps": 6}
     recipes = [recipe_on(kind, str(way), compile=way, **settings)[0] for way in (False, True)]
-    eager, compiled = (load_file(pretrain(recipe) / "model.safetensors") for recipe in recipes)
-    for name, expected in eager.items():
-        assert (compiled[name] - expected).norm() <= 1e-5 * expected.norm(), name
+    eager, compiled = map(pretrain, recipes)
+    require_near_models(compiled, eager, 1e-5)
     for records in zip(*(read_log(recipe.folder / LOG) for recipe in recipes), strict=True):
         losses = [{name: value for name, value in record.items() if "loss" in name} for record in records]
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -68,13 +68,11 @@ def test_compiled_patterns_and_biases_learn_what_eager_ones_learn(recipe_on, mon
     ]
     for recipe in recipes:
         recipe.model.overrides.update(overrides | positions)
-    eager = load_file(pretrain(recipes[0]) / "model.safetensors")
+    eager = pretrain(recipes[0])
     anywhere = replace(KERNELS["flex"], devices=None, is_available=None, multiple_of_channels=1)
     monkeypatch.setitem(KERNELS, "flex", anywhere)
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
-    compiled = load_file(pretrain(recipes[1]) / "model.safetensors")
-    for name, expected in eager.items():
-        assert (compiled[name] - expected).norm() <= 1e-5 * expected.norm(), name
+    require_near_models(pretrain(recipes[1]), eager, 1e-5)
     summaries = [json.loads((recipe.folder / "evaluation.json").read_text()) for recipe in recipes]
     names = [summary["trained_on"]["attention"] for summary in summaries]
     assert names == ["grouped, 2 layers", "flex, 2 layers"]
@@ -86,7 +84,7 @@ def test_a_compiled_run_that_is_resumed_equals_one_that_is_not(recipe_on, capsys
     settings |= {"stages": [{"steps": 3, "tokens_per_step": 256}], "compile": True, "dropout": 0.1}
     kind = "causal_language_modeling"
     whole, broken = (recipe_on(kind, name, **settings)[0] for name in ("whole", "broken"))
-    expected = load_file(pretrain(whole) / "model.safetensors")
+    expected = pretrain(whole)
     told = re.findall(r"fixed sizes: ([\d,]+) tokens, .* ([\d.]+)% filling", capsys.readouterr().err)
     assert [tokens for tokens, _ in told] == ["256", "448"]
     assert all(0 <= float(share) < 30 for _, share in told)
@@ -94,8 +92,7 @@ def test_a_compiled_run_that_is_resumed_equals_one_that_is_not(recipe_on, capsys
     for path in (broken.folder / "checkpoints").iterdir():
         if not path.name.endswith("2"):
             shutil.rmtree(path)
-    found = load_file(pretrain(broken, resume=True) / "model.safetensors")
-    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    require_same_models(pretrain(broken, resume=True), expected)
 
 
 def test_a_recurrent_model_is_neither_filled_nor_compiled(recipe_on, monkeypatch, capsys):

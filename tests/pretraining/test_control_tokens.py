@@ -1,7 +1,5 @@
 """Control tokens in a run: what the text holds is what the model learns, and what its user sends."""
 
-from dataclasses import replace
-
 import pytest
 from transformers import AutoTokenizer
 
@@ -9,6 +7,8 @@ from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.text import open_text, tokenize
 from tercet.text.tokenizer import train_tokenizer
+
+from .conftest import changed
 
 NAMES = ("<|title|>", "<|body|>")
 TEXTS = [f"<|title|>Tale {number}<|body|>The ferry left at noon. It says [MASK]." for number in range(30)]
@@ -21,12 +21,8 @@ def recipe(recipe_of, tmp_path):
     return recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
 
 
-def with_control_tokens(recipe, names):
-    return replace(recipe, corpus=replace(recipe.corpus, control_tokens=names))
-
-
 def test_a_new_tokenizer_has_those_that_the_recipe_names(recipe, capsys):
-    pretrain(with_control_tokens(recipe, NAMES))
+    pretrain(changed(recipe, control_tokens=NAMES))
     assert "control tokens <|title|> 30, <|body|> 30" in capsys.readouterr().err
     tokenizer = AutoTokenizer.from_pretrained(recipe.folder / "model")
     ids = tokenizer(TEXTS[0], add_special_tokens=False)["input_ids"]
@@ -36,8 +32,7 @@ def test_a_new_tokenizer_has_those_that_the_recipe_names(recipe, capsys):
 @pytest.mark.parametrize(("names", "expected"), [("own", 2), (("<|body|>",), 1), ((), 0)])
 def test_those_of_a_tokenizer_are_found_in_the_text(recipe, tmp_path, names, expected):
     train_tokenizer(TEXTS, "byte_bpe", 400, special_tokens=NAMES).save_pretrained(tmp_path / "tokenizer")
-    named = replace(recipe.tokenizer, path=str(tmp_path / "tokenizer"))
-    recipe = replace(with_control_tokens(recipe, names), tokenizer=named)
+    recipe = changed(changed(recipe, control_tokens=names), "tokenizer", path=str(tmp_path / "tokenizer"))
     tokenizer = load_or_train_tokenizer(recipe, find_inputs(recipe), None)
     corpus = tokenize(recipe, open_text(recipe, "train"), tokenizer)
     found = corpus.document(0).tolist()
@@ -47,8 +42,6 @@ def test_those_of_a_tokenizer_are_found_in_the_text(recipe, tmp_path, names, exp
 
 def test_a_name_that_the_tokenizer_lacks_is_refused(recipe, tmp_path):
     train_tokenizer(TEXTS, "byte_bpe", 400).save_pretrained(tmp_path / "tokenizer")
-    named = replace(recipe.tokenizer, path=str(tmp_path / "tokenizer"))
-    with pytest.raises(
-        ValueError, match=r"corpus\.control_tokens: the tokenizer has no special token '<\|title"
-    ):
-        pretrain(replace(with_control_tokens(recipe, NAMES), tokenizer=named))
+    recipe = changed(changed(recipe, control_tokens=NAMES), "tokenizer", path=str(tmp_path / "tokenizer"))
+    with pytest.raises(ValueError, match=r"control_tokens: the tokenizer has no special token '<\|title"):
+        pretrain(recipe)

@@ -1,17 +1,17 @@
 """Runs that average their weights: what becomes the model, what lies beside it, and what is told of them."""
 
 import json
-from dataclasses import replace
 
 import pytest
-import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.verification import verify_resume
 from tercet.training.checkpoint import latest
 from tercet.training.fit import CHECKPOINTS
+
+from ..saved_weights import require_same, weights_in
+from .conftest import changed
 
 AVERAGES = {
     "ema_decay": 0.7, "average_checkpoints": 3, "final_weights": "ema", "checkpoint_every": 1,
@@ -35,10 +35,8 @@ def test_the_average_is_the_model_and_the_others_lie_beside_it(recipe_on):
     assert names_below(recipe) == {"model", "model-last", "model-mean"}
     for name, file in (("model", "ema"), ("model-last", "model"), ("model-mean", "mean")):
         model = AutoModelForCausalLM.from_pretrained(recipe.folder / name)
-        expected = load_file(checkpoint / f"{file}.safetensors")
-        own = model.state_dict()
-        assert expected.keys() <= own.keys()
-        assert all(torch.equal(own[key], weight) for key, weight in expected.items()), name
+        expected, own = weights_in(checkpoint, file), model.state_dict()
+        require_same({key: own[key] for key in expected}, expected)
     told = told_of(recipe)
     assert told["weights"] == "ema"
     assert told["scores"].keys() == told["scores_of_other_weights"]["last"].keys()
@@ -48,13 +46,11 @@ def test_the_average_is_the_model_and_the_others_lie_beside_it(recipe_on):
     assert told["scores_of_other_weights"]["last"]["loss"] == scores["loss"]
     assert told["best"] == pytest.approx(told["scores"]["loss"]), "judged by the average"
 
-    again = replace(recipe, training=replace(recipe.training, final_weights="last"))
-    assert pretrain(again, resume=True) == folder
+    assert pretrain(changed(recipe, "training", final_weights="last"), resume=True) == folder
     assert names_below(recipe) == {"model", "model-ema", "model-mean"}
     assert told_of(recipe)["scores"]["loss"] == scores["loss"]
 
-    other = replace(recipe.training, ema_decay=None, final_weights=None)
-    pretrain(replace(recipe, training=other), overwrite=True)
+    pretrain(changed(recipe, "training", ema_decay=None, final_weights=None), overwrite=True)
     assert names_below(recipe) == {"model", "model-last"}
 
 

@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from torch.testing import assert_close
 from transformers import PreTrainedTokenizerFast
 
-from tercet.configs.recipe import load_preset, parse_recipe
+from tercet.configs.recipe import load_preset
 from tercet.conversion.growth import require_growth
 from tercet.modeling import (
     TercetDecoderConfig,
@@ -22,7 +20,9 @@ from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.output import run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
 
-SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
+from ..word_level import ROLES, SIGNS, word_level
+from .conftest import unread_recipe
+
 SMALL = {"vocab_size": 48, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 SMALL |= {"num_attention_heads": 1, "max_position_embeddings": 64}
 IDS = torch.arange(5, 17)[None]
@@ -31,9 +31,7 @@ IDS = torch.arange(5, 17)[None]
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer of 45 words, fewer than the model has rows."""
-    words = {word: number for number, word in enumerate([*SIGNS, *(f"w{number}" for number in range(40))])}
-    roles = dict(zip(("pad_token", "cls_token", "sep_token", "mask_token", "unk_token"), SIGNS, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, "[UNK]")), **roles)
+    return word_level([*SIGNS, *(f"w{number}" for number in range(40))], **ROLES)
 
 
 @pytest.fixture
@@ -51,14 +49,7 @@ def smaller(tmp_path: Path, tokenizer) -> Path:
 
 def recipe_of(smaller: Path, kind: str = "causal_language_modeling", **model) -> PretrainingRecipe:
     """Make a recipe of a tiny preset that grows from a smaller model."""
-    data = {
-        "model": {"preset": "decoder-tiny", "grow_from": str(smaller)} | model,
-        "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 32},
-        "objective": {"kind": kind},
-        "training": {"steps": 1},
-        "output": "runs/x",
-    }
-    return parse_recipe(PretrainingRecipe, data)
+    return unread_recipe(kind, {"preset": "decoder-tiny", "grow_from": str(smaller)} | model)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])

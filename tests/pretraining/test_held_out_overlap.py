@@ -2,13 +2,14 @@
 
 import gzip
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tercet.pretraining.prepared import find_inputs
 from tercet.text.texts_read import shared_files
+
+from .conftest import changed
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -38,8 +39,7 @@ def test_only_files_of_equal_size_are_read(tmp_path, monkeypatch):
 def recipe_reading(recipe_of, texts, tmp_path):
     def build(train, validation):
         recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
-        cache = str(tmp_path / "cache")
-        return replace(recipe, corpus=replace(recipe.corpus, train=train, validation=validation, cache=cache))
+        return changed(recipe, train=train, validation=validation, cache=str(tmp_path / "cache"))
 
     return build
 

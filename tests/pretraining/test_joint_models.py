@@ -1,13 +1,10 @@
-"""Runs that train several models together: what they leave, and that resuming changes nothing."""
+"""Runs that train several models together, and what they leave."""
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tercet import TercetEncoderForMaskedLM, TercetEncoderForReplacedTokenDetection
@@ -18,62 +15,40 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.training.tracking import LOG, read_log
 
+from ..saved_weights import weights_in
 from .conftest import recipe_data_of
 
 KIND = "replaced_token_detection"
 
 
 @pytest.fixture(scope="module")
-def runs(texts, tmp_path_factory) -> SimpleNamespace:
-    """Run four steps, and two and two with a resumption in between; with dropout."""
-    folder = tmp_path_factory.mktemp("runs")
-
-    def recipe_in(name: str, steps: int) -> PretrainingRecipe:
-        constant = {"kind": "constant", "warmup_steps": 0}
-        data = recipe_data_of(KIND, texts, folder / name, steps=steps, log_every=1, schedule=constant)
-        data["model"]["overrides"] = data["model"]["overrides"] | {"dropout": 0.1}
-        return parse_recipe(PretrainingRecipe, data)
-
-    pretrain(recipe_in("parts", 2))
-    pretrain(recipe_in("parts", 4), resume=True)
-    pretrain(recipe_in("whole", 4))
-    return SimpleNamespace(whole=folder / "whole", parts=folder / "parts", recipe=recipe_in("whole", 4))
+def recipe(texts, tmp_path_factory) -> PretrainingRecipe:
+    """Run four steps."""
+    data = recipe_data_of(KIND, texts, tmp_path_factory.mktemp("runs") / "run", steps=4, log_every=1)
+    recipe = parse_recipe(PretrainingRecipe, data)
+    pretrain(recipe)
+    return recipe
 
 
-def weights_in(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-@pytest.mark.parametrize("name", ["model", "generator"])
-def test_a_resumed_run_leaves_both_models_bit_for_bit(runs, name):
-    ours, theirs = weights_in(runs.parts / name), weights_in(runs.whole / name)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-
-
-def test_a_run_leaves_a_discriminator_and_a_generator(runs):
+def test_a_run_leaves_a_discriminator_and_a_generator(recipe):
     model_class: Any = TercetEncoderForReplacedTokenDetection
-    detector, loading = model_class.from_pretrained(runs.whole / "model", output_loading_info=True)
-    assert not loading["missing_keys"]
-    assert not loading["unexpected_keys"]
-    generator, loading = AutoModelForMaskedLM.from_pretrained(
-        runs.whole / "generator", output_loading_info=True
+    detector, loading = model_class.from_pretrained(recipe.folder / "model", output_loading_info=True)
+    generator, also = AutoModelForMaskedLM.from_pretrained(
+        recipe.folder / "generator", output_loading_info=True
     )
     assert type(generator) is TercetEncoderForMaskedLM
-    assert not loading["missing_keys"]
-    assert not loading["unexpected_keys"]
-    assert torch.equal(
-        detector.model.embeddings.embed_tokens.weight, generator.model.embeddings.embed_tokens.weight
-    )
+    assert not any(told[name] for told in (loading, also) for name in ("missing_keys", "unexpected_keys"))
+    shared = [model.get_input_embeddings().weight for model in (detector, generator)]
+    assert torch.equal(*shared)
     for name, model in (("model", detector), ("generator", generator)):
-        tokenizer = AutoTokenizer.from_pretrained(runs.whole / name)
+        tokenizer = AutoTokenizer.from_pretrained(recipe.folder / name)
         logits = model(**tokenizer("the [MASK] sat", return_tensors="pt")).logits
         assert logits.shape[:2] == (1, 5)
-        assert (runs.whole / name / "recipe.yaml").exists()
+        assert (recipe.folder / name / "recipe.yaml").exists()
 
 
-def test_terms_are_scored_apart_and_models_are_named(runs):
-    told = json.loads((runs.whole / "evaluation.json").read_text())
+def test_terms_are_scored_apart_and_models_are_named(recipe):
+    told = json.loads((recipe.folder / "evaluation.json").read_text())
     assert told["models"] == {
         "model": "TercetEncoderForReplacedTokenDetection",
         "generator": "TercetEncoderForMaskedLM",
@@ -81,24 +56,24 @@ def test_terms_are_scored_apart_and_models_are_named(runs):
     scores = told["scores"]
     assert scores["loss"] == pytest.approx(scores["mlm/loss"] + 50 * scores["rtd/loss"])
     assert 0 < scores["rtd/accuracy"] <= 1
-    for record in read_log(runs.whole / LOG)[:4]:
+    for record in read_log(recipe.folder / LOG)[:4]:
         assert record["loss"] == pytest.approx(record["mlm/loss"] + 50 * record["rtd/loss"], rel=1e-5)
 
 
-def test_all_that_a_run_leaves_is_its_own_to_replace(runs):
-    written = run_folder(runs.recipe).written
-    assert {path.name for path in runs.whole.iterdir() if not path.name.startswith(".")} <= set(written)
+def test_all_that_a_run_leaves_is_its_own_to_replace(recipe):
+    written = run_folder(recipe).written
+    assert {path.name for path in recipe.folder.iterdir() if not path.name.startswith(".")} <= set(written)
     assert len(set(written)) == len(written)
 
 
-def test_a_discriminator_goes_on_learning_with_a_new_generator(runs, texts, tmp_path):
+def test_a_discriminator_goes_on_learning_with_a_new_generator(recipe, texts, tmp_path):
     data = recipe_data_of(KIND, texts, tmp_path / "more")
     del data["tokenizer"]
-    recipe = parse_recipe(PretrainingRecipe, data | {"model": {"path": str(runs.whole / "model")}})
-    tokenizer = AutoTokenizer.from_pretrained(runs.whole / "model")
+    more = parse_recipe(PretrainingRecipe, data | {"model": {"path": str(recipe.folder / "model")}})
+    tokenizer = AutoTokenizer.from_pretrained(recipe.folder / "model")
     with pytest.warns(UserWarning, match=r"has no weights for generator\.model\..*"):
-        pair = build_model(recipe, tokenizer)
-    earlier = weights_in(runs.whole / "model")
+        pair = build_model(more, tokenizer)
+    earlier = weights_in(recipe.folder / "model")
     ours = pair.get_submodule("discriminator").state_dict()
     assert all(torch.equal(ours[name], earlier[name]) for name in earlier)
     shared = pair.get_submodule("generator.model.embeddings.embed_tokens").weight

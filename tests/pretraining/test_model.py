@@ -6,8 +6,6 @@ from typing import get_args, get_type_hints
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
@@ -19,39 +17,26 @@ from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
 from tercet.storage.own_model import load_transformer
 from tercet.storage.remote_code import save_code
 
+from ..saved_weights import require_same
+from ..word_level import word_level
+from .conftest import changed, unread_recipe
+
 PRESETS = {"encoder": "encoder-tiny", "decoder": "decoder-tiny", "seq2seq": "seq2seq-tiny"}
 
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer of 40 words, whose padding is not id 0."""
-    words = {f"w{number}": number for number in range(36)} | {
-        "[PAD]": 36,
-        "[BOS]": 37,
-        "[EOS]": 38,
-        "[UNK]": 39,
-    }
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(words, "[UNK]")),
-        pad_token="[PAD]",
-        bos_token="[BOS]",
-        eos_token="[EOS]",
-        unk_token="[UNK]",
-    )
+    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "bos", "eos", "unk")}
+    return word_level([*(f"w{number}" for number in range(36)), *roles.values()], **roles)
 
 
 def recipe_of(
     preset: str, kind: str, sequence_length: int = 32, seed: int = 0, **overrides
 ) -> PretrainingRecipe:
     """Make a recipe with a small model."""
-    data = {
-        "model": {"preset": preset, "overrides": {"hidden_size": 32, "num_hidden_layers": 2} | overrides},
-        "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": sequence_length},
-        "objective": {"kind": kind},
-        "training": {"steps": 1, "seed": seed},
-        "output": "runs/x",
-    }
-    return parse_recipe(PretrainingRecipe, data)
+    model = {"preset": preset, "overrides": {"hidden_size": 32, "num_hidden_layers": 2} | overrides}
+    return unread_recipe(kind, model, sequence_length, training={"steps": 1, "seed": seed})
 
 
 @pytest.mark.parametrize(
@@ -87,22 +72,18 @@ def test_decoder_begins_with_the_token_of_the_same_role(tokenizer):
     assert build_model(recipe, tokenizer).config.decoder_start_token_id == tokenizer.eos_token_id
 
 
-def test_larger_vocabulary_is_respected(tokenizer):
-    recipe = recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=64)
-    assert build_model(recipe, tokenizer).config.vocab_size == 64
-
-
-def test_vocabulary_that_does_not_fit_is_refused(tokenizer):
-    recipe = recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=39)
+def test_larger_vocabulary_is_respected_and_one_that_does_not_fit_refused(tokenizer):
+    larger, smaller = (
+        recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=size) for size in (64, 39)
+    )
+    assert build_model(larger, tokenizer).config.vocab_size == 64
     with pytest.raises(ValueError, match=r"vocab_size is 39, but the tokenizer's ids need 40"):
-        build_model(recipe, tokenizer)
+        build_model(smaller, tokenizer)
 
 
 def test_a_vocabulary_has_room_for_the_last_id_where_others_are_left_out(tmp_path, tokenizer):
     words = {name: 3 * idx for name, idx in tokenizer.get_vocab().items()}
-    gappy = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(words, "[UNK]")), **tokenizer.special_tokens_map
-    )
+    gappy = word_level(words, **tokenizer.special_tokens_map)
     gappy.save_pretrained(tmp_path)
     recipe = recipe_of("decoder-tiny", "causal_language_modeling")
     assert build_model(recipe, gappy).config.vocab_size == 3 * 39 + 1 > len(gappy)
@@ -123,43 +104,31 @@ def test_the_preset_chooses_the_kind_of_translator(tokenizer):
     model = build_model(recipe_of("recurrent-mini", "translation"), tokenizer)
     assert type(model) is TercetRecurrentSeq2SeqForConditionalGeneration
     assert (model.config.vocab_size, model.config.decoder_start_token_id) == (40, 36)
-    with pytest.raises(
-        ValueError, match="a tercet_recurrent_seq2seq, but denoising trains a tercet_seq2seq: "
-    ):
-        build_config(recipe_of("recurrent-mini", "denoising"))
-    with pytest.raises(
-        ValueError, match=r"is a tercet_decoder, but translation trains a .* or a .*recurrent-mini"
-    ):
-        build_config(recipe_of("decoder-tiny", "translation"))
 
 
-def test_a_recurrent_translator_goes_on_learning(tmp_path, tokenizer):
+@pytest.mark.parametrize(
+    ("preset", "kind", "message"),
+    [
+        ("recurrent-mini", "denoising", "a tercet_recurrent_seq2seq, but .* trains a tercet_seq2seq: "),
+        ("decoder-tiny", "translation", r"a tercet_decoder, but .* trains a .* or a .*recurrent-mini"),
+        ("decoder-tiny", "masked_language_modeling", r"decoder-tiny is .* a tercet_encoder: .*encoder-tiny"),
+    ],
+)
+def test_preset_of_another_member_is_refused(preset, kind, message):
+    with pytest.raises(ValueError, match=message):
+        build_config(recipe_of(preset, kind))
+
+
+def test_a_recurrent_translator_goes_on_learning_and_does_not_grow(tmp_path, tokenizer):
     saved(tmp_path, "recurrent-mini", "translation", tokenizer)
     model = build_model(continuing(tmp_path, "translation"), tokenizer)
     before = TercetRecurrentSeq2SeqForConditionalGeneration.from_pretrained(tmp_path).state_dict()
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_a_recurrent_translator_does_not_grow(tmp_path, tokenizer):
-    saved(tmp_path, "recurrent-mini", "translation", tokenizer)
+    require_same(model.state_dict(), before)
     recipe = recipe_of("recurrent-mini", "translation")
-    recipe = replace(recipe, model=replace(recipe.model, grow_from=str(tmp_path)))
     with pytest.raises(ValueError, match="but only Transformers grow: leave grow_from out"):
-        build_config(recipe)
-
-
-def test_what_needs_a_transformer_refuses_a_recurrent_translator(tmp_path, tokenizer):
-    saved(tmp_path, "recurrent-mini", "translation", tokenizer)
+        build_config(changed(recipe, "model", grow_from=str(tmp_path)))
     with pytest.raises(ValueError, match="is a tercet_recurrent_seq2seq, which this command does not read"):
         load_transformer(str(tmp_path))
-
-
-def test_preset_of_another_member_is_refused():
-    with pytest.raises(
-        ValueError,
-        match=r"preset decoder-tiny is a tercet_decoder, but .* trains a tercet_encoder: .*encoder-tiny",
-    ):
-        build_config(recipe_of("decoder-tiny", "masked_language_modeling"))
 
 
 def continuing(folder, kind: str, **model) -> PretrainingRecipe:
@@ -179,8 +148,7 @@ def test_model_goes_on_learning_with_its_weights_and_its_tokenizer(tmp_path, tok
     recipe = continuing(saved(tmp_path, "encoder-tiny", kind, tokenizer), kind)
     before, after = TercetEncoderForMaskedLM.from_pretrained(tmp_path), build_model(recipe, tokenizer)
     assert recipe.tokenizer.path == str(tmp_path)
-    for name, tensor in before.state_dict().items():
-        assert torch.equal(tensor, after.state_dict()[name]), name
+    require_same(after.state_dict(), before.state_dict())
 
 
 def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
@@ -189,15 +157,12 @@ def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
     with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are initialized"):
         model = build_model(recipe, tokenizer)
     before = TercetEncoderForMaskedLM.from_pretrained(tmp_path)
-    for name, tensor in before.model.state_dict().items():
-        assert torch.equal(tensor, model.model.state_dict()[name]), name
+    require_same(model.model.state_dict(), before.model.state_dict())
 
 
 def test_model_of_another_member_is_refused(tmp_path, tokenizer):
     saved(tmp_path, "decoder-tiny", "causal_language_modeling", tokenizer)
-    with pytest.raises(
-        ValueError, match=r"model.path .* is a tercet_decoder, but .* trains a tercet_encoder"
-    ):
+    with pytest.raises(ValueError, match=r"path .* is a tercet_decoder, but .* trains a tercet_encoder"):
         build_config(continuing(tmp_path, "masked_language_modeling"))
 
 
@@ -239,7 +204,7 @@ def test_a_model_that_goes_on_learning_keeps_how_it_writes(tokenizer, tmp_path: 
         repetition_penalty=1.05,
     )
     first.save_pretrained(tmp_path)
-    going_on = replace(recipe, model=replace(recipe.model, preset=None, path=str(tmp_path), overrides={}))
+    going_on = changed(recipe, "model", preset=None, path=str(tmp_path), overrides={})
     model = build_model(going_on, tokenizer)
     assert model.config.eos_token_id == ends
     assert model.generation_config.eos_token_id == [*ends, 9]
@@ -251,6 +216,6 @@ def test_a_model_does_not_name_the_code_beside_what_it_began_with(tmp_path, toke
     recipe = recipe_of("decoder-tiny", "causal_language_modeling")
     build_model(recipe, tokenizer).save_pretrained(tmp_path)
     save_code(tmp_path)
-    begun = replace(recipe, model=replace(recipe.model, preset=None, path=str(tmp_path), overrides={}))
+    begun = changed(recipe, "model", preset=None, path=str(tmp_path), overrides={})
     assert load_transformer(str(tmp_path)).config.auto_map
     assert build_model(begun, tokenizer).config.auto_map == {}

@@ -5,13 +5,11 @@ import json
 import os
 import re
 import signal
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.utils.data import get_worker_info
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer
 
@@ -28,6 +26,9 @@ from tercet.training.checkpoint import latest, read_state
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import LOG, read_log
 
+from ..saved_weights import require_same_models, weights_in
+from .conftest import changed
+
 KINDS = [
     "masked_language_modeling",
     "masked_language_modeling_with_next_sentence",
@@ -43,6 +44,9 @@ KINDS = [
     "mixture_of_denoisers",
     "denoising",
 ]
+
+CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
+STREAM = {"streaming": True}
 
 WITH_BYTES = {
     "causal_language_modeling",
@@ -71,9 +75,18 @@ def test_a_stage_may_have_shorter_sequences_and_not_longer_ones(texts, tmp_path,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_objective_gives_a_model_that_loads(kind, texts, tmp_path, recipe_of):
-    recipe = recipe_of(kind, texts, tmp_path / "run")
+def test_every_objective_gives_a_model_that_loads_whatever_the_micro_batches(
+    kind, texts, tmp_path, recipe_of
+):
+    """Several small ones are one large one: targets are ragged, here of two terms, there smoothed."""
+    # A large epsilon, since Adam makes a full step of the sign of any gradient, rounding errors included.
+    settings = {"precision": "fp32", "optimizer": {"epsilon": 1e-3}} | CONSTANT
+    recipe = recipe_of(kind, texts, tmp_path / "run", **settings)
     folder = pretrain(recipe)
+    parts = pretrain(recipe_of(kind, texts, tmp_path / "parts", **settings, tokens_per_micro_batch=140))
+    ours, theirs = weights_in(parts), weights_in(folder)
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-6)
     model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     assert model.config.vocab_size == len(tokenizer)
     assert model.config.pad_token_id == tokenizer.pad_token_id != tokenizer.eos_token_id
@@ -108,27 +121,27 @@ def test_pretrained_encoder_fills_masks(texts, tmp_path, recipe_of):
     assert model(**inputs).logits.shape[:2] == inputs["input_ids"].shape
 
 
-def test_resumed_run_equals_an_uninterrupted_one(texts, tmp_path, recipe_of):
-    kind = "masked_language_modeling"
-    schedule = {"schedule": {"kind": "constant", "warmup_steps": 0}}
-    pretrain(recipe_of(kind, texts, tmp_path / "parts", **schedule))
-    parts = pretrain(recipe_of(kind, texts, tmp_path / "parts", **schedule, steps=4), resume=True)
-    whole = pretrain(recipe_of(kind, texts, tmp_path / "whole", **schedule, steps=4))
-    ours, theirs = (AutoModelForMaskedLM.from_pretrained(folder).state_dict() for folder in (parts, whole))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+@pytest.mark.parametrize(
+    ("kind", "corpus"),
+    [
+        *((kind, {}) for kind in ("masked_language_modeling", "replaced_token_detection")),
+        *((kind, {}) for kind in ("sentence_denoising", "bidirectional_language_modeling")),
+        *(("character_language_modeling", corpus) for corpus in ({}, {"isolate_documents": False}, STREAM)),
+    ],
+)
+def test_resumed_run_equals_an_uninterrupted_one(kind, corpus, recipe_on):
+    """With dropout; of models that learn together, each does."""
 
+    def run(name, steps, **options):
+        recipe, _ = recipe_on(kind, name, dropout=0.1, steps=steps, **CONSTANT)
+        return pretrain(changed(recipe, **corpus), **options).parent
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_micro_batches_change_nothing_of_what_is_learned(kind, texts, tmp_path, recipe_of):
-    """Several small ones are one large one: targets are ragged, here of two terms, there smoothed."""
-    constant = {"schedule": {"kind": "constant", "warmup_steps": 0}}
-    # A large epsilon, since Adam makes a full step of the sign of any gradient, rounding errors included.
-    settings = {"precision": "fp32", "optimizer": {"epsilon": 1e-3}} | constant
-    whole = pretrain(recipe_of(kind, texts, tmp_path / "whole", **settings))
-    parts = pretrain(recipe_of(kind, texts, tmp_path / "parts", **settings, tokens_per_micro_batch=140))
-    ours, theirs = (load_file(folder / "model.safetensors") for folder in (parts, whole))
-    for name in ours:
-        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-6)
+    run("parts", 2)
+    parts, whole = run("parts", 4, resume=True), run("whole", 4)
+    models = [file.parent.name for file in whole.glob("*/model.safetensors")]
+    assert len(models) == (2 if kind == "replaced_token_detection" else 1)
+    for name in models:
+        require_same_models(parts / name, whole / name)
 
 
 def test_tokenizer_trained_beforehand_is_used(texts, tmp_path, recipe_of):
@@ -172,23 +185,17 @@ def test_failing_worker_ends_the_run_with_one_line(
     assert re.search(r"step \d+ of epoch \d+ \(examples \d+", line)
 
 
-def test_streamed_text_is_learned_from(texts, tmp_path, recipe_of):
-    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
-    streamed = replace(recipe, corpus=replace(recipe.corpus, streaming=True))
-    assert AutoModelForPreTraining.from_pretrained(pretrain(streamed))
-
-
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
     num_workers, texts, tmp_path, monkeypatch, recipe_of
 ):
     """A window of 40 of the 60 documents goes on across the stream's end, and has five or six steps."""
     monkeypatch.setattr(run_text, "StreamedExamples", partial(run_text.StreamedExamples, window_documents=40))
-    settings = {"schedule": {"kind": "constant", "warmup_steps": 0}, "num_workers": num_workers}
+    settings = CONSTANT | {"num_workers": num_workers}
 
     def train(name, **more):
         recipe = recipe_of("masked_language_modeling", texts, tmp_path / name, **settings, **more)
-        return pretrain(replace(recipe, corpus=replace(recipe.corpus, streaming=True)), resume=True)
+        return pretrain(changed(recipe, **STREAM), resume=True)
 
     for steps in (3, 8, 14):
         parts = train("parts", steps=steps)
@@ -196,8 +203,7 @@ def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
     states = [read_state(newest_checkpoint(tmp_path / name)) for name in ("parts", "whole")]
     assert states[0]["progress"]["epoch"] >= 2
     assert states[0]["progress"]["data"] == states[1]["progress"]["data"]
-    ours, theirs = (load_file(folder / "model.safetensors") for folder in (parts, whole))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    require_same_models(parts, whole)
 
 
 def newest_checkpoint(folder):
@@ -213,29 +219,26 @@ def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeyp
     )
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())
-    kind, schedule = "causal_language_modeling", {"schedule": {"kind": "constant", "warmup_steps": 0}}
-    recipe = recipe_of(kind, texts, tmp_path / "run", **schedule)
-    recipe = replace(recipe, corpus=replace(recipe.corpus, train=str(train), streaming=True))
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run", **CONSTANT)
+    recipe = changed(recipe, train=str(train), **STREAM)
     pretrain(recipe)
     with train.open("ab") as file:
         file.write(b"\n\n\xe9\n")
-    longer = replace(recipe, training=replace(recipe.training, steps=30))
+    longer = changed(recipe, "training", steps=30)
     with pytest.raises(ValueError, match="byte 0xe9 is not UTF-8"):
         pretrain(longer, resume=True)
     with pytest.warns(UserWarning, match="skipped 1 of 61 records"):
-        pretrain(replace(longer, corpus=replace(longer.corpus, skip_bad_records=True)), resume=True)
+        pretrain(changed(longer, skip_bad_records=True), resume=True)
 
 
 def test_a_resumed_run_says_that_its_text_is_another_one(texts, tmp_path, capfd, recipe_of):
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())
-    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
-    recipe = replace(recipe, corpus=replace(recipe.corpus, train=str(train)))
+    recipe = changed(recipe_of("causal_language_modeling", texts, tmp_path / "run"), train=str(train))
     pretrain(recipe)
-    longer = replace(recipe, training=replace(recipe.training, steps=4))
     with train.open("a") as file:
         file.write("\n\nthe cat sat under a big tree.")
-    pretrain(longer, resume=True)
+    pretrain(changed(recipe, "training", steps=4), resume=True)
     (told,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  text: ")]
     assert re.fullmatch(
         r"  text: 61 examples of [\d,]+ tokens, was 60 examples of [\d,]+ tokens \(the place .*\)", told

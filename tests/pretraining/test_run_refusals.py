@@ -10,6 +10,8 @@ import pytest
 from tercet.pretraining.recipe import ModelRecipe, TokenizerRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 
+from .conftest import changed
+
 
 @pytest.mark.parametrize(
     ("training", "message"),
@@ -25,8 +27,7 @@ def test_impossible_run_is_refused_and_leaves_its_folder_free(training, message,
 
 
 def test_translation_needs_the_names_of_both_columns(texts, tmp_path, recipe_of):
-    recipe = recipe_of("translation", texts, tmp_path / "run")
-    recipe = replace(recipe, corpus=replace(recipe.corpus, target_column=None))
+    recipe = changed(recipe_of("translation", texts, tmp_path / "run"), target_column=None)
     with pytest.raises(ValueError, match=r"corpus\.target_column is None"):
         pretrain(recipe)
 
@@ -54,7 +55,7 @@ def test_earlier_run_survives_a_text_that_cannot_be_learned_from(name, texts, tm
     for command in (pretrain, train_recipe_tokenizer):
         if command is pretrain or name not in ("broken to the measure", "small"):
             with pytest.raises(kind, match=message):
-                command(replace(recipe, corpus=replace(recipe.corpus, **sources)), overwrite=True)
+                command(changed(recipe, **sources), overwrite=True)
     assert (folder / "model.safetensors").exists()
     pretrain(recipe, resume=True)
 
@@ -62,9 +63,8 @@ def test_earlier_run_survives_a_text_that_cannot_be_learned_from(name, texts, tm
 def test_held_out_text_that_is_too_short_is_named(texts, tmp_path, recipe_of):
     (tmp_path / "short.txt").write_text("a\n\na")
     recipe = recipe_of("prefix_language_modeling", texts, tmp_path / "run")
-    short = replace(recipe, corpus=replace(recipe.corpus, validation=str(tmp_path / "short.txt")))
     with pytest.raises(ValueError, match=r"^corpus.validation: corpus has no document of 2 tokens"):
-        pretrain(short)
+        pretrain(changed(recipe, validation=str(tmp_path / "short.txt")))
 
 
 def test_earlier_run_survives_a_pair_that_fits_no_micro_batch(texts, tmp_path, recipe_of):
@@ -72,20 +72,18 @@ def test_earlier_run_survives_a_pair_that_fits_no_micro_batch(texts, tmp_path, r
     recipe = recipe_of("translation", texts, tmp_path / "run")
     folder = pretrain(recipe)
     (tmp_path / "long.jsonl").write_text(json.dumps({"left": "cat " * 15, "right": "dog " * 15}))
-    corpus = replace(recipe.corpus, validation=str(tmp_path / "long.jsonl"))
-    training = replace(recipe.training, tokens_per_micro_batch=90)
+    other = changed(recipe, validation=str(tmp_path / "long.jsonl"))
     with pytest.raises(ValueError, match="does not fit tokens_per_micro_batch = 90"):
-        pretrain(replace(recipe, corpus=corpus, training=training), overwrite=True)
+        pretrain(changed(other, "training", tokens_per_micro_batch=90), overwrite=True)
     assert (folder / "model.safetensors").exists()
 
 
 def test_a_run_does_not_delete_the_tokenizer_that_it_reads(texts, tmp_path, recipe_of):
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
     pretrain(recipe)
-    own = replace(recipe, tokenizer=replace(recipe.tokenizer, path=str(tmp_path / "run" / "tokenizer")))
-    with pytest.raises(
-        ValueError, match=r"tokenizer\.path is .*, where this run writes and which --overwrite would delete"
-    ):
+    own = changed(recipe, "tokenizer", path=str(tmp_path / "run" / "tokenizer"))
+    said = r"tokenizer\.path is .*, where this run writes and which --overwrite would delete"
+    with pytest.raises(ValueError, match=said):
         pretrain(own, overwrite=True)
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").exists()
 
@@ -122,18 +120,15 @@ def test_a_model_is_not_deleted_by_the_run_that_goes_on_from_it(texts, tmp_path,
 
 def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypatch, recipe_of):
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "first")
-    cached = replace(recipe, corpus=replace(recipe.corpus, cache=str(tmp_path / "cache")))
+    cached = changed(recipe, cache=str(tmp_path / "cache"))
     first = train_recipe_tokenizer(cached)
     monkeypatch.setattr("tercet.pretraining.prepared.train_tokenizer", None)
     second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
     for file in first.iterdir():
         assert (second / file.name).read_bytes() == file.read_bytes()
+    other = changed(replace(cached, output=str(tmp_path / "third")), "tokenizer", vocab_size=99)
     with pytest.raises(TypeError):
-        train_recipe_tokenizer(
-            replace(
-                cached, output=str(tmp_path / "third"), tokenizer=replace(recipe.tokenizer, vocab_size=99)
-            )
-        )
+        train_recipe_tokenizer(other)
 
 
 @pytest.mark.parametrize(

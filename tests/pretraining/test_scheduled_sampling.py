@@ -2,11 +2,8 @@
 
 import json
 import signal
-from dataclasses import replace
 
 import pytest
-from safetensors.torch import load_file
-from torch.testing import assert_close
 
 from tercet.configs.recipe import parse_recipe
 from tercet.objectives.translation import ScheduledSamplingRecipe, Translation
@@ -15,7 +12,8 @@ from tercet.planning.plan import plan_run
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 
-from .conftest import recipe_data_of
+from ..saved_weights import require_same, weights_in
+from .conftest import changed, recipe_data_of
 
 MEMBERS = {
     "transformer": ("seq2seq-tiny", {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}),
@@ -33,9 +31,8 @@ def run(texts, tmp_path):
         schedule = {"schedule": {"warmup_steps": 0, "kind": "constant"}, "checkpoint_every": 2}
         data = recipe_data_of("translation", texts, tmp_path / folder, steps=steps, **schedule)
         data["model"] = {"preset": preset, "overrides": overrides}
-        recipe = parse_recipe(PretrainingRecipe, data)
-        recipe = replace(recipe, objective=replace(recipe.objective, scheduled_sampling=sampling))
-        return load_file(pretrain(recipe, resume=resume) / "model.safetensors")
+        recipe = changed(parse_recipe(PretrainingRecipe, data), "objective", scheduled_sampling=sampling)
+        return weights_in(pretrain(recipe, resume=resume))
 
     return run
 
@@ -43,7 +40,7 @@ def run(texts, tmp_path):
 @pytest.mark.parametrize("member", MEMBERS)
 def test_without_probability_a_run_is_that_of_teacher_forcing(member, run):
     never = ScheduledSamplingRecipe(final_probability=0.0)
-    assert_close(run(member, "never", 2, never), run(member, "forced", 2), rtol=0, atol=0)
+    require_same(run(member, "never", 2, never), run(member, "forced", 2))
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -63,7 +60,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(member, "parts", 4, often)
     assert len(calls) < 4
-    assert_close(run(member, "parts", 4, often, resume=True), whole, rtol=0, atol=0)
+    require_same(run(member, "parts", 4, often, resume=True), whole)
 
 
 @pytest.mark.parametrize(("member", "passes"), [("transformer", 1), ("transformer", 6), ("recurrent", 2)])
@@ -73,7 +70,8 @@ def test_a_plan_and_a_run_count_the_passes_that_predict(member, passes, texts, t
     for name, extra in (("forced", {}), ("sampled", {"scheduled_sampling": {"passes": passes}})):
         data = recipe_data_of("translation", texts, tmp_path / name, measure_utilization=True, peak_flops=1e9)
         preset, sizes = MEMBERS[member]
-        data["model"] = {"preset": preset, "overrides": sizes | {"vocab_size": 400}}  # as planned
+        overrides = sizes | {"vocab_size": 400, "num_hidden_layers": 2}  # as planned
+        data["model"] = {"preset": preset, "overrides": overrides}
         data["objective"] = {"kind": "translation"} | extra
         recipe = parse_recipe(PretrainingRecipe, data)
         planned.append(plan_run(recipe, PlanRecipe(device="h100")).flops_per_token)

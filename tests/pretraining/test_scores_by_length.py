@@ -23,22 +23,8 @@ def test_rows_of_one_length_are_one_group():
 
 
 def test_a_group_has_the_bleu_of_its_rows():
-    words = [
-        "a",
-        "quick",
-        "brown",
-        "fox",
-        "jumps",
-        "over",
-        "the",
-        "lazy",
-        "dog",
-        "and",
-        "runs",
-        "away",
-        "now",
-        "again",
-    ]
+    text = "a quick brown fox jumps over the lazy dog and runs away now again"
+    words = text.split()
     sources = [" ".join(words[:length]) for length in (3, 4, 9, 12)] * 3
     references = [" ".join(words[: len(source.split()) + 2]) for source in sources]
     translations = [reference.replace("lazy", "sleepy") for reference in references]

@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast
@@ -18,7 +15,9 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.stock.run import import_model
 
-from .conftest import SIGNS, WORDS, recipe_data_of
+from ..saved_weights import weights_in
+from ..word_level import ROLES, SIGNS, word_level
+from .conftest import WORDS, recipe_data_of
 
 KIND = "sentence_denoising"
 CONSTANT = {"kind": "constant", "warmup_steps": 0}
@@ -26,16 +25,15 @@ CONSTANT = {"kind": "constant", "warmup_steps": 0}
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer of whole words that frames texts as BERT's do."""
-    words = [*SIGNS, ".", *WORDS]
-    inner = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
+    tokenizer = word_level([*SIGNS, ".", *WORDS], **ROLES)
+    inner = tokenizer.backend_tokenizer
     inner.pre_tokenizer = Whitespace()
     inner.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
-    roles = dict(zip(("pad_token", "cls_token", "sep_token", "mask_token", "unk_token"), SIGNS, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=inner, **roles)
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -103,20 +101,6 @@ def test_a_run_on_an_imported_checkpoint_leaves_an_encoder_of_sentences(imported
     found = cosines(model, folder, ["the cat sat.", "the cat sat.", "a big dog ran under the tree."])
     assert found[0, 1] == pytest.approx(1, abs=1e-5)
     assert found[0, 2] < 1
-    earlier = load_file(imported / "ours" / "model.safetensors")
-    ours = load_file(folder / "model.safetensors")
+    earlier, ours = weights_in(imported / "ours"), weights_in(folder)
     assert any(not torch.equal(ours[name], earlier[name]) for name in ours)
     assert {name for name in earlier if name.startswith("model.")} == set(ours)
-
-
-def test_a_resumed_run_leaves_the_same_encoder(texts, tmp_path):
-    def recipe_in(name: str, steps: int) -> PretrainingRecipe:
-        data = recipe_data_of(KIND, texts, tmp_path / name, steps=steps, schedule=CONSTANT)
-        data["model"]["overrides"] = data["model"]["overrides"] | {"dropout": 0.1}
-        return parse_recipe(PretrainingRecipe, data)
-
-    pretrain(recipe_in("parts", 2))
-    folders = pretrain(recipe_in("parts", 4), resume=True), pretrain(recipe_in("whole", 4))
-    ours, theirs = (load_file(folder / "model.safetensors") for folder in folders)
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

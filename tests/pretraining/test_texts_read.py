@@ -3,12 +3,13 @@
 import json
 import os
 import shutil
-from dataclasses import replace
 
 import pytest
 
 from tercet.pretraining.run import pretrain
 from tercet.text.texts_read import contents_of, keep_texts
+
+from .conftest import changed
 
 
 def entry(name, contents):
@@ -43,15 +44,14 @@ def test_data_sets_are_told_apart_by_their_fingerprints():
 def test_a_corpus_of_equal_size_that_was_swapped_is_told(texts, recipe_of, tmp_path):
     recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
     file = shutil.copy(texts / "train.txt", tmp_path / "train.txt")
-    recipe = replace(recipe, corpus=replace(recipe.corpus, train=str(file)))
+    recipe = changed(recipe, train=str(file))
     pretrain(recipe)
     before = read(recipe.folder / "texts.json")["train"]
     contents = file.read_bytes()
     file.write_bytes(contents.replace(b"cat", b"cow"))
     os.utime(file, (1, 1))
-    longer = replace(recipe, training=replace(recipe.training, steps=4))
     with pytest.warns(UserWarning, match=r"train: train.txt .* is not what the run began with"):
-        pretrain(longer, resume=True)
+        pretrain(changed(recipe, "training", steps=4), resume=True)
     after = read(recipe.folder / "texts.json")["train"]
     assert after[:-1] == before
     assert [entry["bytes"] for entry in after] == [len(contents)] * 2

@@ -2,25 +2,23 @@
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
 from tercet.pretraining.translation_scores import score_translations, translate, writes_lowercase
 from tercet.text.tokenizer import train_tokenizer
 
+from ..word_level import word_level
+
 TEXTS = ["Ein Mann mit Hut sieht einen Hund.", "Zwei Hunde sehen einen Mann ohne Hut."] * 20
 
 
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    words = ["<pad>", "</s>", "<unk>", *"abcdefghij"]
-    backend = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "<unk>"))
-    backend.pre_tokenizer = WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
-    )
+    roles = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = word_level([*roles.values(), *"abcdefghij"], **roles)
+    tokenizer.backend_tokenizer.pre_tokenizer = WhitespaceSplit()
+    return tokenizer
 
 
 @pytest.fixture

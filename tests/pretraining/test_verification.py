@@ -142,9 +142,7 @@ def test_a_run_that_fails_says_why(recipe_on):
     ("kind", "training"),
     [
         ("causal_language_modeling", {"num_workers": 1, "precision": "bf16"}),
-        ("masked_language_modeling_with_next_sentence", {"precision": "fp32"}),
         ("translation", {"num_workers": 2}),
-        ("character_language_modeling", {"num_workers": 1}),
     ],
 )
 def test_recipes_prove_exact(kind, training, recipe_on, capsys):

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import RunState
 from tercet.training.fit import fit
 from tercet.training.loop import Progress
@@ -156,6 +158,20 @@ class Toys:
     Objective, Source, Model, recipe = ToyObjective, ToySource, ToyModel, staticmethod(toy_recipe)
     state, move = staticmethod(toy_state), staticmethod(move)
     fit, width = staticmethod(fit_source), WIDTH
+
+    @staticmethod
+    def train(folder, recipe, *, model=None, objective=None, source=None, **options):
+        """Train from a fixed seed in this process, with dropout unless a model is given."""
+        torch.manual_seed(0)
+        parts = model or ToyModel(0.1), objective or ToyObjective(), source or ToySource()
+        return fit_source(*parts, recipe, folder, Accelerator(cpu=True), **options)
+
+    @staticmethod
+    def prepare(folder: Path, recipe: TrainingRecipe) -> Path:
+        """Make a folder with the recipe of a run in processes of its own."""
+        folder.mkdir(exist_ok=True)
+        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(recipe)))
+        return folder
 
     @staticmethod
     def timeless(log: Path) -> list[Record]:

@@ -5,8 +5,6 @@ from itertools import count
 
 import pytest
 import torch
-from accelerate import Accelerator
-from safetensors.torch import load_file
 
 from tercet.training.averaging import WeightAverage, mean_with, moving_share
 from tercet.training.checkpoint import checkpoints, read_state
@@ -15,40 +13,27 @@ from tercet.training.fit import CHECKPOINTS
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log
 
+from ..saved_weights import require_same, weights_in
+
 CONSTANT = ScheduleRecipe(kind="constant", warmup_steps=1)
 STEADY = {"checkpoint_every": 2, "keep_checkpoints": 3, "log_every": 1, "schedule": CONSTANT}
 AVERAGES = {"ema_decay": 0.8, "average_checkpoints": 3, "final_weights": "ema"}
 
 
 @pytest.fixture
-def run(toys, objective, source, tmp_path):
+def run(toys, tmp_path):
     """Run in this process."""
 
     def run(name="run", *, measure=lambda model: {}, criterion=None, resume=False, **changes):
-        torch.manual_seed(0)
-        judged = {} if criterion is None else {"criterion": criterion}
-        return toys.fit(
-            toys.Model(0.1),
-            objective,
-            source,
-            toys.recipe(**({"steps": 9} | STEADY | changes)),
-            tmp_path / name,
-            Accelerator(cpu=True),
-            held_out=HeldOut(measure=measure, **judged),
-            resume=resume,
-        )
+        held_out = HeldOut(measure=measure, **({"criterion": criterion} if criterion else {}))
+        recipe = toys.recipe(**({"steps": 9} | STEADY | changes))
+        return toys.train(tmp_path / name, recipe, held_out=held_out, resume=resume)
 
     return run
 
 
 def weights(outcome, kind="model"):
-    return load_file(outcome.checkpoint / f"{kind}.safetensors")
-
-
-def assert_same(found, expected):
-    assert found.keys() == expected.keys()
-    for name in expected:
-        assert torch.equal(found[name], expected[name]), name
+    return weights_in(outcome.checkpoint, kind)
 
 
 def test_the_moving_average_is_a_weighted_mean_of_the_weights_after_each_step(run):
@@ -75,7 +60,7 @@ def test_shares_give_the_first_step_everything_and_end_at_one_minus_the_decay():
 
 def test_averaging_changes_nothing_of_what_is_learned(run):
     plain, averaged = run("plain", evaluate_every=2), run("averaged", evaluate_every=2, **AVERAGES)
-    assert_same(weights(averaged), weights(plain))
+    require_same(weights(averaged), weights(plain))
     assert not (plain.checkpoint / "ema.safetensors").exists()
 
 
@@ -116,7 +101,7 @@ def test_a_resumed_run_has_the_same_averages_as_an_uninterrupted_one(run, stop):
     run("parts", steps=stop, ema_decay=0.8)
     resumed = run("parts", resume=True, **AVERAGES)
     for kind in ("model", "ema", "mean"):
-        assert_same(weights(resumed, kind), weights(straight, kind))
+        require_same(weights(resumed, kind), weights(straight, kind))
 
 
 def test_a_signal_leaves_no_trace_in_the_mean(run, tmp_path):
@@ -131,15 +116,13 @@ def test_a_signal_leaves_no_trace_in_the_mean(run, tmp_path):
         halted = run("halted", evaluate_every=step, measure=stop, resume=step > 5, **AVERAGES)
         assert (halted.interrupted_by, halted.progress.step) == ("SIGTERM", step)
     resumed = run("halted", resume=True, **AVERAGES)
-    assert_same(weights(resumed, "mean"), weights(straight, "mean"))
+    require_same(weights(resumed, "mean"), weights(straight, "mean"))
 
 
 def test_the_mean_is_of_the_end_and_the_last_checkpoints_that_were_due(run, tmp_path):
     outcome = run(average_checkpoints=3, keep_checkpoints=4)
     kept = {path.name: path for path in checkpoints(tmp_path / "run" / CHECKPOINTS)}
-    averaged = [
-        load_file(kept[f"step-0000000{step}"] / "model.safetensors")["hidden.weight"] for step in (6, 8, 9)
-    ]
+    averaged = [weights_in(kept[f"step-0000000{step}"])["hidden.weight"] for step in (6, 8, 9)]
     expected = torch.stack(averaged).double().mean(dim=0)
     found = weights(outcome, "mean")["hidden.weight"].double()
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-7)
@@ -151,17 +134,12 @@ def test_a_finished_run_keeps_its_mean(run):
     assert again.scores == first.scores == {"a": 1.0, "ema/a": 1.0, "mean/a": 1.0}
 
 
-def test_a_finished_run_can_be_averaged_afterwards(run):
-    straight = run("straight", **AVERAGES)
-    run("later", ema_decay=0.8)
-    assert_same(weights(run("later", resume=True, **AVERAGES), "mean"), weights(straight, "mean"))
-
-
-def test_a_finished_run_can_be_averaged_over_another_number(run):
-    straight = run("straight", **AVERAGES | {"average_checkpoints": 2})
-    run("later", **AVERAGES)
-    again = run("later", resume=True, **AVERAGES | {"average_checkpoints": 2})
-    assert_same(weights(again, "mean"), weights(straight, "mean"))
+@pytest.mark.parametrize(("earlier", "number"), [({"ema_decay": 0.8}, 3), (AVERAGES, 2)])
+def test_a_finished_run_can_be_averaged_afterwards_and_over_another_number(run, earlier, number):
+    straight = run("straight", **AVERAGES | {"average_checkpoints": number})
+    run("later", **earlier)
+    again = run("later", resume=True, **AVERAGES | {"average_checkpoints": number})
+    require_same(weights(again, "mean"), weights(straight, "mean"))
 
 
 def test_damaged_checkpoints_are_left_out_of_the_mean(run, tmp_path):

@@ -14,9 +14,7 @@ from tercet.training.checkpoint import (
     latest,
     load_checkpoint,
     prune,
-    random_state,
     read_state,
-    restore_random_state,
     save_checkpoint,
 )
 
@@ -43,13 +41,6 @@ def test_a_loaded_run_moves_as_the_saved_one_does(toys, make, tmp_path):
     for expected, found in zip(run.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(found, expected)
     assert again.model.tokens.weight is again.model.embedding.weight, "still tied"
-
-
-def test_generators_return_to_where_they_were():
-    state = random_state()
-    first = draws()
-    restore_random_state(state)
-    assert draws() == first
 
 
 def test_a_checkpoint_tells_what_made_it(make, tmp_path):

@@ -6,7 +6,6 @@ import signal
 
 import pytest
 import torch
-from accelerate import Accelerator
 
 from tercet.training.checkpoint import checkpoints, read_state
 from tercet.training.fit import CHECKPOINTS
@@ -33,17 +32,9 @@ def run(toys, tmp_path):
             return sums | ({"token": sums["token"] / 0} if self.step in self.broken_steps else {})
 
     def run(*, blows_up_at=None, broken_steps=(), stop_at=None, resume=False, **changes):
-        torch.manual_seed(0)
         recipe = toys.recipe(**{"steps": 40, "tokens_per_micro_batch": 200, "checkpoint_every": 2} | changes)
-        return toys.fit(
-            toys.Model(),
-            Failing(blows_up_at, broken_steps, stop_at),
-            toys.Source(),
-            recipe,
-            tmp_path,
-            Accelerator(cpu=True),
-            resume=resume,
-        )
+        objective = Failing(blows_up_at, broken_steps, stop_at)
+        return toys.train(tmp_path, recipe, objective=objective, resume=resume)
 
     return run
 

@@ -45,19 +45,17 @@ def test_a_full_disk_says_where_how_much_and_what_to_do(tmp_path):
         no_room()
 
 
-def test_a_file_that_lies_elsewhere_is_told_of_itself(tmp_path):
-    error = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "cache" / "part"))
-    said = rf"no room on the disk for {tmp_path}/cache/part where [\d,.]+ MiB are free: go on$"
-    with (
-        pytest.raises(DiskFullError, match=said),
-        explaining_a_full_disk(tmp_path / "run", 9, "go on", [tmp_path]),
-    ):
-        raise error
-    error.filename = str(tmp_path / "run" / "model" / "part")
-    with (
-        pytest.raises(DiskFullError, match=rf"for {tmp_path}/run, which takes"),
-        explaining_a_full_disk(tmp_path / "run", 9),
-    ):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cache/part", r"/cache/part where [\d,.]+ MiB are free: go on$"),
+        ("run/model/part", "/run, which takes"),
+    ],
+)
+def test_a_file_that_lies_elsewhere_is_told_of_itself(name, said, tmp_path):
+    error = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / name))
+    explaining = explaining_a_full_disk(tmp_path / "run", 9, "go on", [tmp_path])
+    with pytest.raises(DiskFullError, match=rf"no room on the disk for {tmp_path}{said}"), explaining:
         raise error
 
 
@@ -65,14 +63,11 @@ def test_of_an_error_that_names_no_file_the_fullest_disk_is_told(tmp_path, monke
     usage = namedtuple("usage", "free")
     for name in ("run", "elsewhere"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(
-        "shutil.disk_usage", lambda folder: usage(2**20 if folder.name == "elsewhere" else 2**40)
-    )
+    free = {"elsewhere": 2**20}
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage(free.get(folder.name, 2**40)))
     said = rf"no room on the disk for {tmp_path}/elsewhere where 1.00 MiB are free"
-    with (
-        pytest.raises(DiskFullError, match=said),
-        explaining_a_full_disk(tmp_path / "run", None, also=[tmp_path / "elsewhere"]),
-    ):
+    explaining = explaining_a_full_disk(tmp_path / "run", None, also=[tmp_path / "elsewhere"])
+    with pytest.raises(DiskFullError, match=said), explaining:
         no_room()
 
 

@@ -4,16 +4,14 @@ import math
 
 import pytest
 import torch
-import yaml
-from accelerate import Accelerator
-from safetensors.torch import load_file
 
-from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import best, checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.loop import Progress
 from tercet.training.tracking import LOG
+
+from ..saved_weights import require_same_models
 
 FALLS_THEN_RISES = (4.0, 2.0, 3.0, 2.0, 5.0, 1.0)
 """Criteria of the evaluations of a run: the second is the best until the sixth."""
@@ -24,7 +22,7 @@ class DeathError(RuntimeError):
 
 
 @pytest.fixture
-def run(toys, objective, source, tmp_path):
+def run(toys, tmp_path):
     """Run in this process, with evaluations that give what the test says."""
 
     def run(criteria, name="run", *, killed_at=math.inf, resume=False, best_is_highest=False, **changes):
@@ -42,33 +40,21 @@ def run(toys, objective, source, tmp_path):
 
         model.register_forward_pre_hook(collapse)
         fixed = {"steps": 12, "evaluate_every": 2, "checkpoint_every": 1, "tokens_per_micro_batch": None}
-        return toys.fit(
-            model,
-            objective,
-            source,
-            toys.recipe(**(fixed | changes)),
-            tmp_path / name,
-            Accelerator(cpu=True),
-            resume=resume,
-            held_out=HeldOut(
-                measure=lambda model: {"found": sign * next(given)},
-                criterion=lambda scores: sign * scores["found"],
-            ),
-        )
+        measures = {
+            "measure": lambda model: {"found": sign * next(given)},
+            "criterion": lambda scores: sign * scores["found"],
+        }
+        recipe, held_out = toys.recipe(**(fixed | changes)), HeldOut(**measures)
+        return toys.train(tmp_path / name, recipe, model=model, resume=resume, held_out=held_out)
 
     return run
-
-
-def weights(outcome):
-    return load_file(outcome.checkpoint / "model.safetensors")
 
 
 def assert_same_end(found, expected):
     for field in ("step", "data", "best", "evaluations_since", "epoch", "position"):
         assert getattr(found.progress, field) == getattr(expected.progress, field), field
     assert found.scores == expected.scores
-    for name, weight in weights(expected).items():
-        assert torch.equal(weights(found)[name], weight), name
+    require_same_models(found.checkpoint, expected.checkpoint)
 
 
 @pytest.mark.parametrize(("patience", "steps"), [(1, 6), (2, 8), (3, 10), (4, 12), (None, 12)])
@@ -84,8 +70,7 @@ def test_a_run_ends_when_its_patience_does(run, patience, steps):
 def test_a_run_is_trained_the_same_with_patience_or_without(run, tmp_path):
     early = run(FALLS_THEN_RISES, "early", patience=2)
     whole = run(FALLS_THEN_RISES, "whole", keep_checkpoints=12)
-    there = load_file(whole.checkpoint.with_name(early.checkpoint.name) / "model.safetensors")
-    assert all(torch.equal(weight, there[name]) for name, weight in weights(early).items())
+    require_same_models(whole.checkpoint.with_name(early.checkpoint.name), early.checkpoint)
 
 
 @pytest.mark.parametrize("killed_at", [4, 5, 6, 7])
@@ -135,24 +120,15 @@ def test_what_is_no_number_is_never_better():
 @pytest.mark.parametrize(
     ("held_out", "changes"), [(HeldOut(), {}), (None, {"evaluate_every": 2})], ids=["interval", "rows"]
 )
-def test_patience_that_nothing_wears_out_is_refused(toys, objective, source, tmp_path, held_out, changes):
+def test_patience_that_nothing_wears_out_is_refused(toys, tmp_path, held_out, changes):
     with pytest.raises(ValueError, match=r"training.patience = 3, but there is no evaluation before the end"):
-        toys.fit(
-            toys.Model(),
-            objective,
-            source,
-            toys.recipe(patience=3, **changes),
-            tmp_path,
-            Accelerator(cpu=True),
-            held_out=held_out,
-        )
+        toys.train(tmp_path, toys.recipe(patience=3, **changes), held_out=held_out)
     assert not list(tmp_path.iterdir())
 
 
 def test_all_processes_judge_by_the_scores_of_the_main_one(toys, tmp_path):
     """The main one loses its patience after three evaluations; the other one never would."""
-    recipe = toys.recipe(steps=9, evaluate_every=1, patience=2)
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(recipe)))
+    toys.prepare(tmp_path, toys.recipe(steps=9, evaluate_every=1, patience=2))
     said = toys.finish(toys.run(tmp_path, processes=2, disagree=True))
     for part in ("step=3,", "best=1.0, evaluations_since=2", "scores={'mind': 3.0}"):
         assert said.count(part) == 2, said

@@ -21,17 +21,15 @@ from tercet.training.fit import CHECKPOINTS
 from tercet.training.objective import IGNORE, Objective
 
 CPU = torch.device("cpu")
+STEP = {"tokens_per_step": 300, "seed": 0, "shuffle": False}
 
 
 @pytest.fixture
 def score(objective, source):
     def score(model, limit=10_000, **arguments):
-        data = StepDataset(
-            source, objective, tokens_per_step=300, tokens_per_micro_batch=limit, seed=0, shuffle=False
-        )
-        return evaluate(
-            model, objective, micro_batches(one_pass(data), CPU), Accelerator(cpu=True), **arguments
-        )
+        data = StepDataset(source, objective, **STEP, tokens_per_micro_batch=limit)
+        batches = micro_batches(one_pass(data), CPU)
+        return evaluate(model, objective, batches, Accelerator(cpu=True), **arguments)
 
     return score
 
@@ -41,11 +39,17 @@ def test_scores_do_not_depend_on_the_cut(toys, score):
     assert score(model, limit=30) == pytest.approx(score(model), rel=1e-6)
 
 
-def test_a_uniform_model_scores_as_chance_does(toys, score):
+@pytest.fixture
+def uniform(toys):
+    """Make a model without preferences."""
     model = toys.Model()
     for parameter in model.parameters():
         torch.nn.init.zeros_(parameter)
-    scores = score(model, num_bytes={"token": 1000})
+    return model
+
+
+def test_a_uniform_model_scores_as_chance_does(uniform, score):
+    scores = score(uniform, num_bytes={"token": 1000})
     assert scores["token/loss"] == pytest.approx(math.log(23))
     assert scores["token/perplexity"] == pytest.approx(23)
     assert scores["length/perplexity"] == pytest.approx(2)
@@ -54,12 +58,9 @@ def test_a_uniform_model_scores_as_chance_does(toys, score):
     assert "length/bits_per_byte" not in scores
 
 
-def test_accuracy_counts_hits(toys, score, source):
-    model = toys.Model()
-    for parameter in model.parameters():
-        torch.nn.init.zeros_(parameter)
-    model.lengths.bias.data[1] = 1.0  # every sequence is taken for a long one
-    assert score(model)["length/accuracy"] == pytest.approx((source.lengths > 8).mean())
+def test_accuracy_counts_hits(uniform, score, source):
+    uniform.lengths.bias.data[1] = 1.0  # every sequence is taken for a long one
+    assert score(uniform)["length/accuracy"] == pytest.approx((source.lengths > 8).mean())
 
 
 def test_modes_and_generators_are_left_as_they_were(toys, score):
@@ -93,25 +94,14 @@ def test_a_hopeless_model_has_infinite_perplexity(toys, score):
     assert score(model)["token/perplexity"] == math.inf
 
 
-class UnscoredObjective(Objective):
-    """One whose answers no sum can score."""
-
-    weights = {"answer": 1.0}
-
-    def __init__(self, learned: Objective):
-        self.learned = learned
-
-    def collate(self, examples, rng):
-        return self.learned.collate(examples, rng)
-
-    def targets(self, batch):
-        return self.learned.targets(batch)
-
-    def losses(self, model, batch):
-        return self.learned.losses(model, batch)
+@pytest.fixture
+def unscored(objective):
+    """Make an objective whose answers no sum can score."""
+    parts = {name: staticmethod(getattr(objective, name)) for name in ("collate", "targets", "losses")}
+    return type("Unscored", (Objective,), parts | {"weights": {"answer": 1.0}})()
 
 
-def test_what_has_no_rows_of_its_own_is_measured_otherwise(toys, objective):
+def test_what_has_no_rows_of_its_own_is_measured_otherwise(toys, unscored):
     model = toys.Model(dropout=0.5)
     seen = []
 
@@ -119,54 +109,34 @@ def test_what_has_no_rows_of_its_own_is_measured_otherwise(toys, objective):
         seen.append((bare, bare.training))
         return {"answer/f1": 0.5}
 
-    scores = evaluate_held_out(
-        model, UnscoredObjective(objective), HeldOut(measure=measure), None, Accelerator(cpu=True)
-    )
+    scores = evaluate_held_out(model, unscored, HeldOut(measure=measure), None, Accelerator(cpu=True))
     assert scores == {"answer/f1": 0.5}
     assert seen == [(model, False)]
     assert model.training
 
 
-def test_an_objective_without_scores_wants_no_rows_to_be_scored(toys, objective, source):
-    unscored = UnscoredObjective(objective)
-    steps = StepDataset(
-        source, unscored, tokens_per_step=300, tokens_per_micro_batch=300, seed=0, shuffle=False
-    )
-    with pytest.raises(NotImplementedError, match=r"UnscoredObjective does not use HeldOut"):
+def test_an_objective_without_scores_wants_no_rows_to_be_scored(toys, unscored, source):
+    steps = StepDataset(source, unscored, **STEP, tokens_per_micro_batch=300)
+    with pytest.raises(NotImplementedError, match=r"Unscored does not use HeldOut"):
         evaluate_held_out(toys.Model(), unscored, HeldOut(source), steps, Accelerator(cpu=True))
 
 
-class WithoutTokens(Objective):
-    """The toy's two terms, of which one has no target."""
+@pytest.fixture
+def without_tokens(toys):
+    """Make the toy's objective of two terms, of which one has no target."""
 
-    def __init__(self, inner):
-        self.inner, self.weights = inner, inner.weights
+    class WithoutTokens(toys.Objective):
+        def collate(self, examples, rng):
+            batch = super().collate(examples, rng)
+            return batch | {"labels": torch.full_like(batch["labels"], IGNORE)}
 
-    def collate(self, examples, rng):
-        batch = self.inner.collate(examples, rng)
-        return batch | {"labels": torch.full_like(batch["labels"], IGNORE)}
-
-    def targets(self, batch):
-        return self.inner.targets(batch)
-
-    def losses(self, model, batch):
-        return self.inner.losses(model, batch)
-
-    def scores(self, model, batch):
-        return self.inner.scores(model, batch)
+    return WithoutTokens()
 
 
-def test_without_a_target_nothing_is_defined(toys, objective, source):
-    data = StepDataset(
-        source,
-        WithoutTokens(objective),
-        tokens_per_step=300,
-        tokens_per_micro_batch=300,
-        seed=0,
-        shuffle=False,
-    )
+def test_without_a_target_nothing_is_defined(toys, without_tokens, source):
+    data = StepDataset(source, without_tokens, **STEP, tokens_per_micro_batch=300)
     batches = micro_batches(one_pass(data), CPU)
-    scores = evaluate(toys.Model(), objective, batches, Accelerator(cpu=True), num_bytes={"token": 10})
+    scores = evaluate(toys.Model(), without_tokens, batches, Accelerator(cpu=True), num_bytes={"token": 10})
     undefined = ("loss", "token/loss", "token/perplexity", "token/accuracy", "token/bits_per_byte")
     assert all(math.isnan(scores[name]) for name in undefined)
     assert scores["token/targets"] == 0
@@ -174,35 +144,18 @@ def test_without_a_target_nothing_is_defined(toys, objective, source):
     assert without_targets(scores) == ["token"]
 
 
-def test_an_undefined_evaluation_is_never_the_best(toys, objective, source, tmp_path, capsys):
+def test_an_undefined_evaluation_is_never_the_best(toys, without_tokens, tmp_path, capsys):
     """It wears patience out, it is said, and every file that tells of it is JSON."""
     recipe = toys.recipe(steps=9, evaluate_every=1, checkpoint_every=1, patience=3)
-    outcome = toys.fit(
-        toys.Model(),
-        WithoutTokens(objective),
-        source,
-        recipe,
-        tmp_path,
-        Accelerator(cpu=True),
-        held_out=HeldOut(toys.Source(30, seed=1)),
-    )
+    parts = {"objective": without_tokens, "held_out": HeldOut(toys.Source(30, seed=1))}
+    outcome = toys.train(tmp_path, recipe, **parts)
     assert (outcome.progress.step, outcome.progress.best) == (3, None)
     assert math.isnan(outcome.scores["loss"])
     assert best(tmp_path / CHECKPOINTS) is None
     told = json.loads((outcome.checkpoint / "state.json").read_text(), parse_constant=pytest.fail)
     assert told["scores"]["loss"] is told["criterion"] is None
     assert "the held-out data have no target of token: the loss is undefined" in capsys.readouterr().err
-    again = toys.fit(
-        toys.Model(),
-        WithoutTokens(objective),
-        source,
-        recipe,
-        tmp_path,
-        Accelerator(cpu=True),
-        held_out=HeldOut(toys.Source(30, seed=1)),
-        resume=True,
-    )
-    assert math.isnan(again.scores["loss"])
+    assert math.isnan(toys.train(tmp_path, recipe, **parts, resume=True).scores["loss"])
 
 
 def test_weightless_terms_without_a_target_spoil_no_loss():

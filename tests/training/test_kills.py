@@ -7,16 +7,14 @@ import signal
 import time
 from contextlib import suppress
 
-import pytest
 import torch
-import yaml
-from safetensors.torch import load_file
 
-from tercet.configs.recipe import recipe_data
 from tercet.training.checkpoint import checkpoints, latest, read_state
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
+
+from ..saved_weights import require_same_models
 
 KILLS = 30
 STEPS = 45
@@ -31,22 +29,6 @@ PATIENCE = 30.0
 
 MOMENT = 0.0005
 """Seconds between two looks at what it writes."""
-
-
-@pytest.fixture
-def recipe(toys):
-    return toys.recipe(steps=STEPS, checkpoint_every=3, evaluate_every=10, log_every=7)
-
-
-@pytest.fixture
-def prepare(recipe, tmp_path):
-    def prepare(name):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(recipe)))
-        return folder
-
-    return prepare
 
 
 def is_saving(folder):
@@ -80,22 +62,22 @@ def newest_step(folder):
 
 def assert_equal_runs(toys, found, expected):
     last = f"{CHECKPOINTS}/step-{STEPS:08d}"
-    one, other = (load_file(folder / last / "model.safetensors") for folder in (found, expected))
-    assert all(torch.equal(one[name], other[name]) for name in other)
+    require_same_models(found / last, expected / last)
     one, other = (torch.load(folder / last / "optimizer.pt")["optimizer"] for folder in (found, expected))
     for index, state in other["state"].items():
         assert all(torch.equal(one["state"][index][key], state[key]) for key in state)
     assert toys.timeless(found / LOG) == toys.timeless(expected / LOG)
 
 
-def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, prepare):
+def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, tmp_path):
     """The run is taken from its beginning again and again until it was killed often enough."""
     draw = random.Random(0)
-    straight = prepare("straight")
+    recipe = toys.recipe(steps=STEPS, checkpoint_every=3, evaluate_every=10, log_every=7)
+    straight = toys.prepare(tmp_path / "straight", recipe)
     toys.finish(toys.run(straight))
     kills = kills_within_a_save = 0
     while kills < KILLS:
-        folder = prepare("killed")
+        folder = toys.prepare(tmp_path / "killed", recipe)
         status = -1
         while status != 0:
             kept = newest_step(folder)

@@ -126,9 +126,3 @@ def test_a_decay_of_one_gives_the_groups_that_there_were_before(model):
 def test_without_layers_nothing_falls(toys):
     model = toys.Model()
     assert set(rates(model, build(model)).values()) == {RATE}
-
-
-@pytest.mark.parametrize("kind", ["adam", "muon"])
-def test_other_optimizers_refuse_it(toys, kind):
-    with pytest.raises(ValueError, match=rf"layer_decay = 0.5: {kind} has one learning rate"):
-        build_optimizer(toys.with_blocks(), OptimizerRecipe(kind=kind, layer_decay=0.5))

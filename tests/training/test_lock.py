@@ -10,28 +10,6 @@ import pytest
 from tercet.training import lock as module
 from tercet.training.lock import LOCK, is_held_elsewhere, locked, occupied
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from tercet.training.lock import occupied
-sys.argv = ["tercet", "pretrain", "mine.yaml"]
-with occupied(Path({folder!r})):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.fixture
-def hold(program):
-    """Start processes that hold a folder's lock."""
-
-    def start(folder):
-        process = program(HOLD.format(folder=str(folder)))
-        assert process.stdout.readline() == "held\n"
-        return process
-
-    return start
-
 
 def test_second_run_is_told_who_holds_the_folder_until_that_is_killed(hold, tmp_path):
     holder = hold(tmp_path / "run")

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from tercet.training import fit as fitting
 from tercet.training import loop, stages, threads
@@ -16,6 +15,8 @@ from tercet.training.fit import CHECKPOINTS
 from tercet.training.precision import build_accelerator
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, StageRecipe, TrainingRecipe
 from tercet.training.tracking import LOG, read_log
+
+from ..saved_weights import weights_in
 
 SAVED = 3
 """The step from which runs are resumed, of six."""
@@ -52,11 +53,7 @@ TAKE_EFFECT = {
     "schedule.warmup_ratio": (0.9, "weights", {"schedule.warmup_steps": None}),
     "schedule.final_ratio": (0.9, *WEIGHTS),
     "schedule.decay_ratio": (0.9, *FALLING),
-    "schedule.decay_shape": (
-        "linear",
-        "weights",
-        {"schedule.kind": "warmup_stable_decay", "schedule.decay_ratio": 0.9},
-    ),
+    "schedule.decay_shape": ("linear", "weights", FALLING[1] | {"schedule.decay_ratio": 0.9}),
     "schedule.factor": (3.0, *NOAM),
     "max_grad_norm": (0.01, *WEIGHTS),
     "precision": ("bf16", "precision", {}),
@@ -134,18 +131,10 @@ def run(toys, tmp_path, monkeypatch):
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
-            outcome = toys.fit(
-                toys.with_blocks(0.1),
-                toys.Objective(),
-                toys.Source(),
-                recipe,
-                folder,
-                accelerator,
-                held_out=HeldOut(measure=lambda model: {"loss": 1.0}),
-                resume=begun is not None,
-            )
-        weights = load_file(outcome.checkpoint / "model.safetensors")
-        seen.weights = {name: weight.tolist() for name, weight in weights.items()}
+            parts = toys.with_blocks(0.1), toys.Objective(), toys.Source(), recipe, folder, accelerator
+            held_out = HeldOut(measure=lambda model: {"loss": 1.0})
+            outcome = toys.fit(*parts, held_out=held_out, resume=begun is not None)
+        seen.weights = {name: each.tolist() for name, each in weights_in(outcome.checkpoint).items()}
         seen.files = sorted(path.name for path in outcome.checkpoint.iterdir())
         seen.judged = judged_kind(recipe)
         records = read_log(folder / LOG)
@@ -159,14 +148,17 @@ def run(toys, tmp_path, monkeypatch):
     return run
 
 
-def recipe_of(toys, values):
-    schedule = ScheduleRecipe(warmup_steps=2)
-    return changed(toys.recipe(steps=6, schedule=schedule, optimizer=OptimizerRecipe()), values)
+@pytest.fixture
+def begin(run, toys):
+    """Take the first steps of a recipe with some values, and return it."""
 
+    def begin(values):
+        schedule = ScheduleRecipe(warmup_steps=2)
+        recipe = changed(toys.recipe(steps=6, schedule=schedule, optimizer=OptimizerRecipe()), values)
+        run("begun", dataclasses.replace(recipe, steps=SAVED))
+        return recipe
 
-def begin(run, toys, recipe):
-    """Take the first steps of a recipe."""
-    run("begun", dataclasses.replace(recipe, steps=SAVED))
+    return begin
 
 
 def test_every_field_takes_effect_or_is_refused():
@@ -176,45 +168,39 @@ def test_every_field_takes_effect_or_is_refused():
 
 
 @pytest.mark.parametrize("name", TAKE_EFFECT)
-def test_what_is_changed_on_resuming_takes_effect(name, run, toys):
+def test_what_is_changed_on_resuming_takes_effect(name, run, begin):
     value, shown_in, besides = TAKE_EFFECT[name]
-    recipe = recipe_of(toys, besides)
-    begin(run, toys, recipe)
+    recipe = begin(besides)
     same, other = (
-        run(number, resumed, begun="begun")
-        for number, resumed in (("same", recipe), ("other", changed(recipe, {name: value})))
+        run("same", recipe, begun="begun"),
+        run("other", changed(recipe, {name: value}), begun="begun"),
     )
     assert getattr(same, shown_in) != getattr(other, shown_in)
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_changed_on_resuming_is_refused(name, run, toys):
-    recipe = recipe_of(toys, {})
-    begin(run, toys, recipe)
-    with pytest.raises(
-        ValueError, match=rf"training.{name} = .* (was|were) made with .*: (resume with that|change later)"
-    ):
-        run("other", changed(recipe, {name: REFUSED[name]}), begun="begun")
+def test_what_cannot_be_changed_on_resuming_is_refused(name, run, begin):
+    recipe = changed(begin({}), {name: REFUSED[name]})
+    remedy = "(resume with that|change later)"
+    with pytest.raises(ValueError, match=rf"training.{name} = .* (was|were) made with .*: {remedy}"):
+        run("other", recipe, begun="begun")
 
 
-def test_fewer_steps_than_are_taken_are_refused(run, toys):
-    recipe = recipe_of(toys, {})
-    begin(run, toys, recipe)
+def test_fewer_steps_than_are_taken_are_refused(run, begin):
+    recipe = changed(begin({}), {"steps": 2})
     with pytest.raises(
-        ValueError, match=r"training.steps = 2, but .* has taken 3 steps: resume with at least as many"
+        ValueError, match=r"steps = 2, but .* has taken 3 steps: resume with at least as many"
     ):
-        run("other", dataclasses.replace(recipe, steps=2), begun="begun")
+        run("other", recipe, begun="begun")
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adam", "muon", "normuon"])
-def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, toys, monkeypatch):
+def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, begin, monkeypatch):
     """As those of a run that began with them, though their moments are of the run that was resumed."""
     constants = {"optimizer.learning_rate": 1e-2, "optimizer.betas": (0.5, 0.6), "optimizer.epsilon": 1e-4}
     if kind != "adam":
         constants["optimizer.weight_decay"] = 0.3
-    before = recipe_of(toys, {"optimizer.kind": kind})
-    recipe, groups = changed(before, constants), {}
-    saved = fitting.save_checkpoint
+    groups, saved = {}, fitting.save_checkpoint
 
     def save(folder, state, **options):
         groups[folder.parent.name] = [
@@ -224,7 +210,7 @@ def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, toys, monk
         return saved(folder, state, **options)
 
     monkeypatch.setattr(fitting, "save_checkpoint", save)
-    begin(run, toys, before)
+    recipe = changed(begin({"optimizer.kind": kind}), constants)
     run("resumed", recipe, begun="begun")
     run("straight", recipe)
     assert groups["resumed"] == groups["straight"]

@@ -18,11 +18,10 @@ NO_PATHS = {
     *("output", "data.folder", "data.dataset", "data.subset", "task.data.dataset", "task.data.subset"),
     *("model.preset", "model.revision", "data.where", "lora.target_modules"),
     *(
-        f"{part}corpus.{side}_column"
+        f"{part}corpus.{name}"
         for part in ("", "adaptation.", "general.")
-        for side in ("text", "source", "target")
+        for name in ("text_column", "source_column", "target_column", "control_tokens")
     ),
-    *(f"{part}corpus.control_tokens" for part in ("", "adaptation.", "general.")),
     *(f"{part}training.trackers" for part in ("", "adaptation.", "general.", "task.")),
 }
 """Keys of texts that name nothing that is read from the disk; what `task` and `objective` say is no path."""
@@ -131,24 +130,10 @@ def test_run_of_an_earlier_version_is_continued_and_not_replaced(command, tmp_pa
     run = claim(command, tmp_path)
     (tmp_path / ".tercet.json").unlink()
     (tmp_path / run.written[1]).mkdir()
-    with pytest.raises(
-        ValueError, match=r"has no \.tercet\.json, the list of what a run wrote there.*delete it"
-    ):
+    with pytest.raises(ValueError, match=r"has no \.tercet\.json, the list of what a run wrote.*delete it"):
         claim(command, tmp_path, overwrite=True)
     claim(command, tmp_path, resume=True)
     claim(command, tmp_path, overwrite=True)
-
-
-@pytest.mark.parametrize("command", KINDS)
-def test_link_in_a_run_is_removed_and_all_else_is_new(command, tmp_path):
-    output, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "big.bin").write_text("years of work")
-    run = claim(command, output)
-    (output / run.written[3]).symlink_to(elsewhere)
-    claim(command, output, overwrite=True)
-    assert (elsewhere / "big.bin").read_text() == "years of work"
-    assert sorted(path.name for path in output.iterdir()) == [".tercet.json", "recipe.yaml"]
 
 
 @pytest.mark.parametrize("command", KINDS)
@@ -244,9 +229,7 @@ def test_a_run_goes_on_with_no_other_model_of_the_same_name(command, change, fil
         claim(command, output, resume=True, **changes)
     (model / file).write_text("2")
     for _ in range(2):
-        with pytest.raises(
-            ValueError, match=r"which holds another model than the one that the run in .* began"
-        ):
+        with pytest.raises(ValueError, match=r"holds another model than the one that the run in .* began"):
             claim(command, output, resume=True, **changes)
     claim(command, output, overwrite=True, **changes)
     claim(command, output, resume=True, **changes)

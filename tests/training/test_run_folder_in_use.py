@@ -23,19 +23,10 @@ def test_disk_that_is_full_is_told_of_whatever_was_being_written(tmp_path):
 
 
 @pytest.mark.parametrize("command", [*KINDS, "tokenizer", "demo"])
-def test_second_run_in_a_folder_ends_at_once(command, program, tmp_path):
-    text = f"""
-import time
-from pathlib import Path
-from tercet.training.lock import occupied
-with occupied(Path({str(tmp_path / "run")!r})):
-    print(flush=True)
-    time.sleep(60)
-"""
+def test_second_run_in_a_folder_ends_at_once(command, hold, tmp_path):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("Some text.\n\nMore text.")
-    holder = program(text)
-    holder.stdout.readline()
+    holder = hold(tmp_path / "run")
     corpus = {"corpus": {"train": str(tmp_path / "a.txt"), "validation": str(tmp_path / "b.txt")}}
     with pytest.raises(ValueError, match=rf"in use by process {holder.pid} on .* since "):
         start(command, tmp_path / "run", corpus if command in ("pretrain", "tokenizer") else {})
@@ -74,11 +65,11 @@ with writing(run.folder):
 
 @pytest.mark.parametrize("name", [".recipe.yaml.partial", "..tercet.json.partial"])
 @pytest.mark.parametrize("command", ["finetune", "distill"])
-def test_run_killed_while_it_takes_its_folder_goes_on(command, name, program, tmp_path):
+def test_run_killed_while_it_takes_its_folder_goes_on(command, name, fork_server, tmp_path):
     kind, _ = KINDS[command]
     data = DATA[command] | {"output": str(tmp_path / "run")}
     text = KILLED_WHILE_IT_CLAIMS.format(name=name, folder=command, kind=kind.__name__, data=data)
-    assert program(text).wait() == -signal.SIGKILL
+    assert fork_server.wait(fork_server.start(text)) == -signal.SIGKILL
     assert (tmp_path / "run" / name).exists()
     assert (tmp_path / "run" / ".tercet.lock").exists()
     claim(command, tmp_path / "run", resume=True)

@@ -44,9 +44,35 @@ def test_inverse_square_root_has_noams_shape_and_the_optimizers_rate():
     assert found == pytest.approx([3.0 * rate / max(noam) for rate in noam])
 
 
-def test_linear_falls_by_equal_steps_to_one_step_above_its_end():
-    found = rates(kind="linear", warmup_steps=2)
-    assert found == pytest.approx([1 / 2, 1, 8 / 9, 7 / 9, 6 / 9, 5 / 9, 4 / 9, 3 / 9, 2 / 9, 1 / 9])
+DECAY = {"kind": "warmup_stable_decay"}
+EXPECTED = {
+    "linear falls by equal steps to one step above its end": (
+        {"kind": "linear", "warmup_steps": 2},
+        [1 / 2, 1, 8 / 9, 7 / 9, 6 / 9, 5 / 9, 4 / 9, 3 / 9, 2 / 9, 1 / 9],
+    ),
+    "constant stays after its warmup": (
+        {"kind": "constant", "warmup_ratio": 0.4},
+        [0.25, 0.5, 0.75, *[1] * 7],
+    ),
+    "a decay falls only in its last part": (
+        DECAY | {"warmup_steps": 2, "decay_ratio": 0.3},
+        [0.5, *[1] * 6, *(1 - math.sqrt(part / 4) for part in (1, 2, 3))],
+    ),
+    "a decay never falls before its warmup is over": (
+        DECAY | {"warmup_steps": 8, "decay_ratio": 0.9, "final_ratio": 0.25},
+        [*(n / 8 for n in range(1, 9)), *(0.25 + 0.75 * (1 - math.sqrt(part / 3)) for part in (1, 2))],
+    ),
+    "a linear decay falls by equal steps in the last fifth": (
+        DECAY | {"steps": 20, "warmup_steps": 2, "decay_shape": "linear"},
+        [0.5, *[1] * 15, 4 / 5, 3 / 5, 2 / 5, 1 / 5],
+    ),
+}
+
+
+@pytest.mark.parametrize("law", EXPECTED)
+def test_rates_are_those_worked_out_by_hand(law):
+    fields, expected = EXPECTED[law]
+    assert rates(**fields) == pytest.approx(expected)
 
 
 def test_a_final_ratio_lifts_the_end():
@@ -62,35 +88,9 @@ def test_cosine_is_half_way_down_in_the_middle():
     assert found == sorted(found, reverse=True)
 
 
-def test_constant_stays_after_its_warmup():
-    assert rates(kind="constant", warmup_ratio=0.4) == pytest.approx([0.25, 0.5, 0.75, *[1] * 7])
-
-
-def test_warmup_stable_decay_falls_only_in_its_last_part():
-    found = rates(kind="warmup_stable_decay", warmup_steps=2, decay_ratio=0.3)
-    expected = [1 - math.sqrt(part / 4) for part in (1, 2, 3)]
-    assert found == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, *expected])
-
-
-def test_warmup_stable_decay_never_falls_before_its_warmup_is_over():
-    found = rates(kind="warmup_stable_decay", warmup_steps=8, decay_ratio=0.9, final_ratio=0.25)
-    expected = [0.25 + 0.75 * (1 - math.sqrt(part / 3)) for part in (1, 2)]
-    assert found == pytest.approx([*(n / 8 for n in range(1, 9)), *expected])
-
-
-def test_a_linear_decay_falls_by_equal_steps_in_the_last_fifth():
-    found = rates(steps=20, kind="warmup_stable_decay", warmup_steps=2, decay_shape="linear")
-    assert found == pytest.approx([0.5, *[1] * 15, 4 / 5, 3 / 5, 2 / 5, 1 / 5])
-
-
 def test_a_linear_decay_of_everything_is_the_linear_schedule():
     decay = rates(kind="warmup_stable_decay", warmup_steps=3, decay_ratio=1.0, decay_shape="linear")
     assert decay == rates(kind="linear", warmup_steps=3)
-
-
-def test_a_shape_is_refused_where_there_is_no_choice():
-    with pytest.raises(ValueError, match=r"decay_shape = linear: the cosine schedule has a shape of its own"):
-        rates(kind="cosine", decay_shape="linear")
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,9 @@ def test_six_percent_warm_up_where_nothing_is_said():
         ({"warmup_steps": 11}, "warmup_steps = 11 exceeds training.steps = 10"),
         ({"kind": "noam", "warmup_steps": 0}, "noam is infinite at the first step"),
         ({"kind": "inverse_square_root", "warmup_ratio": 0.0}, "infinite at the first step"),
+        ({"kind": "cosine", "decay_shape": "linear"}, "= linear: the cosine schedule has a shape of its own"),
     ],
 )
-def test_an_impossible_warmup_is_refused(fields, answer):
+def test_an_impossible_warmup_or_shape_is_refused(fields, answer):
     with pytest.raises(ValueError, match=answer):
         rates(**fields)

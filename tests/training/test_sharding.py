@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-import yaml
 from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from tercet.configs.recipe import recipe_data
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.sharding import each_once, load_whole_weights, prepare_model, whole_weights
 from tercet.training.tracking import LOG, read_log
+
+from ..saved_weights import require_same, weights_in
 
 STEADY = ("schedule.kind=constant", "checkpoint_every=3", "keep_checkpoints=9", "log_every=1")
 BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
@@ -18,15 +18,7 @@ BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 
 @pytest.fixture
 def folder(toys, tmp_path):
-    """Make a folder with the recipe of a run in processes of its own."""
-
-    def folder(name):
-        path = tmp_path / name
-        path.mkdir()
-        (path / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(toys.recipe())))
-        return path
-
-    return folder
+    return lambda name: toys.prepare(tmp_path / name, toys.recipe())
 
 
 def state_at(folder, step):
@@ -34,7 +26,7 @@ def state_at(folder, step):
     checkpoint = folder / CHECKPOINTS / f"step-{step:08d}"
     moments = torch.load(checkpoint / "optimizer.pt")["optimizer"]["state"]
     flat = {f"{index}/{name}": value for index in moments for name, value in moments[index].items()}
-    return load_file(checkpoint / "model.safetensors") | flat
+    return weights_in(checkpoint) | flat
 
 
 def assert_near(found, expected):
@@ -97,12 +89,8 @@ def test_processes_resumed_twice_equal_uninterrupted_ones_bit_for_bit(toys, fold
     toys.finish(toys.run(straight, *settings, "steps=12", **way))
     for steps in (3, 9, 12):
         toys.finish(toys.run(parts, *settings, f"steps={steps}", **way))
-    expected, found = state_at(straight, 12), state_at(parts, 12)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    straight, parts = (
-        [{k: v for k, v in record.items() if k not in BY_THE_CLOCK} for record in read_log(path / LOG)]
-        for path in (straight, parts)
-    )
+    require_same(state_at(parts, 12), state_at(straight, 12))
+    straight, parts = (toys.timeless(path / LOG) for path in (straight, parts))
     assert [record for record in parts if "loss" in record] == [r for r in straight if "loss" in r]
 
 
@@ -118,19 +106,13 @@ def test_two_processes_average_as_one_does_as_copies_and_in_pieces(toys, folder)
     toys.finish(toys.run(pieces, *settings, "steps=8", dropout=0.0, processes=2, in_pieces=True, resume=True))
     for kind in ("model", "ema", "mean"):
         expected, *found = (
-            load_file(path / CHECKPOINTS / "step-00000008" / f"{kind}.safetensors")
-            for path in (one, copies, pieces)
+            weights_in(path / CHECKPOINTS / "step-00000008", kind) for path in (one, copies, pieces)
         )
         for weights in found:
             assert_near(weights, expected)
     for path in (copies, pieces):
         records = [
-            {
-                name: value
-                for record in read_log(each / LOG)
-                if record["step"] == 8
-                for name, value in record.items()
-            }
+            {key: value for r in read_log(each / LOG) if r["step"] == 8 for key, value in r.items()}
             for each in (path, one)
         ]
         for name in ("evaluation/loss", "evaluation/ema/loss", "evaluation/mean/loss"):

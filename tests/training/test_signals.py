@@ -6,9 +6,6 @@ import threading
 import time
 
 import pytest
-import torch
-from accelerate import Accelerator
-from safetensors.torch import load_file
 from torch.utils.data import _utils
 
 from tercet.training import checkpoint
@@ -18,28 +15,20 @@ from tercet.training.fit import CHECKPOINTS
 from tercet.training.schedules import build_schedule
 from tercet.training.tracking import LOG
 
+from ..saved_weights import require_same_models
+
 PATIENCE = 60
 """Seconds that a data source takes which does not answer."""
 
 
 @pytest.fixture
-def run(toys, objective, tmp_path):
+def run(toys, tmp_path):
     """Train for six steps, with an evaluation after the third and a checkpoint after every second."""
 
     def run(name="run", *, measure=lambda model: {}, source=None, **changes):
-        torch.manual_seed(0)
         held_out = HeldOut(toys.Source(30, seed=1), {}, measure)
         recipe = toys.recipe(**{"checkpoint_every": 2, "evaluate_every": 3, "log_every": 4} | changes)
-        return toys.fit(
-            toys.Model(0.1),
-            objective,
-            source or toys.Source(),
-            recipe,
-            tmp_path / name,
-            Accelerator(cpu=True),
-            held_out=held_out,
-            resume=True,
-        )
+        return toys.train(tmp_path / name, recipe, source=source, held_out=held_out, resume=True)
 
     return run
 
@@ -51,9 +40,9 @@ def continue_and_compare(run, toys, tmp_path):
     def continue_and_compare():
         assert run().interrupted_by is None
         run("straight")
-        last = f"{CHECKPOINTS}/step-00000006/model.safetensors"
-        one, other = (load_file(tmp_path / name / last) for name in ("run", "straight"))
-        assert all(torch.equal(one[name], other[name]) for name in other)
+        require_same_models(
+            *(tmp_path / name / CHECKPOINTS / "step-00000006" for name in ("run", "straight"))
+        )
         assert toys.timeless(tmp_path / "run" / LOG) == toys.timeless(tmp_path / "straight" / LOG)
 
     return continue_and_compare

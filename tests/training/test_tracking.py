@@ -1,6 +1,5 @@
 """What a run tells of itself."""
 
-import json
 import math
 import shutil
 import time
@@ -18,84 +17,69 @@ from tercet.training.utilization import Utilization
 
 @pytest.fixture
 def track(tmp_path):
-    def track(progress, **changes):
+    """Track steps of these losses, some seconds apart; give the tracker, its progress and the log."""
+
+    def track(*losses, seconds=0.0, start=0, **changes):
         fixed: dict[str, Any] = {"steps": 8, "log_every": 2}
-        return Tracker(Accelerator(cpu=True), tmp_path, progress, **(fixed | changes))
+        progress = Progress(step=start)
+        tracker = Tracker(Accelerator(cpu=True), tmp_path, progress, **(fixed | changes))
+        for loss in losses:
+            time.sleep(seconds)
+            take(tracker, progress, loss)
+        log = tmp_path / LOG
+        return tracker, progress, read_log(log) if log.exists() else []
 
     return track
 
 
-def take(tracker, progress, loss, tokens=100, grad_norm=2.0):
+def take(tracker, progress, loss):
+    """Take a step of 100 tokens; the norm of its gradient is its loss."""
     progress.step += 1
-    progress.tokens += tokens
-    values = {"loss": loss, "mlm": loss, "grad_norm": grad_norm, "learning_rate": 0.1 * progress.step}
+    progress.tokens += 100
+    progress.skipped += not math.isfinite(loss)
+    values = {"loss": loss, "mlm": loss, "grad_norm": loss, "learning_rate": 0.1 * progress.step}
     tracker.record_step({name: torch.tensor(value) for name, value in values.items()})
 
 
-def test_a_record_holds_means_since_the_one_before(track, tmp_path):
-    progress = Progress()
-    tracker = track(progress)
-    for loss in (4.0, 2.0, 1.0, 0.0):
-        take(tracker, progress, loss)
-    records = read_log(tmp_path / LOG)
-    assert [(record["step"], record["loss"], record["mlm/loss"]) for record in records] == [
-        (2, 3, 3),
-        (4, 0.5, 0.5),
-    ]
+def test_a_record_holds_means_since_the_one_before(track):
+    *_, records = track(4.0, 2.0, 1.0, 0.0)
+    found = [(record["step"], record["loss"], record["mlm/loss"]) for record in records]
+    assert found == [(2, 3, 3), (4, 0.5, 0.5)]
     assert [record["learning_rate"] for record in records] == pytest.approx([0.2, 0.4])
-    assert [record["grad_norm"] for record in records] == [2, 2]
+    assert [record["grad_norm"] for record in records] == [3, 0.5]
 
 
-def test_a_step_that_is_not_finite_is_left_out_of_the_means_and_counted(track, tmp_path, capsys):
-    progress = Progress()
-    tracker = track(progress, log_every=3)
-    for loss in (4.0, math.nan, 3.0):
-        progress.skipped += math.isnan(loss)
-        take(tracker, progress, loss, grad_norm=loss)
-    (record,) = read_log(tmp_path / LOG)
+def test_a_step_that_is_not_finite_is_left_out_of_the_means_and_counted(track, capsys):
+    *_, (record,) = track(4.0, math.nan, 3.0, log_every=3)
     assert (record["loss"], record["grad_norm"], record["skipped"]) == (3.5, 3.5, 1)
     assert ", 1 skipped, " in capsys.readouterr().err
 
 
-def test_a_record_without_a_finite_step_has_no_mean(track, tmp_path):
-    progress = Progress()
-    tracker = track(progress)
-    for _ in range(2):
-        take(tracker, progress, math.inf, grad_norm=math.nan)
-    assert [record["loss"] for record in read_log(tmp_path / LOG)] == [None]
+def test_a_record_without_a_finite_step_has_no_mean(track):
+    *_, records = track(math.inf, math.inf)
+    assert [record["loss"] for record in records] == [None]
 
 
 def test_pauses_are_not_counted(track):
-    progress = Progress()
-    tracker = track(progress)
-    take(tracker, progress, 1.0)
+    tracker, progress, _ = track(1.0)
     with tracker.paused():
         time.sleep(0.2)
     take(tracker, progress, 1.0)
     assert progress.seconds < 0.2
 
 
-def test_speed_and_utilization_follow_from_tokens_and_time(track, tmp_path):
-    progress = Progress()
-    tracker = track(progress, utilization=Utilization(flops_per_token=50.0, peak_flops=1e6))
-    for _ in range(2):
-        time.sleep(0.01)
-        take(tracker, progress, 1.0)
-    (record,) = read_log(tmp_path / LOG)
+def test_speed_and_utilization_follow_from_tokens_and_time(track):
+    utilization = Utilization(flops_per_token=50.0, peak_flops=1e6)
+    *_, (record,) = track(1.0, 1.0, seconds=0.01, utilization=utilization)
     assert record["tokens_per_second"] == pytest.approx(200 / record["seconds"])
     assert record["utilization"] == pytest.approx(record["tokens_per_second"] * 50 / 1e6)
     assert record["flops"] == 50 * record["tokens"]
 
 
 def test_a_resumed_run_drops_the_records_of_steps_that_it_takes_again(track, tmp_path):
-    (tmp_path / LOG).write_text(
-        "".join(json.dumps({"step": step}) + "\n" for step in (2, 4, 6)) + '{"step": 8'
-    )
-    progress = Progress(step=4)
-    tracker = track(progress)
-    for _ in range(2):
-        take(tracker, progress, 1.0)
-    assert [record["step"] for record in read_log(tmp_path / LOG)] == [2, 4, 6]
+    (tmp_path / LOG).write_text('{"step": 2}\n{"step": 4}\n{"step": 6}\n{"step": 8')
+    *_, records = track(1.0, 1.0, start=4)
+    assert [record["step"] for record in records] == [2, 4, 6]
 
 
 def test_a_resumed_run_goes_on_in_its_trackers(toys, tmp_path, monkeypatch):
@@ -136,10 +120,7 @@ def test_rewinding_a_missing_log_does_nothing(tmp_path):
 
 
 def test_who_watches_without_a_terminal_reads_lines(track, capsys):
-    progress = Progress()
-    tracker = track(progress)
-    for _ in range(2):
-        take(tracker, progress, 3.0)
+    tracker, *_ = track(3.0, 3.0)
     tracker.record_evaluation({"loss": 2.5, "mlm/targets": 7.0})
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("step 2/8: loss 3.0000, lr 2.00e-01, ")
@@ -152,8 +133,7 @@ def test_memory_is_in_mebibytes():
 
 
 def test_without_a_terminal_a_long_run_prints_a_dozen_lines(track, capsys, tmp_path):
-    progress = Progress()
-    tracker = track(progress, steps=1000, log_every=1)
+    tracker, progress, _ = track(steps=1000, log_every=1)
     for step in range(1, 1001):
         take(tracker, progress, 3.0)
         if step % 10 == 0:
@@ -166,25 +146,16 @@ def test_without_a_terminal_a_long_run_prints_a_dozen_lines(track, capsys, tmp_p
     assert len(read_log(tmp_path / LOG)) == 1100
 
 
-def test_no_run_is_faster_than_the_peak(track, tmp_path, monkeypatch):
-    monkeypatch.setattr("tercet.training.tracking.measure_peak", lambda device, precision: 3.0)
-    progress = Progress()
-    tracker = track(progress, utilization=Utilization(flops_per_token=50.0, peak_flops=2.0))
-    for _ in range(4):
-        time.sleep(0.005)
-        take(tracker, progress, 1.0)
-    first, second = [record["utilization"] for record in read_log(tmp_path / LOG)]
-    assert first == 1
-    assert 0 < second <= 1
-    assert tracker.utilization.peak_flops > 3
-
-
-def test_a_peak_that_was_too_low_is_measured_again(track, tmp_path, monkeypatch):
-    monkeypatch.setattr("tercet.training.tracking.measure_peak", lambda device, precision: 1e9)
-    progress = Progress()
-    tracker = track(progress, utilization=Utilization(flops_per_token=50.0, peak_flops=2.0))
-    for _ in range(2):
-        time.sleep(0.005)
-        take(tracker, progress, 1.0)
-    (record,) = read_log(tmp_path / LOG)
-    assert record["utilization"] == pytest.approx(50 * record["tokens_per_second"] / 1e9)
+@pytest.mark.parametrize("measured", [3.0, 1e9])
+def test_no_run_is_faster_than_the_peak_and_one_that_was_too_low_is_measured_again(
+    track, monkeypatch, measured
+):
+    monkeypatch.setattr("tercet.training.tracking.measure_peak", lambda device, precision: measured)
+    utilization = Utilization(flops_per_token=50.0, peak_flops=2.0)
+    tracker, _, (first, second) = track(*[1.0] * 4, seconds=0.005, utilization=utilization)
+    if measured == 3.0:
+        assert first["utilization"] == 1
+        assert 0 < second["utilization"] <= 1
+        assert tracker.utilization.peak_flops > 3
+    else:
+        assert first["utilization"] == pytest.approx(50 * first["tokens_per_second"] / 1e9)
