@@ -26,7 +26,7 @@ from ..objectives.token_objective import TokenObjective
 from ..objectives.writing import write
 from ..pretraining.model import require_positions
 from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, TokenizerRecipe
-from ..pretraining.text import Texts, build_held_out, open_texts, training_source
+from ..pretraining.text import Texts, build_held_out, context_of, open_texts, training_source
 from ..text.bad_records import Tally
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.chunks import ParallelPairs
@@ -166,12 +166,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> PreparedGeneralStep:
         training=recipe.training,
         output=str(folder),
     )
-    base = recipe.objective.build(
-        teacher.tokenizer,
-        sequence_length=corpus.sequence_length,
-        seed=recipe.training.seed,
-        decoder_start_id=getattr(teacher.model.config, "decoder_start_token_id", None),
-    )
+    base = recipe.objective.build(context_of(pretraining, teacher.tokenizer, teacher.model.config))
     if not isinstance(base, TokenObjective):
         raise ValueError(
             f"general.objective is {kind}, which has targets other than tokens: use "

@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import (
     NeuralConfig,
@@ -47,7 +46,7 @@ from ..text.tokenizer import frame_ids
 from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.run_folder import MODEL
 from ..training.static_shapes import POSITIONS
-from .base_recipe import Corpus, FullSequence, Share, Trainable, single_text
+from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, Trainable, single_text
 from .joint_model import JointModel, share_parameters
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
 from .token_objective import token_scores, without_targets
@@ -270,30 +269,17 @@ class ReplacedTokenDetectionRecipe(MaskingRecipe):
             (model.generator, FullSequence(sequence_length, 0, masked * (1 + 1 / 3), states=masked)),
         ]
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> ReplacedTokenDetection:
+    def build(self, context: ObjectiveContext) -> ReplacedTokenDetection:
         """Build the objective."""
-        masked = MaskedLanguageModeling(self.dynamic_masking(tokenizer), self.z_loss)
+        masked = MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         return ReplacedTokenDetection(masked, self.discriminator_weight)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> FullSequences:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
         """Cut sequences and frame them, [CLS] text [SEP]."""
         text = single_text(corpus, self.kind)
-        return FullSequences(text, sequence_length, *frame_ids(tokenizer), isolate_documents)
+        return FullSequences(
+            text, context.sequence_length, *frame_ids(context.tokenizer), context.isolate_documents
+        )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Read all tokens, and mask a share of the text."""

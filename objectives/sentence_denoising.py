@@ -54,7 +54,16 @@ from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.packing import Ragged
 from ..training.run_folder import MODEL
 from ..training.static_shapes import POSITIONS
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Trainable, check_rate, single_text
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    ObjectiveContext,
+    Rate,
+    Trainable,
+    check_rate,
+    single_text,
+)
 from .joint_model import JointModel, share_parameters
 from .masking_units import word_begins
 from .streams import two_streams
@@ -264,29 +273,14 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
             (model.decoder, FullSequence(whole.written, 0, whole.targets, source=1)),
         ]
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> SentenceDenoising:
+    def build(self, context: ObjectiveContext) -> SentenceDenoising:
         """Build the objective."""
-        return SentenceDenoising(tokenizer, self.deletion_probability)
+        return SentenceDenoising(context.tokenizer, self.deletion_probability)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut sentences and frame them, [CLS] sentence [SEP]."""
         sentences = by_sentences(single_text(corpus, self.kind))
-        texts = FullSequences(sentences, sequence_length, *frame_ids(tokenizer))
+        texts = FullSequences(sentences, context.sequence_length, *frame_ids(context.tokenizer))
         return CorruptedTexts(texts, self.read(texts.lengths) + texts.lengths - 1)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

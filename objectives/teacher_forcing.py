@@ -101,10 +101,3 @@ class TeacherForcing(TokenObjective):
     def goals(self, batch: Batch) -> Tensor:
         """Find the tokens of the targets: each is predicted where the one before it is read."""
         return batch["labels"][0]
-
-
-def required_start_id(decoder_start_id: int | None, kind: str) -> int:
-    """Give what a decoder reads first, or say which objective misses it."""
-    if decoder_start_id is None:
-        raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
-    return decoder_start_id

@@ -29,7 +29,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import ParallelPairs
@@ -38,8 +37,16 @@ from ..training.evaluation import evaluation_mode
 from ..training.examples import ExampleSource, gather
 from ..training.objective import IGNORE, Batch, Example
 from ..training.sharding import largest
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, ZLoss, unsuited
-from .teacher_forcing import TeacherForcing, required_start_id
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    ObjectiveContext,
+    Smoothing,
+    ZLoss,
+    unsuited,
+)
+from .teacher_forcing import TeacherForcing
 from .token_objective import without_targets
 
 DRAWS, NOISE = "decoder_draws", "decoder_noise"
@@ -272,29 +279,14 @@ class TranslationRecipe(BaseObjectiveRecipe):
     input_noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Probability that a position of the decoder reads a random token of the batch's targets."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> Translation:
+    def build(self, context: ObjectiveContext) -> Translation:
         """Build the objective."""
-        start_id = required_start_id(decoder_start_id, self.kind)
+        start_id = context.required_start_id(self.kind)
         reads_truth = self.scheduled_sampling is None and self.input_noise == 0
         reading = None if reads_truth else DecoderReading(self.scheduled_sampling, self.input_noise)
         return Translation(start_id, self.label_smoothing, self.z_loss, reading)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> ParallelPairs:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> ParallelPairs:
         """Close both sides of each pair with the end-of-sequence token.
 
         Raises:
@@ -302,6 +294,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
         """
         if not isinstance(corpus, tuple):
             raise unsuited(self.kind)
+        tokenizer = context.tokenizer
         if codes := target_language(tokenizer):
             marks = ", ".join(tokenizer.convert_ids_to_tokens([*codes.values()]))
             raise ValueError(
@@ -309,7 +302,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
                 f"such marks: use tercet finetune translation, which sets them"
             )
         closing = [required_token_id(tokenizer, "eos", self.kind)]
-        return ParallelPairs(*corpus, sequence_length, closing)
+        return ParallelPairs(*corpus, context.sequence_length, closing)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Read and write as many tokens, and read them again for each pass that makes predictions."""

@@ -27,6 +27,7 @@ from tercet.modeling import (
     TercetEncoderForTokenClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.question_answering import QuestionAnsweringObjective
 from tercet.objectives.ranking import RankingObjective
 from tercet.objectives.task_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
@@ -156,7 +157,7 @@ WAYS = [*((name, False) for name in TASKS), *((name, True) for name in TAUGHT)]
 def test_a_teacher_says_of_one_size_what_it_says_of_ragged_ones(kind, tokenizer, monkeypatch):  # noqa: F811
     """Of targets, tokens and pairs of them."""
     source = make_source(kind, tokenizer)
-    base = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    base = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     objective, model = taught(base, small_model(kind, len(tokenizer)))
     ragged, fixed = (make_text_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
     expected = learned(model, objective, [ragged])

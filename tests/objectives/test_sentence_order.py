@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.next_sentence import NextSentencePairs
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.sentence_order import IN_ORDER, SWAPPED, SentenceOrderPairs, couple_counterparts
@@ -154,9 +155,9 @@ def test_the_terms_are_masked_tokens_and_sentence_order(pair_tokenizer):
     recipe = TypeAdapter(SingleObjectiveRecipe).validate_python(
         {"kind": "masked_language_modeling_with_sentence_order"}
     )
-    objective = recipe.build(pair_tokenizer, sequence_length=64)
+    objective = recipe.build(ObjectiveContext(pair_tokenizer, 64))
     pairs = recipe.examples(
-        make_corpus(random_documents(10), numbered=False), pair_tokenizer, sequence_length=64
+        make_corpus(random_documents(10), numbered=False), ObjectiveContext(pair_tokenizer, 64)
     ).epoch(0)
     batch = objective.collate([pairs[index] for index in range(8)], np.random.default_rng(0))
     targets = objective.targets(batch)
