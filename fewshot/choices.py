@@ -20,7 +20,8 @@ from .task_recipes import (
     MultipleChoiceRecipe,
     PartialEvaluationRecipe,
 )
-from .templates import MARK, Row, Template
+from .template_process import Row
+from .templates import MARK, Template
 
 
 class TargetedComparison(Comparison):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..text.row_files import plain
-from .templates import is_missing
+from .template_process import is_missing
 
 
 def texts_in(name: str, values: Any, least: int = 2) -> list[str]:

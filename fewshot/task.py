@@ -19,7 +19,8 @@ from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .task_recipes import Common
-from .templates import Row, Template
+from .template_process import Row
+from .templates import Template
 
 Record = dict[str, Any]
 

@@ -36,7 +36,8 @@ from .task_recipes import (
     PartialEvaluationRecipe,
     PerplexityRecipe,
 )
-from .templates import Row, Template
+from .template_process import Row
+from .templates import Template
 from .writing import Writer
 
 UNITS = {
