@@ -85,7 +85,7 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
             task.recipe.input_columns,
             "task.unlabelled",
             on_bad_row=recipe.data.on_bad_row,
-            check=partial(task.require_inputs, task.recipe),
+            check=task.require_inputs,
         )
         if tally.has_bad_rows:
             rows.bad_rows["unlabelled"] = tally.facts

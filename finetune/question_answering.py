@@ -19,7 +19,7 @@ Shapes: E examples, W windows of a row, T tokens of a window, or of a question w
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple, cast
 
@@ -36,7 +36,7 @@ from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .frames import end_pairs
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS
 
@@ -168,6 +168,7 @@ class Answer(NamedTuple):
 class QuestionAnswering(Task):
     """The span of a text that answers a question."""
 
+    title = "Question answering"
     head = "ForQuestionAnswering"
     metrics = {
         "exact_match": True,
@@ -181,15 +182,13 @@ class QuestionAnswering(Task):
     baseline = "most frequent answer"
     recipe: QuestionAnsweringRecipe
 
-    @classmethod
-    def require_labels(cls, recipe: QuestionAnsweringRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse answers of another form, or that do not stand where they should."""
-        QuestionAnswering(recipe, {}).answers_in(rows)
+        self.answers_in(rows)
 
-    @staticmethod
-    def find(recipe: QuestionAnsweringRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find out whether there are questions without an answer, and which answer is the most frequent."""
-        first = [(own or [""])[0] for own in QuestionAnswering(recipe, {}).references(train)]
+        first = [(own or [""])[0] for own in self.references(train)]
         return {"has_unanswerable": "" in first, "most_frequent": Counter(first).most_common(1)[0][0]}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -248,11 +247,11 @@ class QuestionAnswering(Task):
             "no_answer_score": round(float(np.exp(none)), DIGITS),
         }
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the answers as SQuAD does."""
         return answer_scores([each["answer"] for each in predictions], references)
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How much the answer's words differ from those of a right one."""
         return 1 - each_score("f1", predictions, references)
 
@@ -269,17 +268,13 @@ class QuestionAnswering(Task):
         usual = self.facts["most_frequent"]
         return [{"answer": usual, "score": 1.0, "no_answer_score": float(not usual)}] * len(rows)
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the metric of some rows, which is a mean over them."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows, which is a mean over them."""
         values = each_score(self.metric_for_best_model, predictions, references)
         return lambda rows: float(values[rows].mean())
 
 
-def each_score(
-    name: str, predictions: Sequence[Prediction], references: Sequence[Sequence[str]]
-) -> np.ndarray:
+def each_score(name: str, predictions: Predictions, references: Sequence[Sequence[str]]) -> np.ndarray:
     """Score each answer on its own, (E,)."""
     pairs = zip(predictions, references, strict=True)
     return np.array([SCORES_OF_ROWS[name](each["answer"], right) for each, right in pairs])

@@ -27,7 +27,7 @@ from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .recipe import FineTuningRecipe
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, Task
 from .task_recipes import RankingRecipe
 
 SHOWN_DOCUMENTS = 10
@@ -74,26 +74,26 @@ class Wanted(NamedTuple):
 class Ranking(Task):
     """Vectors of queries and documents."""
 
+    title = "Semantic search"
     head = "ForSentenceEmbedding"
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"
 
-    @classmethod
-    def settled(cls, recipe: FineTuningRecipe) -> FineTuningRecipe:
+    def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
         """Make vectors as the model's folder says, where the recipe does not.
 
         Raises:
             FileNotFoundError: There is no such model.
             ValueError: It makes them as ours cannot.
         """
-        task: Any = recipe.task
+        task = self.recipe
         folder = find_folder(recipe.model.path, recipe.model.revision)
         config = load_config(folder)
         remedy = "set task.pooling to train the model with that alone, or choose another model"
         found = find_vectors(folder, remedy, task.pooling)
         if found is None:
-            is_ours = (config.architectures or [""])[0].endswith(cls.head)
+            is_ours = (config.architectures or [""])[0].endswith(self.head)
             found = SentenceVectors(task.pooling or (config.classifier_pooling if is_ours else "mean"))
         longest = found.max_length and min(found.max_length, config.max_position_embeddings)
         settled = {
@@ -109,10 +109,9 @@ class Ranking(Task):
             data=replace(recipe.data, max_length=recipe.data.max_length or longest),
         )
 
-    @staticmethod
-    def find(recipe: RankingRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Make sure that texts can be told from each other."""
-        columns = recipe.label_columns
+        columns = self.recipe.label_columns
         if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
             raise ValueError(
                 f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn"
@@ -175,7 +174,7 @@ class Ranking(Task):
             for query, first in zip(collection.query_of_row, is_first, strict=True)
         ]
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Wanted]) -> dict[str, float]:
         """Average the scores of the distinct queries: they are in the predictions of their rows."""
         counted = [
             each for each, wanted in zip(predictions, references, strict=True) if wanted.is_first_of_query
@@ -183,7 +182,7 @@ class Ranking(Task):
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
-    def bootstrap(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+    def bootstrap(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
         """Average the metric over distinct queries drawn again and again, (R,): rows of one query are no
         further evidence.
         """
@@ -193,7 +192,7 @@ class Ranking(Task):
         )
         return bootstrap_scores(lambda queries: float(values[queries].mean()), len(values))
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
         """How far the first right text is from the top; 0 for all but the first row of a query."""
         is_first = np.array([wanted.is_first_of_query for wanted in references])
         return is_first * (1 - np.array([each["mrr"] for each in predictions]))

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
-from .tasks import build_task, repair, require_usable, strata
+from .tasks import build_task, task_of
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
@@ -66,27 +65,27 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
         ValueError: It cannot be read, is empty, lacks a column, or a row is bad and is neither left out nor
             repaired.
     """
-    data, task = recipe.data, recipe.task
+    data, task = recipe.data, task_of(recipe.task)
     splits = SplitRows()
     for split in ("train", *MEASURED):
         source = getattr(data, split)
         if source is not None:
             rows, places, tally = read_rows(
                 source,
-                task.columns,
+                recipe.task.columns,
                 f"data.{split}",
                 dataset=data.dataset,
                 subset=data.subset,
                 on_bad_row=data.on_bad_row,
-                check=partial(require_usable, task),
-                repair=partial(repair, task),
+                check=task.require_usable,
+                repair=task.repair,
             )
             splits.add(split, rows, places)
             if tally.has_bad_rows:
                 splits.bad_rows[split] = tally.facts
         elif split == "validation":
             rows, places = splits["train"], splits.places["train"]
-            rest, held_out = split_off(rows, data.validation_share, SEED, strata(task, rows))
+            rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows))
             splits.add("train", rows.select(rest), places.select(rest))
             splits.add("validation", rows.select(held_out), places.select(held_out))
             splits.held_out.add("validation")

@@ -40,7 +40,7 @@ from .base_recipe import (
     single_text,
 )
 from .randomness import choose_each, poisson_until
-from .teacher_forcing import CorruptedTexts, TeacherForcing
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
 class Denoising(TeacherForcing):
@@ -74,9 +74,7 @@ class Denoising(TeacherForcing):
         self.mask_id = required_token_id(tokenizer, "mask", "denoising")
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Permute the sentences, then mask spans; the target is the text. Examples have `sentence_starts`."""
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths

@@ -44,7 +44,7 @@ from .base_recipe import (
 from .prefix_language_modeling import draw_suffixes
 from .randomness import segment_each
 from .span_corruption import corrupted_lengths, count_noise, required_sentinels, split_spans
-from .teacher_forcing import CorruptedTexts, TeacherForcing
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 MODES = ("[R]", "[S]", "[X]")
 """The mode tokens."""
@@ -111,9 +111,7 @@ class MixtureOfDenoisers(TeacherForcing):
         spans = count_noise(np.full(len(denoisers), longest), self.densities, self.means)[1]
         self.sentinels = required_sentinels(tokenizer, longest, int(spans.max()))
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Draw a denoiser for each text, and replace its spans by sentinels."""
         ids = gather(examples, "input_ids")
         drawn = rng.choice(len(self.denoisers), size=len(ids), p=self.shares)

@@ -28,7 +28,7 @@ from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Smoothing, single_text
 from .denoising import append_eos
-from .teacher_forcing import CorruptedTexts, TeacherForcing
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
 class PrefixLanguageModeling(TeacherForcing):
@@ -48,9 +48,7 @@ class PrefixLanguageModeling(TeacherForcing):
         super().__init__("prefix_lm", decoder_start_id, label_smoothing)
         self.eos_id = required_token_id(tokenizer, "eos", "prefix language modeling")
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Cut each text in two; source and target, each with its end."""
         ids = gather(examples, "input_ids")
         return split_suffixes(ids, draw_suffixes(ids.lengths - 1, rng), self.eos_id)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..training.examples import gather, has_field
-from ..training.objective import Batch, Example
-from .streams import one_stream
+from ..training.objective import INDEX, Batch, Example
+from .streams import fields_of, one_stream
 from .task_objectives import TaskObjective, in_rows, inputs_of, one_entry_each
 
 NO_CHARACTER = -1
@@ -39,11 +39,7 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the windows; labels are (S, 1, 2), `begins` and `ends` streams like the ids."""
         batch = one_stream(gather(examples, "input_ids"))
-        for name in ("index", *WINDOW_FIELDS):
-            batch[name] = torch.from_numpy(gather(examples, name).values)
-        for name in ("token_type_ids", *CHARACTERS):
-            if has_field(examples, name):
-                batch[name] = torch.from_numpy(gather(examples, name).values)[None]
+        batch |= fields_of(examples, along=("token_type_ids", *CHARACTERS), single=(INDEX, *WINDOW_FIELDS))
         if has_field(examples, "labels"):
             batch["labels"] = one_entry_each(gather(examples, "labels"))
         return batch

@@ -39,7 +39,7 @@ from .base_recipe import (
     single_text,
 )
 from .randomness import segment_each
-from .teacher_forcing import CorruptedTexts, TeacherForcing
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
 def required_sentinels(tokenizer: PreTrainedTokenizerBase, longest: int, spans: int) -> np.ndarray:
@@ -135,9 +135,7 @@ class SpanCorruption(TeacherForcing):
         spans = count_noise(np.array([longest]), noise_density, mean_span_length)[1]
         self.sentinels = required_sentinels(tokenizer, longest, int(spans[0]))
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
         is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)

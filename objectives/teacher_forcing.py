@@ -20,6 +20,9 @@ from ..training.objective import IGNORE, Batch, Example
 from .streams import two_streams
 from .token_objective import TokenObjective
 
+Pairs = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+"""Sources and targets, token ids."""
+
 
 class CorruptedTexts(PackableExamples):
     """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
@@ -80,9 +83,7 @@ class TeacherForcing(TokenObjective):
         self.decoder_start_id = decoder_start_id
 
     @abstractmethod
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Make sources and targets, token ids that end with the end-of-sequence token."""
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:

@@ -46,7 +46,7 @@ from .base_recipe import (
     ZLoss,
     unsuited,
 )
-from .teacher_forcing import TeacherForcing
+from .teacher_forcing import Pairs, TeacherForcing
 from .token_objective import without_targets
 
 DRAWS, NOISE = "decoder_draws", "decoder_noise"
@@ -252,9 +252,7 @@ class Translation(TeacherForcing):
         """Score the targets behind the true tokens."""
         return super().scores(model, without_targets(batch, DRAWS, NOISE))
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""
         return gather(examples, "input_ids"), gather(examples, "labels")
 

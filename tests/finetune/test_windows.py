@@ -66,7 +66,7 @@ def rows_of(text: str, question: str = "who?") -> Dataset:
 
 def task_of(rows: Dataset, **changes: Any) -> QuestionAnswering:
     recipe = QuestionAnsweringRecipe(kind="question_answering", **changes)
-    return QuestionAnswering(recipe, QuestionAnswering.find(recipe, rows))
+    return QuestionAnswering(recipe, QuestionAnswering(recipe).find(rows))
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
