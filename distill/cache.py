@@ -155,7 +155,7 @@ def binding_of(
 
 
 def hash_of_examples(source: FixedCopies) -> str:
-    """Tell texts from others by their ids and lengths."""
+    """Hash texts: their ids and lengths."""
     digest = hashlib.sha256()
     for indices in parts_of(source.examples.lengths):
         chosen = pick(source.examples, indices)
@@ -175,7 +175,7 @@ def parts_of(lengths: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def cache_place(corpus: CorpusRecipe, recipe: CacheRecipe, binding: Binding) -> Path:
-    """Say where a cache lies: where the recipe says, or beside the tokenized corpora."""
+    """Return where a cache lies: where the recipe says, or beside the tokenized corpora."""
     if recipe.folder is not None:
         return named_path(recipe.folder, "general.cache.folder")
     return cache_folder(corpus.cache) / "teachers" / name_of(binding)

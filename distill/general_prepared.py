@@ -237,7 +237,7 @@ def require_rereadable(step: PreparedGeneralStep, general: GeneralRecipe) -> Non
 
 
 def source_of(step: PreparedGeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
-    """Give what a run reads: the text, what the teacher writes instead, or fixed copies of either.
+    """Return what a run reads: the text, what the teacher writes instead, or fixed copies of either.
 
     Raises:
         ValueError: The teacher can write nothing, or the text is corrupted anew whenever it is read.
@@ -298,7 +298,7 @@ def cached_teacher(
 def cache_of(
     step: PreparedGeneralStep, recipe: CacheRecipe, source: FixedCopies, device: torch.device
 ) -> tuple[Path, Binding]:
-    """Say where a cache lies, and what it is of."""
+    """Return where a cache lies, and what it is of."""
     products = choose_precision(step.recipe.training.precision, device)
     binding = binding_of(step.teacher.folder, source, step.recipe, recipe, products)
     return cache_place(step.recipe.corpus, recipe, binding), binding

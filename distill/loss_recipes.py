@@ -238,7 +238,7 @@ def require_divisor(heads: int, student: TercetConfig, teacher: TercetConfig) ->
 
 
 def widths_of_vectors(config: TercetConfig) -> list[int]:
-    """Give the numbers in the joined queries, and in the joined keys and values, of a token in each stack."""
+    """Count the numbers in a token's joined queries, and in its joined keys and values, in each stack."""
     return [
         (stack.head_dim or 0) * heads
         for stack in stack_configs(config)

@@ -42,18 +42,28 @@ class DistillationLoss(ABC):
         """Sum it over the targets."""
 
     def refusal(self, *, is_complete: bool) -> str | None:
-        """Say why a cached teacher cannot give it, which keeps all tokens' probabilities or only some."""
+        """Return why a cached teacher cannot give it, which keeps all tokens' probabilities or only some."""
         return f"{self.name} compares what a cache does not hold"
 
 
 class VocabularyLoss(DistillationLoss):
-    """Something about the distribution over the vocabulary. Abstract."""
+    """Something about the distribution over the vocabulary. Abstract: each adds what parts two of them."""
 
     needs = RequiredOutputs(logits=True)
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
         """Count the tokens to predict."""
         return num_predicted
+
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
+        """Sum over the targets."""
+        assert student.logits is not None
+        assert teacher.logits is not None
+        return self.divergence(student.logits, teacher.logits, teacher.tokens)
+
+    @abstractmethod
+    def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
+        """Sum over the targets what parts the student's logits (n, V) from the teacher's of tokens (n, k)."""
 
 
 class SoftTargetLoss(VocabularyLoss):
@@ -73,14 +83,12 @@ class SoftTargetLoss(VocabularyLoss):
         super().__init__(weight)
         self.temperature = temperature
 
-    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
+    def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
         """Sum over the targets."""
-        assert student.logits is not None
-        assert teacher.logits is not None
-        right = at_temperature(teacher.logits, self.temperature)
-        found = at_temperature(student.logits, self.temperature)
-        if teacher.tokens is not None:
-            found = found.gather(1, teacher.tokens)
+        right = at_temperature(right, self.temperature)
+        found = at_temperature(found, self.temperature)
+        if tokens is not None:
+            found = found.gather(1, tokens)
         return self.temperature**2 * F.kl_div(found, right, log_target=True, reduction="sum")
 
     def refusal(self, *, is_complete: bool) -> str | None:
@@ -100,16 +108,14 @@ class FullVocabularyLoss(VocabularyLoss):
         super().__init__(weight)
         self.temperature = temperature
 
-    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
+    def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
         """Sum over the targets."""
-        assert student.logits is not None
-        assert teacher.logits is not None
-        right = at_temperature(in_order(teacher.logits, teacher.tokens), self.temperature)
-        found = at_temperature(student.logits, self.temperature)
-        return self.temperature**2 * self.divergence(found, right)
+        right = at_temperature(in_order(right, tokens), self.temperature)
+        found = at_temperature(found, self.temperature)
+        return self.temperature**2 * self.between(found, right)
 
     @abstractmethod
-    def divergence(self, found: Tensor, right: Tensor) -> Tensor:
+    def between(self, found: Tensor, right: Tensor) -> Tensor:
         """Sum over the targets what parts the student's log-probabilities from the teacher's, (n, V)."""
 
     def refusal(self, *, is_complete: bool) -> str | None:
@@ -128,7 +134,7 @@ class ReverseKLLoss(FullVocabularyLoss):
 
     name = "reverse_kl"
 
-    def divergence(self, found: Tensor, right: Tensor) -> Tensor:
+    def between(self, found: Tensor, right: Tensor) -> Tensor:
         """Sum over the targets."""
         return (found.exp() * (found - right)).sum()
 
@@ -153,7 +159,7 @@ class GeneralizedDivergenceLoss(FullVocabularyLoss):
         super().__init__(weight, temperature)
         self.beta = beta
 
-    def divergence(self, found: Tensor, right: Tensor) -> Tensor:
+    def between(self, found: Tensor, right: Tensor) -> Tensor:
         """Sum over the targets."""
         if self.beta in (0, 1):
             pair = (found, right) if self.beta == 0 else (right, found)
@@ -172,11 +178,9 @@ class LogitMSELoss(VocabularyLoss):
 
     name = "logit_mse"
 
-    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
+    def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
         """Sum over the targets."""
-        assert student.logits is not None
-        assert teacher.logits is not None
-        return (at_least_float32(student.logits) - at_least_float32(teacher.logits)).square().sum()
+        return (at_least_float32(found) - at_least_float32(right)).square().sum()
 
     def refusal(self, *, is_complete: bool) -> str | None:
         """A cache keeps probabilities, from which the height of logits cannot be told."""

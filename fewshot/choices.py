@@ -124,7 +124,7 @@ class MultipleChoice(Choices):
         super().__init__(recipe, Template("task.context", recipe.context))
 
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Give the context, the delimiter and the suffix."""
+        """Return the context, the delimiter and the suffix."""
         return self.context(row), self.recipe.delimiter, self.recipe.suffix
 
 
@@ -140,7 +140,7 @@ class Cloze(Choices):
         super().__init__(recipe, context)
 
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Give the text before the hole, its last spaces, and the text behind the hole.
+        """Return the text before the hole, its last spaces, and the text behind the hole.
 
         Raises:
             ValueError: The template leaves the hole out, or repeats it.
@@ -189,7 +189,7 @@ class MinimalPair(Comparison):
         self.good, self.bad = Template("task.good", recipe.good), Template("task.bad", recipe.bad)
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give both sentences, the good one first."""
+        """Return both sentences, the good one first."""
         sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
         return Item(number, (Prompt("", tuple(sentences)),))
 

@@ -191,7 +191,7 @@ def up_to_end(ids: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def is_target(batch: Batch) -> Tensor:
-    """Say which tokens are targets, (1, N): the first one of a dialogue, which nothing precedes, never is."""
+    """Return which tokens are targets, (1, N), never the first one of a dialogue, which nothing precedes."""
     return (batch["labels"] != IGNORE) & (batch["position_ids"] > 0)
 
 

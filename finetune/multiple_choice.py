@@ -194,5 +194,5 @@ def joined(field: Ragged, counts: np.ndarray) -> Ragged:
 
 
 def prediction(probabilities: np.ndarray) -> Prediction:
-    """Say the most probable choice (K,)."""
+    """Predict the most probable choice (K,)."""
     return {"choice": int(probabilities.argmax()), "scores": np.round(probabilities, DIGITS).tolist()}

@@ -74,12 +74,12 @@ def encode_windows(
 
 
 def nowhere(encoder: TextEncoder, num_tokens: int) -> int:
-    """Say which token of a window says that there is no answer."""
+    """Return which token of a window stands for no answer."""
     return 0 if encoder.frames and not encoder.is_causal else num_tokens - 1
 
 
 def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -> list[np.ndarray]:
-    """Give the places of each window's tokens: those of a part of the text, and all that are not the text's.
+    """Return the places of each window's tokens: of a part of the text, and of all that is not the text's.
 
     Windows overlap by half of what the question leaves to the text at most, or there would be very many.
 
@@ -124,7 +124,7 @@ def pair_of(encoding: Encoding, text: str) -> Pair:
 
 
 def characters(text: str, offsets: np.ndarray) -> np.ndarray:
-    r"""Say from where to where tokens stand for a text, without the spaces around them: (T, 2) to (T, 2).
+    r"""Find from where to where tokens stand for a text, without the spaces around them: (T, 2) to (T, 2).
 
     What the tokenizer has dropped between two tokens, an accent or a mark of direction, goes with what it
     touches. Tokens of nothing but spaces stand for no character.
@@ -237,7 +237,7 @@ class QuestionAnswering(Task):
         ]
 
     def prediction(self, windows: np.ndarray, text: str) -> Prediction:
-        """Say what the windows of a row (W, 5) say."""
+        """Predict from the windows of a row (W, 5)."""
         _, begin, end, found, _ = windows[windows[:, 3].argmax()]
         none = windows[:, 4].min()
         has_answer = found >= none or not self.facts["has_unanswerable"]
@@ -313,7 +313,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def misplaced(answer: Answer, text: str, row: int) -> RowError:
-    """Say that an answer does not stand where its row says."""
+    """Build the error of an answer that does not stand where its row says."""
     place = text.find(answer.text)
     remedy = f"it stands at {place}: correct answer_start" if place >= 0 else "it stands nowhere: correct it"
     instead = text[max(answer.begin, 0) : max(answer.end, 0)]

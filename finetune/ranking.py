@@ -263,7 +263,7 @@ def distinct(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
 
 
 def first_rows(numbers: np.ndarray) -> np.ndarray:
-    """Say where each of the numbers 0, 1, ... occurs first."""
+    """Find where each of the numbers 0, 1, ... occurs first."""
     return np.unique(numbers, return_index=True)[1]
 
 

@@ -127,7 +127,7 @@ def naming_rows(split: str, rows: SplitRows) -> Iterator[None]:
 
 
 def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[dict[str, Any]]]:
-    """Say which rows these are, so that others can tell whether theirs are the same."""
+    """Identify rows, so that others can tell whether theirs are the same."""
     named = {split: getattr(data, split) for split in rows if getattr(data, split) is not None}
     if data.dataset is None:
         return {
@@ -147,7 +147,7 @@ def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[di
 
 
 def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
-    """Give what a model reads of each row."""
+    """Return what a model reads of each row."""
     values = zip(*(rows[column][:] for column in columns), strict=True)
     return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
 

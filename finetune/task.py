@@ -120,7 +120,7 @@ class Task(ABC):
         return None
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Give a tokenizer what the task needs beside its tokens: a frame, a chat template, or nothing.
+        """Set what a tokenizer needs for the task beside its tokens: a frame, a chat template, or nothing.
 
         Raises:
             ValueError: It cannot have that.
@@ -128,7 +128,7 @@ class Task(ABC):
         return
 
     def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Give a model what the task needs beside its weights; most tasks need nothing."""
+        """Set what a model needs for the task beside its weights; most tasks need nothing."""
         return
 
     @property
@@ -151,10 +151,10 @@ class Task(ABC):
 
     @abstractmethod
     def objective(self) -> TaskObjective[Any]:
-        """Say what is learned from the examples."""
+        """Return what is learned from the examples."""
 
     def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
-        """Say what a model learns from the examples; one that scores whole sentences has its own way."""
+        """Return what a model learns from the examples; one that scores whole sentences has its own way."""
         return self.objective()
 
     @abstractmethod
@@ -196,7 +196,7 @@ class Task(ABC):
         """Write what would have been correct."""
 
     def sureness(self, predictions: Predictions) -> np.ndarray:
-        """Say how sure the model was of each prediction, (E,), where it says so."""
+        """Return how sure the model was of each prediction, (E,), where it says so."""
         return np.array([float(each.get("score", 0.0)) for each in predictions])
 
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
@@ -251,8 +251,11 @@ class Task(ABC):
         return scored
 
     def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
-        """Give what other programs need beside the finished model, which reads `max_length` tokens of a row:
-        names of JSON files and what they hold.
+        """Return JSON files that other programs need beside the finished model, by their names.
+
+        Args:
+            config: The model's.
+            max_length: Tokens of a row that it reads.
         """
         return {}
 

@@ -260,7 +260,7 @@ class LabellingTask(TextTask):
 
     @abstractmethod
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Say what is predicted where the labels have these probabilities, (L,)."""
+        """Predict from the probabilities of the labels, (L,)."""
 
     def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict from words alone, learned from the same rows."""
@@ -346,7 +346,7 @@ class Classification(LabellingTask):
         ]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Say the most probable label (L,)."""
+        """Predict the most probable label (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         best = int(probabilities.argmax())
         score = shown[self.labels.names[best]]
@@ -454,7 +454,7 @@ class MultiLabel(LabellingTask):
         return [self.prediction(1 / (1 + np.exp(-answer.astype(np.float64)))) for answer in answers]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Say the probable labels (L,)."""
+        """Predict the probable labels (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         probable = [number for number, score in enumerate(shown.values()) if score > 0.5]
         return {"labels": list(map(self.labels.value, probable)), "scores": shown}

@@ -177,7 +177,7 @@ class BaseObjectiveRecipe(ABC):
     def share_of_unknown(
         self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
     ) -> float:
-        """Give the share of what is predicted that the tokenizer does not know, by default of all tokens."""
+        """Compute the share of unknown tokens among those that are predicted, by default among all."""
         return share_of_unknown([corpus.tokens for corpus in corpora], tokenizer)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
@@ -197,7 +197,7 @@ def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:
 
 
 def unsuited(kind: str) -> ValueError:
-    """Say that an objective is given pairs instead of running text, or the other way round."""
+    """Build the error of an objective that is given pairs instead of running text, or the other way round."""
     return ValueError(
         f"{kind} does not support this corpus: translation needs pairs, and all other objectives need "
         f"running text; set or remove corpus.source_column and corpus.target_column"

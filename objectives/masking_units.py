@@ -164,7 +164,7 @@ def word_begins(examples: Sequence[Example], special: np.ndarray) -> np.ndarray:
 def texts_of(
     examples: Sequence[Example], special: np.ndarray, begins: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tell of words (W,) whether they are text, and whether a text begins with them.
+    """Return which words (W,) are text, and with which a text begins.
 
     A text ends with its sequence, and where a special token stands, which is a word of its own.
     """

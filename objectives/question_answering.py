@@ -56,8 +56,10 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
         return F.cross_entropy(outputs.float(), batch["labels"][:, 0], reduction="sum") / 2
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Say of each window (5,): its row, the characters from and up to which its best span goes, and the
-        logarithms of the probabilities of this span and of there being no answer.
+        """Return five numbers of each window, (5,).
+
+        Its row, the characters from and up to which its best span goes, and the logarithms of the
+        probabilities of this span and of there being no answer.
         """
         sizes = batch["cu_seq_lens_q"], batch["max_length_q"]
         begins, ends = (in_rows(batch[name][0], *sizes, NO_CHARACTER) for name in CHARACTERS)

@@ -49,7 +49,7 @@ from ..training.static_shapes import POSITIONS
 from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, Trainable, single_text
 from .joint_model import JointModel, share_parameters
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
-from .token_objective import token_scores, without_targets
+from .token_objective import sample_tokens, token_scores, without_targets
 
 LOGITS_AT_ONCE = 2**24
 """Logits that are held while tokens are sampled."""
@@ -133,22 +133,12 @@ class ReplacedTokenPair(JointModel):
         """Sample tokens (n,) from the generator's distributions at states (n, C), some at a time."""
         rows = max(1, LOGITS_AT_ONCE // self.generator.config.vocab_size)
         parts = zip(states.split(rows), draws.split(rows), strict=True)
-        return torch.cat([sample_tokens(self.generator.compute_logits(part), own) for part, own in parts])
-
-
-def sample_tokens(logits: Tensor, draws: Tensor) -> Tensor:
-    """Sample a token (n,) from each softmax of logits (n, V), decided by draws (n,) from [0, 1).
-
-    A draw falls into the interval of one token if the probabilities are laid end to end (inverse transform
-    sampling).
-
-    >>> probabilities = torch.tensor([[0.5, 0.2, 0.3]])
-    >>> [sample_tokens(probabilities.log(), torch.tensor([draw])).item() for draw in (0.0, 0.49, 0.6, 0.9)]
-    [0, 0, 1, 2]
-    """
-    ends = logits.float().softmax(dim=-1).cumsum(dim=-1)
-    found = torch.searchsorted(ends, draws[:, None] * ends[:, -1:], right=True).squeeze(1)
-    return found.clamp(max=logits.shape[-1] - 1)
+        return torch.cat(
+            [
+                sample_tokens(self.generator.compute_logits(part), own, kind=torch.float32)
+                for part, own in parts
+            ]
+        )
 
 
 def generator_config(config: TercetEncoderConfig, size: float) -> TercetEncoderConfig:

@@ -130,7 +130,7 @@ class SentenceAutoencoder(JointModel):
         return loss, logits
 
     def embed(self, batch: Batch) -> Tensor:
-        """Give the vectors (S, C) of the sentences that the encoder reads, of any length, as in the paper."""
+        """Compute the vectors (S, C) of the encoder's sentences; they have any length, as in the paper."""
         outputs, sequences = self.encoder.forward_base(
             batch["input_ids"],
             None,

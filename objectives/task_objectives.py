@@ -44,7 +44,7 @@ class TaskObjective(Objective, Generic[Outputs]):
 
     @abstractmethod
     def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
-        """Give what the model says of each example, in the batch's order."""
+        """Return what the model says of each example, in the batch's order."""
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the examples; tasks with several targets in each count these."""

@@ -47,7 +47,7 @@ from .base_recipe import (
     unsuited,
 )
 from .teacher_forcing import Pairs, TeacherForcing
-from .token_objective import without_targets
+from .token_objective import sample_tokens, without_targets
 
 DRAWS, NOISE = "decoder_draws", "decoder_noise"
 """In a batch, (1, M): a number from [0, 1) where a prediction is read, else -1; a random token where one is
@@ -187,7 +187,7 @@ class DecoderReading:
 
 @torch.no_grad()
 def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: ScheduledSamplingRecipe) -> Tensor:
-    """Give the decoder's input (1, M) with the model's predictions where `draws` (1, M) are not negative."""
+    """Return the decoder's input (1, M), with predictions where `draws` (1, M) are not negative."""
     inputs, true = without_targets(batch, "labels"), batch["decoder_input_ids"]
     places = (draws[0] >= 0).nonzero().squeeze(1)
     read = true
@@ -195,19 +195,9 @@ def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: Sched
         for _ in range(recipe.count_passes(largest(batch["max_length_q"], model))):
             # The prediction for a position is made where the token before it is read.
             logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
-            tokens = logits.argmax(-1) if recipe.choice == "best" else drawn(logits, draws[0, places])
+            tokens = logits.argmax(-1) if recipe.choice == "best" else sample_tokens(logits, draws[0, places])
             read = true.index_copy(1, places, tokens[None])
     return read
-
-
-def drawn(logits: Tensor, numbers: Tensor) -> Tensor:
-    """Draw a token from each row of logits (n, V) by a number from [0, 1), (n,).
-
-    It is the first token up to which the probabilities sum to more than the number.
-    """
-    sums = logits.double().softmax(-1).cumsum(-1)
-    tokens = torch.searchsorted(sums, numbers[:, None].double(), right=True).squeeze(1)
-    return tokens.clamp(max=logits.shape[1] - 1)
 
 
 class Translation(TeacherForcing):
