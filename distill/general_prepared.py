@@ -39,8 +39,16 @@ from ..training.manifest import hash_of_model
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
-from .cache import Binding, FixedCopies, binding_of, cache_place, hash_of_examples, require_fixed, write_cache
-from .cached_teacher import CachedTeacher
+from .cache import (
+    Binding,
+    CachedTeacher,
+    FixedCopies,
+    binding_of,
+    cache_place,
+    hash_of_examples,
+    require_fixed,
+    write_cache,
+)
 from .loss_recipes import build_losses, require_cached, required_projections
 from .losses import DistillationLoss, SoftTargetLoss
 from .model_outputs import Learner, RequiredOutputs

@@ -23,8 +23,18 @@ from pydantic import Field
 from ..modeling import TercetConfig, TercetSeq2SeqConfig
 from ..objectives.base_recipe import Share
 from ..training.recipe import Positive
-from .losses import DistillationLoss, GeneralizedDivergenceLoss, LogitMSELoss, ReverseKLLoss, SoftTargetLoss
-from .state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, LastHiddenStateLoss, RelationLoss
+from .losses import (
+    AttentionMapLoss,
+    CosineLoss,
+    DistillationLoss,
+    GeneralizedDivergenceLoss,
+    HiddenStateLoss,
+    LastHiddenStateLoss,
+    LogitMSELoss,
+    RelationLoss,
+    ReverseKLLoss,
+    SoftTargetLoss,
+)
 
 Weight = Annotated[float, Field(gt=0)]
 """Weight of a term in the loss; leave a loss out instead of setting its weight to 0."""

@@ -17,12 +17,11 @@ from ..metrics.answers import word_f1
 from ..metrics.texts import bleu, score_of_rows, tokenization_for
 from ..reporting.blocks import Line, Run
 from .boundary import Prompt
-from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation
+from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .request import Request, Score
-from .row_answers import texts_in
 from .score_cache import ScoreCache
 from .subject import Subject
 from .task import Answerer, Record, Task, majority

@@ -7,7 +7,7 @@ The 20 % without [MASK] make the model doubt every token that it sees. Deviation
 its own coin, as in transformers' collator, where the paper's code takes a fixed number from each sequence;
 the random token is never a special one.
 
-`masking_units.py` says what is chosen at once.
+`masking.py` says what is chosen at once, and what stands there instead.
 
 Legend: N packed tokens of the batch, S sequences, n chosen tokens, V ids of the tokenizer.
 """
@@ -37,8 +37,7 @@ from .base_recipe import (
     ZLoss,
     single_text,
 )
-from .masking import TOKENS, WORDS, Corruption, DynamicMasking, StaticMasking
-from .masking_units import Spans
+from .masking import TOKENS, WORDS, Corruption, DynamicMasking, Spans, StaticMasking
 from .streams import one_stream
 from .token_objective import TokenObjective
 

@@ -25,8 +25,7 @@ from typing import Literal
 import numpy as np
 
 from .masked_pairs import MaskedPairsRecipe
-from .sentence_pairs import SentencePairSource, coins, cut, shorten
-from .stretches import find_partners
+from .sentence_pairs import SentencePairSource, coins, cut, find_partners, shorten
 
 NEXT, RANDOM = 0, 1
 """The labels, as in `BertForPreTraining`."""

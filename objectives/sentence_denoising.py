@@ -65,7 +65,7 @@ from .base_recipe import (
     single_text,
 )
 from .joint_model import JointModel, share_parameters
-from .masking_units import word_begins
+from .masking import word_begins
 from .streams import two_streams
 from .teacher_forcing import CorruptedTexts
 from .token_objective import token_scores

@@ -28,8 +28,7 @@ from typing import Literal
 import numpy as np
 
 from .masked_pairs import MaskedPairsRecipe
-from .sentence_pairs import SentencePairSource, coins, overlength
-from .stretches import couple_strangers
+from .sentence_pairs import SentencePairSource, coins, couple_strangers, overlength
 
 IN_ORDER, SWAPPED = 0, 1
 """The labels, as in `AlbertForPreTraining`."""

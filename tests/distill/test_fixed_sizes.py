@@ -7,16 +7,26 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.distill.losses import GeneralizedDivergenceLoss, LogitMSELoss, ReverseKLLoss, SoftTargetLoss
+from tercet.distill.losses import (
+    AttentionMapLoss,
+    CosineLoss,
+    GeneralizedDivergenceLoss,
+    HiddenStateLoss,
+    LogitMSELoss,
+    RelationLoss,
+    ReverseKLLoss,
+    SoftTargetLoss,
+)
 from tercet.distill.model_outputs import Learner
 from tercet.distill.objective import Distillation, required_outputs
-from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
 from tercet.distill.task_objective import IS_LABELLED, SOFT, TaskDistillation
 from tercet.distill.teacher import LiveTeacher
 from tercet.finetune.chat import ChatObjective
 from tercet.finetune.examples import LabelledExamples, numbers, vectors
 from tercet.finetune.generation import GenerationObjective
 from tercet.finetune.multiple_choice import MultipleChoiceObjective
+from tercet.finetune.question_answering import QuestionAnsweringObjective
+from tercet.finetune.ranking import RankingObjective
 from tercet.finetune.tagging import TaggingObjective
 from tercet.modeling import (
     TercetDecoderForCausalLM,
@@ -28,8 +38,6 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.question_answering import QuestionAnsweringObjective
-from tercet.objectives.ranking import RankingObjective
 from tercet.objectives.task_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
