@@ -6,7 +6,7 @@ import torch
 from accelerate import Accelerator
 
 from tercet.modeling.attention.scores import SCORES
-from tercet.objectives.base_recipe import FullSequence
+from tercet.objectives.base_recipe import FullSequence, ObjectiveContext
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.planned_stages import flops_of, is_recurrent, kept_by, layers_of
 from tercet.pretraining.model import build_model
@@ -36,7 +36,7 @@ def pairs() -> list[dict]:
 def test_operations_are_those_that_training_counts(cell_type, attention_score, tokenizer):  # noqa: F811
     recipe = recurrent_recipe(cell_type=cell_type, attention_score=attention_score)
     model = build_model(recipe, tokenizer)
-    objective = recipe.objective.build(tokenizer, sequence_length=64, decoder_start_id=1)
+    objective = recipe.objective.build(ObjectiveContext(tokenizer, 64, decoder_start_id=1))
     batch = objective.collate(pairs(), np.random.default_rng(0))
     step = Step(DataCursor(0, 0), (Part(batch, [0, 3]),), {}, 3, 3 * (READ + WRITTEN))
     counted = count_flops_per_token(model, objective, step, Accelerator(cpu=True)) * (READ + WRITTEN)
