@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import build_held_out, open_text
+from tercet.pretraining.text import build_held_out, context_of, open_text
 from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import load_tokenizer
 from tercet.training.evaluation import evaluate_held_out
@@ -18,7 +18,7 @@ def measure_as(recipe: PretrainingRecipe, model: Path) -> Mapping[str, float]:
     accelerator = build_accelerator(recipe.training, model.parent)
     held_out = build_held_out(recipe, open_text(recipe, "validation"), tokenizer)
     assert held_out.source is not None
-    objective = recipe.objective.build(tokenizer, sequence_length=recipe.corpus.sequence_length).at(1.0)
+    objective = recipe.objective.build(context_of(recipe, tokenizer)).at(1.0)
     steps = cut_held_out(held_out.source, objective, recipe.training, accelerator)
     network = accelerator.prepare(load_ours(str(model)))
     return evaluate_held_out(network, objective, held_out, steps, accelerator)

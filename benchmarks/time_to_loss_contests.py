@@ -32,7 +32,7 @@ from tercet.objectives.recipes import (
     SingleObjectiveRecipe,
 )
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import examples_of, open_text, tokenize
+from tercet.pretraining.text import context_of, examples_of, open_text, tokenize
 from tercet.training.examples import Examples
 from tercet.training.objective import Batch, Example, Objective
 
@@ -80,7 +80,7 @@ class Contest(ABC):
 
     def objective(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Objective:
         """Build the objective whose loss decides, whatever the recipe learns from."""
-        return self.judged.build(tokenizer, sequence_length=recipe.corpus.sequence_length)
+        return self.judged.build(context_of(recipe, tokenizer))
 
     def judges(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[Batch]:
         """Draw, corrupt and pack the held-out sequences, the same ones whenever asked."""

@@ -26,7 +26,7 @@ from ..objectives.token_objective import TokenObjective
 from ..objectives.writing import write
 from ..pretraining.model import require_positions
 from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, TokenizerRecipe
-from ..pretraining.text import Texts, build_held_out, open_texts, training_source
+from ..pretraining.text import Texts, build_held_out, context_of, open_texts, training_source
 from ..text.bad_records import Tally
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.chunks import ParallelPairs
@@ -39,8 +39,16 @@ from ..training.manifest import hash_of_model
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
-from .cache import Binding, FixedCopies, binding_of, cache_place, hash_of_examples, require_fixed, write_cache
-from .cached_teacher import CachedTeacher
+from .cache import (
+    Binding,
+    CachedTeacher,
+    FixedCopies,
+    binding_of,
+    cache_place,
+    hash_of_examples,
+    require_fixed,
+    write_cache,
+)
 from .loss_recipes import build_losses, require_cached, required_projections
 from .losses import DistillationLoss, SoftTargetLoss
 from .model_outputs import Learner, RequiredOutputs
@@ -166,12 +174,7 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> PreparedGeneralStep:
         training=recipe.training,
         output=str(folder),
     )
-    base = recipe.objective.build(
-        teacher.tokenizer,
-        sequence_length=corpus.sequence_length,
-        seed=recipe.training.seed,
-        decoder_start_id=getattr(teacher.model.config, "decoder_start_token_id", None),
-    )
+    base = recipe.objective.build(context_of(pretraining, teacher.tokenizer, teacher.model.config))
     if not isinstance(base, TokenObjective):
         raise ValueError(
             f"general.objective is {kind}, which has targets other than tokens: use "
@@ -242,7 +245,7 @@ def require_rereadable(step: PreparedGeneralStep, general: GeneralRecipe) -> Non
 
 
 def source_of(step: PreparedGeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
-    """Give what a run reads: the text, what the teacher writes instead, or fixed copies of either.
+    """Return what a run reads: the text, what the teacher writes instead, or fixed copies of either.
 
     Raises:
         ValueError: The teacher can write nothing, or the text is corrupted anew whenever it is read.
@@ -303,7 +306,7 @@ def cached_teacher(
 def cache_of(
     step: PreparedGeneralStep, recipe: CacheRecipe, source: FixedCopies, device: torch.device
 ) -> tuple[Path, Binding]:
-    """Say where a cache lies, and what it is of."""
+    """Return where a cache lies, and what it is of."""
     products = choose_precision(step.recipe.training.precision, device)
     binding = binding_of(step.teacher.folder, source, step.recipe, recipe, products)
     return cache_place(step.recipe.corpus, recipe, binding), binding

@@ -31,7 +31,7 @@ from ..training.precision import build_accelerator
 from ..training.recipe import TrainingRecipe
 from ..training.run_folder import EVALUATION, MODEL, TEXTS, write_recipe
 from ..training.stages import prepare_data
-from .cached_teacher import CachedTeacher
+from .cache import CachedTeacher
 from .general_prepared import PreparedGeneralStep, build_setup, source_of
 from .model_outputs import Learner
 from .recipe import DistillationRecipe

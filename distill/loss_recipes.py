@@ -23,8 +23,18 @@ from pydantic import Field
 from ..modeling import TercetConfig, TercetSeq2SeqConfig
 from ..objectives.base_recipe import Share
 from ..training.recipe import Positive
-from .losses import DistillationLoss, GeneralizedDivergenceLoss, LogitMSELoss, ReverseKLLoss, SoftTargetLoss
-from .state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, LastHiddenStateLoss, RelationLoss
+from .losses import (
+    AttentionMapLoss,
+    CosineLoss,
+    DistillationLoss,
+    GeneralizedDivergenceLoss,
+    HiddenStateLoss,
+    LastHiddenStateLoss,
+    LogitMSELoss,
+    RelationLoss,
+    ReverseKLLoss,
+    SoftTargetLoss,
+)
 
 Weight = Annotated[float, Field(gt=0)]
 """Weight of a term in the loss; leave a loss out instead of setting its weight to 0."""
@@ -238,7 +248,7 @@ def require_divisor(heads: int, student: TercetConfig, teacher: TercetConfig) ->
 
 
 def widths_of_vectors(config: TercetConfig) -> list[int]:
-    """Give the numbers in the joined queries, and in the joined keys and values, of a token in each stack."""
+    """Count the numbers in a token's joined queries, and in its joined keys and values, in each stack."""
     return [
         (stack.head_dim or 0) * heads
         for stack in stack_configs(config)

@@ -128,7 +128,7 @@ class Distillation(Objective):
 
 
 def required_outputs(losses: Sequence[DistillationLoss]) -> RequiredOutputs:
-    """Say what distillation losses have to know of a model."""
+    """Return what distillation losses have to know of a model."""
     return RequiredOutputs(*map(any, zip(RequiredOutputs(), *(loss.needs for loss in losses), strict=True)))
 
 

@@ -31,7 +31,7 @@ from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
 from ..objectives.task_objectives import in_rows
 from ..objectives.teacher_forcing import TeacherForcing
-from ..objectives.token_objective import OutputPositions, TokenObjective
+from ..objectives.token_objective import OutputPositions, TokenObjective, sample_tokens
 from ..training.evaluation import evaluation_mode
 from ..training.objective import Batch
 from ..training.sharding import sharding_plugin
@@ -132,7 +132,7 @@ class OnPolicy:
             inputs = beginnings_of(batch) if self.continues else self.read_sources(batch)
             for column, numbers in enumerate(draws.T):
                 outputs: Any = self.student(**inputs, use_cache=True, logits_to_keep=1)
-                tokens[:, column] = choose(outputs.logits[:, -1], numbers, self.recipe.temperature)
+                tokens[:, column] = sample_tokens(outputs.logits[:, -1], numbers, self.recipe.temperature)
                 inputs |= {name: tokens[:, column, None], "past_key_values": outputs.past_key_values}
                 if self.continues:
                     inputs["attention_mask"] = F.pad(inputs["attention_mask"], (0, 1), value=1)
@@ -171,17 +171,6 @@ def beginnings_of(batch: Batch) -> dict[str, Any]:
         "input_ids": pad_sequence(texts, **sides),
         "attention_mask": pad_sequence([torch.ones_like(text) for text in texts], **sides),
     }
-
-
-def choose(logits: Tensor, numbers: Tensor, temperature: float) -> Tensor:
-    """Choose tokens of logits (S, V) by numbers (S,) from 0 to 1, the likelier, the more often.
-
-    >>> choose(torch.tensor([[0.5, 0.25, 0.25]]).log().expand(3, -1), torch.tensor([0.4, 0.6, 0.8]), 1.0)
-    tensor([0, 1, 2])
-    """
-    sums = (logits.double() / temperature).softmax(-1).cumsum(-1)
-    chosen = torch.searchsorted(sums, numbers.double()[:, None] * sums[:, -1:], right=True).squeeze(1)
-    return chosen.clamp(max=logits.shape[-1] - 1)
 
 
 def build_on_policy(

@@ -20,11 +20,11 @@ from torch.nn import functional as F
 from ..finetune.encoding import NO_WORD
 from ..finetune.generation import GenerationObjective
 from ..finetune.multiple_choice import MultipleChoiceObjective
+from ..finetune.question_answering import QuestionAnsweringObjective
+from ..finetune.ranking import RankingObjective
 from ..finetune.tagging import TaggingObjective
 from ..modeling import TercetPreTrainedModel
 from ..modeling.heads.losses import at_least_float32
-from ..objectives.question_answering import QuestionAnsweringObjective
-from ..objectives.ranking import RankingObjective
 from ..objectives.task_objectives import (
     MultiLabelObjective,
     RegressionObjective,
@@ -88,11 +88,11 @@ class SoftLabels(ABC, Generic[Base]):
         return batch[IS_LABELLED].sum() if IS_LABELLED in batch else self.count(batch)
 
 
-class SoftLabel(SoftLabels[SingleLabelObjective]):
-    """One of several labels: answers (S, L)."""
+class SoftLabel(SoftLabels[SingleLabelObjective | MultipleChoiceObjective]):
+    """One of several labels or texts: answers (S, L) or (S, K)."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the distributions over the labels."""
+        """Match the distributions over the labels, or over the choices."""
         return divergence(found, right, self.temperature)
 
 
@@ -144,14 +144,6 @@ class SoftSpans(SoftLabels[QuestionAnsweringObjective]):
         return divergence(found.transpose(1, 2), right.transpose(1, 2), self.temperature) / 2
 
 
-class SoftChoice(SoftLabels[MultipleChoiceObjective]):
-    """One of several texts: answers (S, K)."""
-
-    def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the distributions over the choices."""
-        return divergence(found, right, self.temperature)
-
-
 class SoftRanks(SoftLabels[RankingObjective]):
     """Vectors of texts, (S, C), whose cosines say which belong together; C may differ."""
 
@@ -193,7 +185,7 @@ SOFT: dict[type[TaskObjective[Any]], type[SoftLabels[Any]]] = {
     RegressionObjective: SoftNumber,
     TaggingObjective: SoftTags,
     QuestionAnsweringObjective: SoftSpans,
-    MultipleChoiceObjective: SoftChoice,
+    MultipleChoiceObjective: SoftLabel,
     RankingObjective: SoftRanks,
     GenerationObjective: SoftTokens,
 }

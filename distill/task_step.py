@@ -85,7 +85,7 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
             task.recipe.input_columns,
             "task.unlabelled",
             on_bad_row=recipe.data.on_bad_row,
-            check=partial(task.require_inputs, task.recipe),
+            check=task.require_inputs,
         )
         if tally.has_bad_rows:
             rows.bad_rows["unlabelled"] = tally.facts
@@ -119,7 +119,7 @@ def require_answers(task: Task) -> None:
 
 
 def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str) -> FineTuningRecipe:
-    """Say the step in the words of fine-tuning."""
+    """Return the step as a recipe of fine-tuning."""
     return FineTuningRecipe(
         model=PretrainedModelRecipe(path=beginning),
         task=task.recipe,
@@ -253,7 +253,7 @@ def require_same_input(
 
 
 def taught(step: PreparedTaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
-    """Say what a student learns on a device."""
+    """Build what a student learns on a device."""
     return TaskDistillation(
         step.task.objective(),
         step.teacher.model,

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ..text.row_files import plain
 from .boundary import Prompt
 from .comparison import Comparison
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Query
-from .row_answers import place_of, texts_in
 from .task import majority
 from .task_recipes import (
     HOLE,
@@ -20,7 +20,8 @@ from .task_recipes import (
     MultipleChoiceRecipe,
     PartialEvaluationRecipe,
 )
-from .templates import MARK, Row, Template
+from .template_process import Row, is_missing
+from .templates import MARK, Template
 
 
 class TargetedComparison(Comparison):
@@ -123,7 +124,7 @@ class MultipleChoice(Choices):
         super().__init__(recipe, Template("task.context", recipe.context))
 
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Give the context, the delimiter and the suffix."""
+        """Return the context, the delimiter and the suffix."""
         return self.context(row), self.recipe.delimiter, self.recipe.suffix
 
 
@@ -139,7 +140,7 @@ class Cloze(Choices):
         super().__init__(recipe, context)
 
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Give the text before the hole, its last spaces, and the text behind the hole.
+        """Return the text before the hole, its last spaces, and the text behind the hole.
 
         Raises:
             ValueError: The template leaves the hole out, or repeats it.
@@ -188,10 +189,74 @@ class MinimalPair(Comparison):
         self.good, self.bad = Template("task.good", recipe.good), Template("task.bad", recipe.bad)
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Give both sentences, the good one first."""
+        """Return both sentences, the good one first."""
         sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
         return Item(number, (Prompt("", tuple(sentences)),))
 
     def is_correct(self, item: Item, choice: int) -> bool:
         """Return whether it is the good sentence; a bad one that reads like it is not."""
         return choice == item.target
+
+
+def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
+    """Return a list of texts that all say something.
+
+    Raises:
+        ValueError: It is no list, has too few, or one is empty.
+    """
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < least:
+        raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
+    texts = [value if isinstance(value, str) else str(value) for value in values]
+    for number, text in enumerate(texts):
+        if is_missing(values[number]) or not text.strip():
+            raise ValueError(
+                f"{name} gives the empty answer {values[number]!r} (number {number}): fill it in, or "
+                f"exclude the row with data.where"
+            )
+    return texts
+
+
+def place_of(
+    target: Any, choices: Sequence[str], labels: Sequence[str | int], *, are_fixed: bool = True
+) -> int:
+    """Find the number of the correct choice: by its label, its text, or its number.
+
+    A whole number counts the choices of a row. Fixed choices may be called by it, if that is not in doubt.
+    White space around a label is no part of it.
+
+    >>> place_of("Negative ", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
+    (0, 1)
+
+    Raises:
+        ValueError: It is none of the choices, or may be two of them.
+    """
+    if labels and len(labels) != len(choices):
+        raise ValueError(
+            f"task.labels names {len(labels)} labels for {len(choices)} choices: give one label for each "
+            f"choice"
+        )
+    if is_missing(target):
+        raise ValueError(
+            f"task.target gives {target}: give the correct answer, or exclude the row with data.where"
+        )
+    names, name = [str(label) for label in labels] or list(choices), str(target)
+    if name not in names:
+        names, name = list(map(plain, names)), plain(name)
+    by_name = names.index(name) if name in names else None
+    by_number = int(target) if not labels and name.isdecimal() and int(target) < len(choices) else None
+    if isinstance(target, int) and not labels:
+        if are_fixed and len({by_name, by_number} - {None}) > 1:
+            raise ValueError(
+                f"task.target gives {target}, which is the index of one choice and the text of another: set "
+                f"task.labels to the names of the choices in task.target, in the same order"
+            )
+        if not are_fixed and by_number is None and by_name is not None:
+            raise ValueError(
+                f"task.target gives {target}, but an integer is the index of one of the {len(choices)} "
+                f"choices, from 0: for the text of a choice, write task.target: (...) | string"
+            )
+        by_name = by_name if are_fixed else None
+    for place in (by_name, by_number):
+        if place is not None:
+            return place
+    raise ValueError(f"task.target gives {target!r}, which is none of {', '.join(names)[:200]}: correct it")

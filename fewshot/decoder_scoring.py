@@ -88,7 +88,7 @@ class TreeScorer(Scorer):
     def in_rows(
         self, trees: list[PrefixTree], cache: Cache | None, prefix: int
     ) -> tuple[list[int], dict[str, Any]]:
-        """Give each tree a row of its own (B, T), behind what is cached; say where each begins."""
+        """Lay each tree into a row (B, T) behind what is cached, and return where each begins."""
         width = max(len(tree.tokens) for tree in trees)
         ids = np.zeros((len(trees), width), dtype=np.int64)
         depths = np.zeros((len(trees), width), dtype=np.int64)

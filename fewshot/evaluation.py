@@ -101,14 +101,14 @@ def prompter_of(recipe: FewShotRecipe, items: Items, subject: Subject) -> Prompt
 
 
 def drawer_of(recipe: FewShotRecipe, items: Items) -> Demonstrations:
-    """Give what draws the demonstrations of an item."""
+    """Return what draws the demonstrations of an item."""
     return Demonstrations(
         items.demonstrations, recipe.prompting, are_test=items.are_one_split, source=items.source
     )
 
 
 def describe(query: Query, condition: Condition) -> Record:
-    """Say what the model has read."""
+    """Record what the model has read."""
     return {
         "row": query.item.number,
         "shots": condition.num_fewshot,

@@ -72,7 +72,7 @@ def some_at_a_time(states: Tensor, head: Callable[[Tensor], Tensor], vocab_size:
 
 
 def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
-    """Tell which tokens (k,) in which rows of logits (n, V) are likelier than all others; of equals, none is.
+    """Return which tokens (k,) are likelier than all others in their rows of logits (n, V); of equals, none.
 
     A maximum is found much faster than how often it occurs, which is counted where it may matter only.
     """

@@ -45,7 +45,7 @@ class Item:
 
 
 def row_error(source: str, number: int, error: ValueError) -> ValueError:
-    """Say of what is wrong with a row where it stands: its file, and its number from 1."""
+    """Build the error of a row, with its file and its number from 1."""
     return ValueError(f"{source}, row {number + 1:,}: {error}")
 
 

@@ -10,7 +10,7 @@ from .recipe import PromptingRecipe
 from .request import Request, Score
 from .score_cache import AnswerCache, ScoreCache, name_of_cache
 from .subject import Subject, hash_settings
-from .templates import Row
+from .template_process import Row
 from .writing import Writer
 
 EDITION = 1

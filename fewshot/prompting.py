@@ -55,8 +55,15 @@ class Prompter:
         self.subject, self.encoder, self.task, self.source = subject, encoder, task, source
         self.reads_windows = reads_windows
 
-    def queries(self, items: Sequence[Item], demonstrations: Sequence[list[Item]]) -> list[Query]:
-        """Put items behind their demonstrations.
+    def queries(
+        self, items: Sequence[Item], demonstrations: Sequence[list[Item]], room: int | None = None
+    ) -> list[Query]:
+        """Put items behind their demonstrations, as many as fit.
+
+        Args:
+            items: What is asked.
+            demonstrations: Of each item.
+            room: Tokens by which the model is to continue items, which have no answers then.
 
         Raises:
             ValueError: An answer has no tokens, or more than the model reads.
@@ -66,7 +73,7 @@ class Prompter:
         waiting = list(range(len(items)))
         while waiting:
             prompts = [self.prompts(items[number], shown[number]) for number in waiting]
-            requests = self.encode([items[number] for number in waiting], prompts)
+            requests = self.encode([items[number] for number in waiting], prompts, room)
             too_long = []
             for number, own, parts in zip(waiting, prompts, requests, strict=True):
                 with self.naming(items[number]):
@@ -79,34 +86,22 @@ class Prompter:
                 dropped = len(demonstrations[number]) - len(shown[number])
                 cuts = zip(parts, excesses, strict=True)
                 answers = [self.shortened(request, cut) for part, cut in cuts for request in part]
+                if room is not None:
+                    answers = [replace(request, answer=()) for request in answers]
                 queries[number] = Query(items[number], own, answers, shown[number], dropped, excess)
             waiting = too_long
         return [query for query in queries if query is not None]
 
-    def queries_to_continue(
-        self, items: Sequence[Item], demonstrations: Sequence[list[Item]], room: int
-    ) -> list[Query]:
-        """Put items that the model continues by as many tokens as there is `room` for; see `queries`."""
-        queries = []
-        for item, own in zip(items, demonstrations, strict=True):
-            shown = list(own)
-            while True:
-                (prompt,) = self.prompts(item, shown)
-                with self.naming(item):
-                    request = Request(self.encoder.context_of(prompt.context), (0,) * room)
-                    excess = self.subject.excess(request)
-                if not excess or not shown:
-                    break
-                del shown[0]
-            context = self.shortened(request, excess).context
-            requests = [Request(context, ())]
-            queries.append(Query(item, (prompt,), requests, shown, len(own) - len(shown), excess))
-        return queries
-
     def encode(
-        self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]]
+        self, items: Sequence[Item], prompts: Sequence[tuple[Prompt, ...]], room: int | None
     ) -> list[list[list[Request]]]:
-        """Return the requests of each prompt of each item, all encoded at once, or say which one is wrong."""
+        """Return the requests of each prompt of each item, all encoded at once, or say which one is wrong.
+
+        Where the model continues, any tokens stand in the room for its answer.
+        """
+        if room is not None:
+            contexts = [[self.encoder.context_of(prompt.context) for prompt in own] for own in prompts]
+            return [[[Request(context, (0,) * room)] for context in own] for own in contexts]
         try:
             encoded = iter(self.encoder.encode([prompt for own in prompts for prompt in own]))
         except ValueError:
@@ -118,7 +113,7 @@ class Prompter:
 
     @contextmanager
     def naming(self, item: Item) -> Iterator[None]:
-        """Say of what is wrong with an item in which row of which file it stands."""
+        """Name the row and the file of an item in its errors."""
         try:
             yield
         except ValueError as error:

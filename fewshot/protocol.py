@@ -14,16 +14,6 @@ from .task import Task
 READINGS = {"decoder": "causal_lm", "encoder": "masked_lm", "seq2seq": "seq2seq_lm"}
 """What gives a member's probabilities of tokens, by the names of `prompting.head`."""
 
-SCORED = {
-    "generation": "greedy decoding, no sampling",
-    "completion": "an answer is correct if each of its tokens is likelier than every other one, given those "
-    "before it; ties are wrong",
-    "perplexity": "log-likelihoods of texts at temperature 1; a long text is read in windows",
-}
-"""Kind of task -> how its answers are found; of all others, they are compared."""
-
-COMPARED = "log-likelihoods at temperature 1; an answer that ties with a wrong one is wrong"
-
 
 def protocol_of(recipe: FewShotRecipe, task: Task) -> dict[str, Any]:
     """Return what all models of an evaluation have in common, for its results.
@@ -35,7 +25,7 @@ def protocol_of(recipe: FewShotRecipe, task: Task) -> dict[str, Any]:
     prompting, data = recipe.prompting, recipe.data
     return {
         "task": chosen_fields(recipe),
-        "scored": SCORED.get(recipe.task.kind, COMPARED),
+        "scored": task.scored,
         "normalization": getattr(task, "normalization", None),
         "opening": prompting.opening,
         "ends_answer": prompting.ends_answer,
@@ -60,7 +50,7 @@ def chosen_fields(recipe: FewShotRecipe) -> dict[str, Any]:
 
 
 def reading_of(recipe: FewShotRecipe, subject: Subject, encoder: PromptEncoder) -> dict[str, Any]:
-    """Say how one model is read.
+    """Return how one model is read.
 
     Args:
         recipe: Of the evaluation.

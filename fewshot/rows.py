@@ -18,7 +18,8 @@ from .items import Item, require_labels, row_error
 from .recipe import DataRecipe, FewShotRecipe
 from .task import Task
 from .tasks import build_task
-from .templates import Row, Template
+from .template_process import Row, WrittenNumber
+from .templates import Template
 
 
 @dataclass(frozen=True)
@@ -162,22 +163,6 @@ def as_numbers(texts: Sequence[str]) -> list[Any]:
         return list(texts)
     number = int if all(isinstance(each, int) for each in found) else WrittenNumber
     return [number(text) if text.strip() else None for text in texts]
-
-
-class WrittenNumber(float):
-    """A number of a table, which compares and computes as one, and is shown as it is written there."""
-
-    text: str
-
-    def __new__(cls, text: str) -> "WrittenNumber":
-        """Read it."""
-        number = super().__new__(cls, text)
-        number.text = text.strip()
-        return number
-
-    def __str__(self) -> str:
-        """Show it as it is written."""
-        return self.text
 
 
 def chosen(items: list[Item], limit: int | None) -> list[Item]:

@@ -19,7 +19,8 @@ from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .task_recipes import Common
-from .templates import Row, Template
+from .template_process import Row
+from .templates import Template
 
 Record = dict[str, Any]
 
@@ -41,6 +42,8 @@ class Task(ABC):
     """The metric that counts."""
     title: ClassVar[str]
     """How the title of a report begins."""
+    scored: ClassVar[str]
+    """How answers are found, in the words of a report's protocol."""
     is_higher_better: ClassVar[bool] = True
     """Whether a high value of the metric is a good one."""
     takes_demonstrations: ClassVar[bool] = True
@@ -89,7 +92,7 @@ class Task(ABC):
 
     @abstractmethod
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Give what yields the records of queries to a model.
+        """Return what yields the records of queries to a model.
 
         Raises:
             ValueError: The model cannot do this kind of task.
@@ -106,7 +109,7 @@ class Task(ABC):
 
     @abstractmethod
     def value(self, record: Record) -> float:
-        """Give what a record adds to the metric, where that is a mean over records."""
+        """Return what a record adds to the metric, where that is a mean over records."""
 
     def details(self, records: Sequence[Record]) -> dict[str, Any]:
         """Return what results say of the records of one number of demonstrations beside scores."""

@@ -17,26 +17,17 @@ from ..metrics.answers import word_f1
 from ..metrics.texts import bleu, score_of_rows, tokenization_for
 from ..reporting.blocks import Line, Run
 from .boundary import Prompt
-from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation
+from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .request import Request, Score
-from .row_answers import texts_in
 from .score_cache import ScoreCache
 from .subject import Subject
 from .task import Answerer, Record, Task, majority
-from .task_recipes import (
-    ClozeRecipe,
-    Common,
-    CompletionRecipe,
-    GenerationRecipe,
-    MinimalPairRecipe,
-    MultipleChoiceRecipe,
-    PartialEvaluationRecipe,
-    PerplexityRecipe,
-)
-from .templates import Row, Template
+from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
+from .template_process import Row
+from .templates import Template
 from .writing import Writer
 
 UNITS = {
@@ -51,6 +42,10 @@ class Completion(Task):
     """Whether the answer is the greedy continuation of a context."""
 
     title = "Completion"
+    scored = (
+        "an answer is correct if each of its tokens is likelier than every other one, given those before it; "
+        "ties are wrong"
+    )
     metric = "accuracy"
 
     def __init__(self, recipe: CompletionRecipe):
@@ -66,7 +61,7 @@ class Completion(Task):
         return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Give what scores the answer to each query."""
+        """Return what scores the answer to each query."""
         return partial(self.complete, model, model.score_cache())
 
     def complete(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
@@ -90,7 +85,7 @@ class Completion(Task):
         }
 
     def value(self, record: Record) -> float:
-        """Give 1 if the answer is the greedy continuation, else 0."""
+        """Return 1 if the answer is the greedy continuation, else 0."""
         return float(record["is_right"])
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
@@ -102,6 +97,7 @@ class Perplexity(Task):
     """How probable texts are; long ones are read in windows."""
 
     title = "Perplexity"
+    scored = "log-likelihoods of texts at temperature 1; a long text is read in windows"
     is_higher_better = False
     takes_demonstrations = False
     reads_windows = True
@@ -116,7 +112,7 @@ class Perplexity(Task):
         return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Give what scores the text of each query."""
+        """Return what scores the text of each query."""
         return partial(self.read, model, model.score_cache())
 
     def read(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
@@ -140,7 +136,7 @@ class Perplexity(Task):
 
 
 def record_text(item: Item, scores: Sequence[Score]) -> Record:
-    """Say how probable a text is, from the scores of its windows."""
+    """Record how probable a text is, from the scores of its windows."""
     text = item.answers[0]
     return {
         "log_likelihood": sum(score.total for score in scores),
@@ -195,6 +191,7 @@ class Generation(Task):
     """What a model generates after a context."""
 
     title = "Generation"
+    scored = "greedy decoding, no sampling"
 
     def __init__(self, recipe: GenerationRecipe):
         super().__init__(recipe)
@@ -218,7 +215,7 @@ class Generation(Task):
         self, prompter: Prompter, items: Sequence[Item], demonstrations: Sequence[list[Item]]
     ) -> list[Query]:
         """Put items behind their demonstrations, with room for what the model generates."""
-        return prompter.queries_to_continue(items, demonstrations, self.recipe.max_new_tokens)
+        return prompter.queries(items, demonstrations, self.recipe.max_new_tokens)
 
     def answerer(self, model: PromptedModel) -> Answerer:
         """Return what continues each query."""
@@ -275,22 +272,22 @@ def texts_of(records: Sequence[Record]) -> tuple[list[str], list[str]]:
     return [record["written"] for record in records], [record["references"][0] for record in records]
 
 
-TASKS: dict[type[Common], type[Any]] = {
-    MultipleChoiceRecipe: MultipleChoice,
-    ClozeRecipe: Cloze,
-    PartialEvaluationRecipe: PartialEvaluation,
-    MinimalPairRecipe: MinimalPair,
-    CompletionRecipe: Completion,
-    GenerationRecipe: Generation,
-    PerplexityRecipe: Perplexity,
+TASKS: dict[str, type[Any]] = {
+    "multiple_choice": MultipleChoice,
+    "cloze": Cloze,
+    "partial_evaluation": PartialEvaluation,
+    "minimal_pair": MinimalPair,
+    "completion": Completion,
+    "generation": Generation,
+    "perplexity": Perplexity,
 }
-"""What a recipe says about a task -> the task."""
+"""The `kind` of a recipe -> the task."""
 
 
-def build_task(recipe: Common) -> Task:
+def build_task(recipe: TaskRecipe) -> Task:
     """Build the task that a recipe describes.
 
     Raises:
         ValueError: A template is none, or answers cannot be normalized as they shall be.
     """
-    return TASKS[type(recipe)](recipe)
+    return TASKS[recipe.kind](recipe)

@@ -9,7 +9,7 @@ Legend: E rows.
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
 from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
-from ..objectives.streams import one_stream
+from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
 from ..objectives.writing import read_out
@@ -31,7 +31,7 @@ from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of, texts_of
 from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, Batch, Example
+from ..training.objective import IGNORE, INDEX, Batch, Example
 from .chat_encoding import (
     ASSISTANT,
     Dialogue,
@@ -43,7 +43,8 @@ from .chat_encoding import (
 )
 from .encoding import TextEncoder, as_ragged
 from .examples import LabelledExamples
-from .task import Facts, Prediction, Task, shortened
+from .generation import texts_in
+from .task import Facts, Prediction, Predictions, RowScore, Task, shortened
 from .task_recipes import ChatRecipe
 from .writing_defaults import settle_end
 
@@ -91,15 +92,13 @@ class ChatObjective(TaskObjective[Answered]):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the dialogues; `labels` are their tokens where the assistant writes, and -100 elsewhere."""
         batch = one_stream(gather(examples, "input_ids"))
-        batch["index"] = torch.from_numpy(gather(examples, "index").values)
+        batch |= fields_of(examples, along=["labels"], single=[INDEX])
         if has_field(examples, PROMPT):
             prompts = gather(examples, PROMPT)
             batch |= {
                 PROMPT: torch.from_numpy(prompts.values),
                 PROMPT_ENDS: torch.from_numpy(prompts.edges[1:]),
             }
-        if has_field(examples, "labels"):
-            batch["labels"] = torch.from_numpy(gather(examples, "labels").values)[None]
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
@@ -192,7 +191,7 @@ def up_to_end(ids: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def is_target(batch: Batch) -> Tensor:
-    """Say which tokens are targets, (1, N): the first one of a dialogue, which nothing precedes, never is."""
+    """Return which tokens are targets, (1, N), never the first one of a dialogue, which nothing precedes."""
     return (batch["labels"] != IGNORE) & (batch["position_ids"] > 0)
 
 
@@ -211,6 +210,7 @@ READ = ("role", "content")
 class Chat(Task):
     """The assistant's turns of a dialogue."""
 
+    title = "Chat"
     head = "ForCausalLM"
     recipe: ChatRecipe
     metrics = {
@@ -226,22 +226,20 @@ class Chat(Task):
     encoder: TextEncoder
     """That of the latest examples."""
 
-    @classmethod
-    def require_inputs(cls, recipe: ChatRecipe, rows: Dataset) -> None:
+    def require_inputs(self, rows: Dataset) -> None:
         """Refuse what is no dialogue."""
-        dialogues_in(rows, recipe, labelled=False)
+        dialogues_in(rows, self.recipe, labelled=False)
 
-    @classmethod
-    def require_labels(cls, recipe: ChatRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse a dialogue without an answer."""
-        dialogues_in(rows, recipe, labelled=True)
+        dialogues_in(rows, self.recipe, labelled=True)
 
-    @staticmethod
-    def find(recipe: ChatRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find out how BLEU has to cut the answers; tell what else than role and content messages have."""
-        if recipe.prompt is None:
-            tell_of_unread(lists_of(train, recipe.messages, "messages"), recipe.messages)
-        return {"tokenization": tokenization_for(last_answers(dialogues_in(train, recipe, labelled=True)))}
+        if self.recipe.prompt is None:
+            column = self.recipe.messages
+            tell_of_unread(lists_of(train, column, "messages"), column)
+        return {"tokenization": tokenization_for(self.references(train))}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make sure that it has a chat template."""
@@ -293,24 +291,22 @@ class Chat(Task):
         """The last answers."""
         return last_answers(dialogues_in(rows, self.recipe, labelled=True))
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[str]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
         """Return the mean loss of a token of an answer, and compare the texts that were written."""
         scores = {"loss": ratio_of_sums(predictions)}
         if all("text" in each for each in predictions):
             scores |= text_scores(texts_in(predictions), references, self.facts["tokenization"])
         return scores
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[str]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the criterion of some rows; each text is compared once."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
+        """Return what computes the metric of some rows; each text is compared once."""
         if self.metric_for_best_model != "loss":
             texts, tokenization = texts_in(predictions), self.facts["tokenization"]
             return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
         sums = np.array([(each["loss"], each["tokens"]) for each in predictions])
         return lambda rows: float(np.divide(*sums[rows].sum(axis=0)))
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
         """The mean loss of a token of the row, or how much of the longest common subsequence is missing."""
         if self.metric_for_best_model == "loss":
             return np.array([each["loss"] / each["tokens"] for each in predictions])
@@ -429,11 +425,6 @@ def last_answers(dialogues: Sequence[Dialogue]) -> list[str]:
     return [[each["content"] for each in own if each["role"] == ASSISTANT][-1] for own in dialogues]
 
 
-def texts_in(predictions: Sequence[Prediction]) -> list[str]:
-    """Take the texts out of predictions."""
-    return [each["text"] for each in predictions]
-
-
-def ratio_of_sums(predictions: Sequence[Prediction]) -> float:
+def ratio_of_sums(predictions: Predictions) -> float:
     """Return the mean loss of a token over all rows."""
     return sum(each["loss"] for each in predictions) / sum(each["tokens"] for each in predictions)

@@ -55,7 +55,7 @@ class EncodedDialogue(NamedTuple):
 
 
 def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Give a tokenizer the default chat template if it has none.
+    """Set the default chat template of a tokenizer that has none.
 
     Raises:
         ValueError: It has no token to end an answer with.

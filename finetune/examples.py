@@ -49,10 +49,10 @@ def select(field: Ragged, indices: np.ndarray) -> Ragged:
 
 
 def numbers(values: np.ndarray) -> Ragged:
-    """Give each example one number (E,)."""
+    """Lay out a number for each example (E,)."""
     return Ragged(values, np.ones(len(values), dtype=np.int64))
 
 
 def vectors(values: np.ndarray) -> Ragged:
-    """Give each example a row of numbers (E, L)."""
+    """Lay out a row of numbers for each example (E, L)."""
     return Ragged(values.ravel(), np.full(len(values), values.shape[1], dtype=np.int64))

@@ -94,7 +94,7 @@ def put_end(
 
 
 def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Give what a fast tokenizer works with.
+    """Return the backend of a fast tokenizer.
 
     Raises:
         ValueError: It is no fast one.

@@ -7,7 +7,7 @@ by what it writes on its own, too, as `generation_config.json` says that it writ
 Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,19 +17,19 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
-from ..objectives.streams import one_step_late, one_stream, side_by_side
+from ..objectives.streams import fields_of, one_step_late, one_stream, side_by_side
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
 from ..objectives.writing import read_out, write
 from ..text.rows import texts_of
 from ..text.sentences import split_sentences
 from ..training.examples import gather, has_field
-from ..training.objective import Batch, Example
+from ..training.objective import INDEX, Batch, Example
 from ..training.packing import Ragged, pack
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .frames import end_texts
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import GenerationRecipe
 from .writing_defaults import settle_writing
 
@@ -61,11 +61,9 @@ class GenerationObjective(TaskObjective[Written]):
         sources = gather(examples, "input_ids")
         if has_field(examples, "labels"):
             batch = side_by_side(pack(sources), pack(gather(examples, "decoder_input_ids")))
-            batch["labels"] = torch.from_numpy(gather(examples, "labels").values)[None]
         else:
             batch = one_stream(sources)
-        batch["index"] = torch.from_numpy(gather(examples, "index").values)
-        return batch
+        return batch | fields_of(examples, along=["labels"], single=[INDEX])
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the tokens of the targets."""
@@ -98,6 +96,7 @@ class GenerationObjective(TaskObjective[Written]):
 class Generation(Task):
     """A text for a text."""
 
+    title = "Generation"
     head = "ForConditionalGeneration"
     recipe: GenerationRecipe
     metrics = {
@@ -113,13 +112,12 @@ class Generation(Task):
     tokenizer: PreTrainedTokenizerBase
     """That of the latest examples: it reads out what was written for them."""
 
-    @staticmethod
-    def find(recipe: GenerationRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find out how BLEU has to cut the targets; make sure that they differ."""
-        targets = texts_of(train, recipe.target)
+        targets = self.references(train)
         if len(set(targets)) < 2:
             raise ValueError(
-                f"all rows have the same text in column {recipe.target!r}: there is nothing to learn"
+                f"all rows have the same text in column {self.recipe.target!r}: there is nothing to learn"
             )
         return {"tokenization": tokenization_for(targets)}
 
@@ -169,24 +167,20 @@ class Generation(Task):
         """The targets."""
         return texts_of(rows, self.recipe.target)
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[str]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
         """Compare the texts with the targets."""
         return text_scores(texts_in(predictions), references, self.facts["tokenization"])
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[str]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the criterion of some rows; each text is compared once."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
+        """Return what computes the metric of some rows; each text is compared once."""
         texts, tokenization = texts_in(predictions), self.facts["tokenization"]
         return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
 
-    def plain(
-        self, predictions: Sequence[Prediction], references: Sequence[str]
-    ) -> tuple[list[str], list[str]]:
+    def plain(self, predictions: Predictions, references: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the texts."""
-        return [each["text"] for each in predictions], list(references)
+        return texts_in(predictions), list(references)
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[str]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
         """How much of the longest common subsequence is missing."""
         return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
 
@@ -208,6 +202,6 @@ class Generation(Task):
         return [{"text": split_sentences(text.strip())[0]} for text in sources]
 
 
-def texts_in(predictions: Sequence[Prediction]) -> list[str]:
+def texts_in(predictions: Predictions) -> list[str]:
     """Take the texts out of predictions."""
     return [each["text"] for each in predictions]

@@ -196,7 +196,7 @@ def name_of(value: Any, labels: Labels | None, row: int, column: str) -> str:
 
 
 def spellings_of_numbers(names: Sequence[str]) -> dict[str, int]:
-    """Say how a column may write labels instead of their names.
+    """Return how a column may write labels instead of their names.
 
     >>> spellings_of_numbers(["bad", "good"])
     {'False': 0, 'True': 1, '0': 0, '1': 1}

@@ -21,19 +21,19 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling.attention.packing import longest
-from ..objectives.streams import one_stream
+from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective, first_tokens, in_rows, inputs_of, texts_within
 from ..text.bad_records import RowError
 from ..text.row_files import number_of
 from ..text.rows import texts_of, values_of
-from ..training.examples import gather, has_field
-from ..training.objective import Batch, Example
+from ..training.examples import gather
+from ..training.objective import INDEX, Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
 from ..training.static_shapes import POSITIONS
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers
 from .frames import separate_pairs
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, Task
 from .task_recipes import MultipleChoiceRecipe
 from .texts import DIGITS
 
@@ -49,12 +49,7 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
         batch = one_stream(gather(examples, "input_ids"))
         lengths = gather(examples, "choice_lengths").values
         batch["position_ids"] = torch.from_numpy(restarting_positions(lengths))[None]
-        batch["index"] = torch.from_numpy(gather(examples, "index").values)
-        if has_field(examples, "token_type_ids"):
-            batch["token_type_ids"] = torch.from_numpy(gather(examples, "token_type_ids").values)[None]
-        if has_field(examples, "labels"):
-            batch["labels"] = torch.from_numpy(gather(examples, "labels").values)
-        return batch
+        return batch | fields_of(examples, along=["token_type_ids"], single=[INDEX, "labels"])
 
     def predicted(self, batch: Batch) -> Tensor:
         """List the first tokens of the choices."""
@@ -82,26 +77,23 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
 class MultipleChoice(Task):
     """Which of several texts goes with a text."""
 
+    title = "Multiple choice"
     head = "ForMultipleChoice"
     metrics = {"accuracy": True, "loss": False}
     recipe: MultipleChoiceRecipe
 
-    @classmethod
-    def require_inputs(cls, recipe: MultipleChoiceRecipe, rows: Dataset) -> None:
+    def require_inputs(self, rows: Dataset) -> None:
         """Refuse what is no text, or no list of them."""
-        texts_of(rows, recipe.text)
-        MultipleChoice(recipe, {}).choices_of(rows)
+        texts_of(rows, self.recipe.text)
+        self.choices_of(rows)
 
-    @classmethod
-    def require_labels(cls, recipe: MultipleChoiceRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no number of a choice."""
-        MultipleChoice(recipe, {}).references(rows)
+        self.references(rows)
 
-    @staticmethod
-    def find(recipe: MultipleChoiceRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find the number that is right most often."""
-        right = MultipleChoice(recipe, {}).references(train)
-        return {"most_frequent": Counter(right).most_common(1)[0][0]}
+        return {"most_frequent": Counter(self.references(train)).most_common(1)[0][0]}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Make sure that it separates a text and its choice."""
@@ -168,18 +160,16 @@ class MultipleChoice(Task):
         """Return the number of the most probable choice, and the probabilities of all."""
         return [prediction(softmax(scores.astype(np.float64))) for scores in answers]
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[int]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[int]) -> dict[str, float]:
         """Return the share of the rows whose right choice was found."""
         found = np.array([each["choice"] for each in predictions])
         return {"accuracy": float(np.mean(found == np.asarray(references)))}
 
-    def plain(
-        self, predictions: Sequence[Prediction], references: Sequence[int]
-    ) -> tuple[list[Any], list[Any]]:
+    def plain(self, predictions: Predictions, references: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """Return the numbers of the choices."""
         return [each["choice"] for each in predictions], [int(each) for each in references]
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[int]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[int]) -> np.ndarray:
         """How much surer the model was of its choice than of the right one."""
         pairs = zip(predictions, references, strict=True)
         return np.array([each["scores"][each["choice"]] - each["scores"][right] for each, right in pairs])
@@ -204,5 +194,5 @@ def joined(field: Ragged, counts: np.ndarray) -> Ragged:
 
 
 def prediction(probabilities: np.ndarray) -> Prediction:
-    """Say the most probable choice (K,)."""
+    """Predict the most probable choice (K,)."""
     return {"choice": int(probabilities.argmax()), "scores": np.round(probabilities, DIGITS).tolist()}

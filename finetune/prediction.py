@@ -194,7 +194,7 @@ def holds_predictions(path: Path) -> bool:
 
 
 def fingerprint(folder: Path) -> str:
-    """Tell a model from others by its weights, its configuration and its tokenizer."""
+    """Hash a model: its weights, its configuration and its tokenizer."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.iterdir() if path.suffix in READ):
         if not file.name.startswith("."):

@@ -14,31 +14,106 @@ That there is no answer is a place, too: the first token, which is [CLS] in BERT
 4.3). But the first token of a causal model has seen nothing, and where a tokenizer opens no text it is the
 question's: there it is the last token, which ends the text (`frames.end_pairs`).
 
-Shapes: E examples, W windows of a row, T tokens of a window, or of a question with a whole text.
+Shapes: E examples, W windows of a row, T tokens of a window, or of a question with a whole text, S windows of
+a batch.
 """
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from datasets import Dataset
 from tokenizers import Encoding
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from ..metrics.answers import answer_scores, exact_match, word_f1
-from ..objectives.question_answering import NO_CHARACTER, QuestionAnsweringObjective
+from ..objectives.streams import fields_of, one_stream
+from ..objectives.task_objectives import TaskObjective, in_rows, inputs_of, one_entry_each
 from ..text.bad_records import RowError
 from ..text.rows import texts_of, values_of
+from ..training.examples import gather, has_field
+from ..training.objective import INDEX, Batch, Example
 from ..training.packing import Ragged, ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .frames import end_pairs
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS
+
+NO_CHARACTER = -1
+"""Where a token begins and ends that stands for no character of the text."""
+
+CHARACTERS = ("begins", "ends")
+"""Fields of a batch: where each token begins and ends in the text."""
+
+WINDOW_FIELDS = ("rows", "nowhere")
+"""Fields of a batch: the row of each window, and its token that stands for no answer."""
+
+
+class QuestionAnsweringObjective(TaskObjective[Tensor]):
+    """Cross-entropy of the first and of the last token of the answer among those of the window, their mean.
+
+    Args:
+        longest_answer: Tokens of a span at most.
+    """
+
+    def __init__(self, longest_answer: int):
+        super().__init__("answer")
+        self.longest_answer = longest_answer
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the windows; labels are (S, 1, 2), `begins` and `ends` streams like the ids."""
+        batch = one_stream(gather(examples, "input_ids"))
+        batch |= fields_of(examples, along=("token_type_ids", *CHARACTERS), single=(INDEX, *WINDOW_FIELDS))
+        if has_field(examples, "labels"):
+            batch["labels"] = one_entry_each(gather(examples, "labels"))
+        return batch
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Scores of each token as the first and as the last one, (S, T, 2), -inf beyond the window."""
+        inputs = inputs_of(batch)
+        found = model(**{name: inputs[name] for name in inputs if name not in CHARACTERS + WINDOW_FIELDS})
+        scores = torch.stack((found.start_logits[0], found.end_logits[0]), dim=-1)
+        return in_rows(scores, batch["cu_seq_lens_q"], batch["max_length_q"], -torch.inf)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the windows."""
+        return F.cross_entropy(outputs.float(), batch["labels"][:, 0], reduction="sum") / 2
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
+        """Return five numbers of each window, (5,).
+
+        Its row, the characters from and up to which its best span goes, and the logarithms of the
+        probabilities of this span and of there being no answer.
+        """
+        sizes = batch["cu_seq_lens_q"], batch["max_length_q"]
+        begins, ends = (in_rows(batch[name][0], *sizes, NO_CHARACTER) for name in CHARACTERS)
+        scores = outputs.float().log_softmax(1)
+        windows = torch.arange(len(scores), device=scores.device)
+        start, end = scores.masked_fill((begins == NO_CHARACTER)[..., None], -torch.inf).unbind(-1)
+        found, first, last = best_spans(start, end, self.longest_answer)
+        none = scores[windows, batch["nowhere"]].sum(-1)
+        columns = (batch["rows"], begins[windows, first], ends[windows, last], found, none)
+        return list(np.column_stack([column.cpu().numpy() for column in columns]))
+
+
+def best_spans(start: Tensor, end: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the span of each row whose scores of start and end (S, T) sum up to most: sum, first, last (S,).
+
+    All spans of at most `longest` tokens are tried.
+    """
+    reach = min(longest, start.shape[1])
+    sums = start[..., None] + F.pad(end, (0, reach - 1), value=-torch.inf).unfold(-1, reach, 1)
+    best, place = sums.flatten(1).max(-1)
+    return best, place // reach, place // reach + place % reach
+
 
 ROWS_AT_ONCE = 512
 """Rows of which the tokenizer's own account is in memory at once."""
@@ -74,12 +149,12 @@ def encode_windows(
 
 
 def nowhere(encoder: TextEncoder, num_tokens: int) -> int:
-    """Say which token of a window says that there is no answer."""
+    """Return which token of a window stands for no answer."""
     return 0 if encoder.frames and not encoder.is_causal else num_tokens - 1
 
 
 def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -> list[np.ndarray]:
-    """Give the places of each window's tokens: those of a part of the text, and all that are not the text's.
+    """Return the places of each window's tokens: of a part of the text, and of all that is not the text's.
 
     Windows overlap by half of what the question leaves to the text at most, or there would be very many.
 
@@ -124,7 +199,7 @@ def pair_of(encoding: Encoding, text: str) -> Pair:
 
 
 def characters(text: str, offsets: np.ndarray) -> np.ndarray:
-    r"""Say from where to where tokens stand for a text, without the spaces around them: (T, 2) to (T, 2).
+    r"""Find from where to where tokens stand for a text, without the spaces around them: (T, 2) to (T, 2).
 
     What the tokenizer has dropped between two tokens, an accent or a mark of direction, goes with what it
     touches. Tokens of nothing but spaces stand for no character.
@@ -168,6 +243,7 @@ class Answer(NamedTuple):
 class QuestionAnswering(Task):
     """The span of a text that answers a question."""
 
+    title = "Question answering"
     head = "ForQuestionAnswering"
     metrics = {
         "exact_match": True,
@@ -181,15 +257,13 @@ class QuestionAnswering(Task):
     baseline = "most frequent answer"
     recipe: QuestionAnsweringRecipe
 
-    @classmethod
-    def require_labels(cls, recipe: QuestionAnsweringRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse answers of another form, or that do not stand where they should."""
-        QuestionAnswering(recipe, {}).answers_in(rows)
+        self.answers_in(rows)
 
-    @staticmethod
-    def find(recipe: QuestionAnsweringRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find out whether there are questions without an answer, and which answer is the most frequent."""
-        first = [(own or [""])[0] for own in QuestionAnswering(recipe, {}).references(train)]
+        first = [(own or [""])[0] for own in self.references(train)]
         return {"has_unanswerable": "" in first, "most_frequent": Counter(first).most_common(1)[0][0]}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -238,7 +312,7 @@ class QuestionAnswering(Task):
         ]
 
     def prediction(self, windows: np.ndarray, text: str) -> Prediction:
-        """Say what the windows of a row (W, 5) say."""
+        """Predict from the windows of a row (W, 5)."""
         _, begin, end, found, _ = windows[windows[:, 3].argmax()]
         none = windows[:, 4].min()
         has_answer = found >= none or not self.facts["has_unanswerable"]
@@ -248,11 +322,11 @@ class QuestionAnswering(Task):
             "no_answer_score": round(float(np.exp(none)), DIGITS),
         }
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the answers as SQuAD does."""
         return answer_scores([each["answer"] for each in predictions], references)
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How much the answer's words differ from those of a right one."""
         return 1 - each_score("f1", predictions, references)
 
@@ -269,17 +343,13 @@ class QuestionAnswering(Task):
         usual = self.facts["most_frequent"]
         return [{"answer": usual, "score": 1.0, "no_answer_score": float(not usual)}] * len(rows)
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the metric of some rows, which is a mean over them."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows, which is a mean over them."""
         values = each_score(self.metric_for_best_model, predictions, references)
         return lambda rows: float(values[rows].mean())
 
 
-def each_score(
-    name: str, predictions: Sequence[Prediction], references: Sequence[Sequence[str]]
-) -> np.ndarray:
+def each_score(name: str, predictions: Predictions, references: Sequence[Sequence[str]]) -> np.ndarray:
     """Score each answer on its own, (E,)."""
     pairs = zip(predictions, references, strict=True)
     return np.array([SCORES_OF_ROWS[name](each["answer"], right) for each, right in pairs])
@@ -318,7 +388,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def misplaced(answer: Answer, text: str, row: int) -> RowError:
-    """Say that an answer does not stand where its row says."""
+    """Build the error of an answer that does not stand where its row says."""
     place = text.find(answer.text)
     remedy = f"it stands at {place}: correct answer_start" if place >= 0 else "it stands nowhere: correct it"
     instead = text[max(answer.begin, 0) : max(answer.end, 0)]

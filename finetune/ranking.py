@@ -1,34 +1,162 @@
 """Ranking: vectors of queries, and of the texts that belong to them, that are near each other.
 
+Each query has to tell its own text from those of other rows. These are the negatives (Henderson et al., 2017,
+section 4.4; Karpukhin et al., 2020, section 3.2), and the loss is a softmax over cosines divided by a
+temperature (Gao et al., 2021, section 2). Which rows they are of must depend neither on how steps are cut
+into micro-batches nor on how many processes share them. So rows are grouped before that, and a group is what
+the engine calls a sequence:
+
+    stream of a batch       query text  query text  query text  query text
+    bounds (cu_seq_lens)    ^ group                 ^ group                ^
+    position_ids            0 1 2 0 1   0 1 0 1 2   ...                        restart at every text
+
+Groups hold rows of like length, since a step's examples come in this order: the length of a text does not
+give away to which query it belongs.
+
 A split is searched as a whole: for each query, among the texts of all rows. What belongs to a query are the
 positives of all rows that have it, and it counts once, in however many rows it stands.
 
-Shapes: E rows, R texts of a row (the query first), Q distinct queries, D distinct documents (all texts but
-queries), C width of a vector.
+Shapes: E rows of a split, P of a batch, R texts of a row (the query first), Q distinct queries, D distinct
+documents (all texts but queries), or those of a batch, S texts of a batch, N their tokens, C width of a
+vector.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..metrics.bootstrap import bootstrap_scores
 from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
-from ..objectives.ranking import RankingObjective
+from ..modeling.attention.packing import sequence_ids
+from ..objectives.streams import one_stream
+from ..objectives.task_objectives import TaskObjective, first_tokens, texts_within
 from ..storage.model_folder import find_folder, load_config
 from ..storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..text.rows import texts_of
-from ..training.packing import Ragged, ragged
+from ..training.examples import gather, has_field
+from ..training.objective import Batch, Example
+from ..training.packing import Ragged, ragged, restarting_positions
+from ..training.static_shapes import POSITIONS
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .recipe import FineTuningRecipe
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, Task
 from .task_recipes import RankingRecipe
+
+
+class RankingObjective(TaskObjective[Tensor]):
+    """Cross-entropy of each query over the documents of its group.
+
+    Args:
+        texts_of_row: R: a query, its positive, and perhaps its negative.
+        group_size: Rows of a group, about.
+        temperature: What cosines are divided by.
+    """
+
+    def __init__(self, texts_of_row: int, group_size: int, temperature: float):
+        super().__init__("query")
+        self.texts_of_row = texts_of_row
+        self.group_size = group_size
+        self.temperature = temperature
+
+    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+        """Pack the texts of all rows; `labels` (1, N) number the distinct ones, at each of their tokens.
+
+        `index` has an entry for each row, not for each group, and is no tensor: it is left behind where
+        batches are cut.
+        """
+        rows, lengths = gather(examples, "input_ids"), gather(examples, "text_lengths").values
+        edges = group_edges(len(rows), self.group_size)
+        batch = one_stream(Ragged(rows.values, np.add.reduceat(rows.lengths, edges[:-1])))
+        batch["position_ids"] = torch.from_numpy(restarting_positions(lengths))[None]
+        batch["index"] = gather(examples, "index").values
+        if has_field(examples, "labels"):
+            batch["labels"] = torch.from_numpy(gather(examples, "labels").values.repeat(lengths))[None]
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the queries."""
+        return {self.term: (batch["position_ids"] == 0).sum() // self.texts_of_row}
+
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the first tokens of the texts."""
+        return first_tokens(batch)
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Vectors of all texts, of length 1, (S, C)."""
+        texts = texts_within(batch)
+        longest = batch["max_length_q"] if POSITIONS in batch else None
+        return model(
+            input_ids=batch["input_ids"],
+            position_ids=batch["position_ids"],
+            cu_seq_lens_q=texts.bounds,
+            cu_seq_lens_k=texts.bounds,
+            max_length_q=longest,
+            max_length_k=longest,
+        ).sentence_embeddings[texts.numbers]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the queries."""
+        return F.cross_entropy(*self.contest(outputs, batch), reduction="sum")
+
+    def contest(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Score each query's documents, (P, D), -inf where they do not compete; say its own, (P,)."""
+        num_tokens = batch["input_ids"].shape[1]
+        begins = texts_within(batch).begins
+        begins = begins[: len(begins) // self.texts_of_row * self.texts_of_row]
+        is_filling = begins == num_tokens
+        places = begins.clamp(max=num_tokens - 1)
+        groups = sequence_ids(batch["cu_seq_lens_q"], num_tokens)[0, places].masked_fill(is_filling, -1)
+        by_row = partial(torch.unflatten, dim=0, sizes=(-1, self.texts_of_row))
+        texts, groups = by_row(batch["labels"][0, places]), by_row(groups)[:, 0]  # (P, R), (P)
+        embeddings = by_row(outputs[: len(begins)].float())  # (P, R, C)
+        scores = embeddings[:, 0] @ embeddings[:, 1:].flatten(0, 1).T / self.temperature  # (P, D)
+        own = torch.arange(len(texts), device=scores.device) * (self.texts_of_row - 1)
+        compete = competing(texts, groups) & (groups >= 0)[:, None]
+        return scores.masked_fill(~compete.scatter(1, own[:, None], True), -torch.inf), own
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
+        """Return the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""
+        return list(outputs.float().unflatten(0, (len(batch["index"]), -1)).cpu().numpy())
+
+
+def group_edges(num_rows: int, group_size: int) -> np.ndarray:
+    """Cut rows into groups that are nearly as large as each other and as wanted: the edges.
+
+    >>> group_edges(11, 4).tolist()
+    [0, 3, 7, 11]
+    """
+    num_groups = max(round(num_rows / group_size), 1)
+    return np.arange(num_groups + 1) * num_rows // num_groups
+
+
+def competing(texts: Tensor, groups: Tensor) -> Tensor:
+    """Return which documents each query has to be told from, (P, D).
+
+    They are those of its group that do not belong to it: no row of the group with the same query has this
+    text as its positive, wherever else it stands.
+
+    Args:
+        texts: Numbers of the texts, equal where these are, (P, R).
+        groups: The group of each row, (P,).
+    """
+    documents = texts[:, 1:].flatten()
+    in_group = groups[:, None] == groups  # (P, P)
+    has_same_query = in_group & (texts[:, :1] == texts[:, 0])
+    is_positive = texts[:, 1:2] == documents  # (P, D)
+    belongs = has_same_query.float() @ is_positive.float() > 0
+    return in_group.repeat_interleave(texts.shape[1] - 1, dim=1) & ~belongs
+
 
 SHOWN_DOCUMENTS = 10
 """Documents of a prediction: the nearest ones."""
@@ -74,26 +202,26 @@ class Wanted(NamedTuple):
 class Ranking(Task):
     """Vectors of queries and documents."""
 
+    title = "Semantic search"
     head = "ForSentenceEmbedding"
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"
 
-    @classmethod
-    def settled(cls, recipe: FineTuningRecipe) -> FineTuningRecipe:
+    def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
         """Make vectors as the model's folder says, where the recipe does not.
 
         Raises:
             FileNotFoundError: There is no such model.
             ValueError: It makes them as ours cannot.
         """
-        task: Any = recipe.task
+        task = self.recipe
         folder = find_folder(recipe.model.path, recipe.model.revision)
         config = load_config(folder)
         remedy = "set task.pooling to train the model with that alone, or choose another model"
         found = find_vectors(folder, remedy, task.pooling)
         if found is None:
-            is_ours = (config.architectures or [""])[0].endswith(cls.head)
+            is_ours = (config.architectures or [""])[0].endswith(self.head)
             found = SentenceVectors(task.pooling or (config.classifier_pooling if is_ours else "mean"))
         longest = found.max_length and min(found.max_length, config.max_position_embeddings)
         settled = {
@@ -109,10 +237,9 @@ class Ranking(Task):
             data=replace(recipe.data, max_length=recipe.data.max_length or longest),
         )
 
-    @staticmethod
-    def find(recipe: RankingRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Make sure that texts can be told from each other."""
-        columns = recipe.label_columns
+        columns = self.recipe.label_columns
         if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
             raise ValueError(
                 f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn"
@@ -175,7 +302,7 @@ class Ranking(Task):
             for query, first in zip(collection.query_of_row, is_first, strict=True)
         ]
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Wanted]) -> dict[str, float]:
         """Average the scores of the distinct queries: they are in the predictions of their rows."""
         counted = [
             each for each, wanted in zip(predictions, references, strict=True) if wanted.is_first_of_query
@@ -183,7 +310,7 @@ class Ranking(Task):
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
-    def bootstrap(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+    def bootstrap(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
         """Average the metric over distinct queries drawn again and again, (R,): rows of one query are no
         further evidence.
         """
@@ -193,7 +320,7 @@ class Ranking(Task):
         )
         return bootstrap_scores(lambda queries: float(values[queries].mean()), len(values))
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Wanted]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
         """How far the first right text is from the top; 0 for all but the first row of a query."""
         is_first = np.array([wanted.is_first_of_query for wanted in references])
         return is_first * (1 - np.array([each["mrr"] for each in predictions]))
@@ -264,7 +391,7 @@ def distinct(texts: Iterable[str]) -> tuple[list[str], np.ndarray]:
 
 
 def first_rows(numbers: np.ndarray) -> np.ndarray:
-    """Say where each of the numbers 0, 1, ... occurs first."""
+    """Find where each of the numbers 0, 1, ... occurs first."""
     return np.unique(numbers, return_index=True)[1]
 
 

@@ -1,6 +1,6 @@
 """A number for a text, or for a pair of texts, such as how alike they are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..text.row_files import number_of
 from ..text.rows import values_of
 from ..training.packing import Ragged
 from .examples import numbers
-from .task import Facts, Prediction
+from .task import Facts, Prediction, Predictions, RowScore
 from .task_recipes import RegressionRecipe
 from .texts import TextTask
 
@@ -25,6 +25,8 @@ LARGEST = 1e18
 class Regression(TextTask):
     """A number for a text, or for a pair."""
 
+    title = "Regression"
+    recipe: RegressionRecipe
     metrics = {
         "pearson": True,
         "spearman": True,
@@ -33,17 +35,15 @@ class Regression(TextTask):
     }
     baseline = "mean"
 
-    @classmethod
-    def require_labels(cls, recipe: RegressionRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no number."""
-        numbers_in(rows, recipe.label)
+        numbers_in(rows, self.recipe.label)
 
-    @staticmethod
-    def find(recipe: RegressionRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Make sure that the numbers differ."""
-        if np.ptp(numbers_in(train, recipe.label)) == 0:
+        if np.ptp(self.references(train)) == 0:
             raise ValueError(
-                f"all rows have the same number in column {recipe.label!r}: there is nothing to learn"
+                f"all rows have the same number in column {self.recipe.label!r}: there is nothing to learn"
             )
         return {}
 
@@ -76,25 +76,21 @@ class Regression(TextTask):
         """Return the number."""
         return [{self.recipe.label: exact(answer[0])} for answer in answers]
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the numbers."""
         return number_scores(self.found(predictions), np.asarray(references))
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the metric of some rows alone."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows alone."""
         score = SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return lambda rows: score(found[rows], right[rows])
 
-    def plain(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+    def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the numbers."""
         return self.found(predictions).tolist(), np.asarray(references).tolist()
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How far off the number is."""
         return np.abs(self.found(predictions) - np.asarray(references))
 
@@ -106,7 +102,7 @@ class Regression(TextTask):
         """The number."""
         return f"{float(reference):.3g}"
 
-    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+    def found(self, predictions: Predictions) -> np.ndarray:
         """Return the predicted numbers, (E,)."""
         return np.array([each[self.recipe.label] for each in predictions])
 

@@ -106,19 +106,6 @@ SHARED = "shared_rows"
 BAD_ROWS = "bad_rows"
 """Where the scores say how many rows of each file were bad, and what was done about them."""
 
-KINDS = {
-    "classification": "Classification",
-    "multi_label": "Labelling",
-    "regression": "Regression",
-    "tagging": "Tagging",
-    "question_answering": "Question answering",
-    "multiple_choice": "Multiple choice",
-    "ranking": "Semantic search",
-    "generation": "Generation",
-    "chat": "Chat",
-}
-"""Kind of a task -> how a title begins."""
-
 
 def write_report(
     recipe: FineTuningRecipe,
@@ -154,7 +141,7 @@ def build_report(
     best = summary["seeds"][str(summary["best_seed"])][split]
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
-        f"{KINDS[recipe.task.kind]}: {METRICS[criterion]} {format_score(best[criterion], 3)}",
+        f"{task.title}: {METRICS[criterion]} {format_score(best[criterion], 3)}",
         f"{name_of_model(recipe.model.path)}, fine-tuned on {counted(rows['train'], 'row')} with "
         f"{counted(seeds, 'seed')}, measured on {counted(rows[split], f'{split} row')}.",
         [

@@ -39,7 +39,7 @@ from .recipe import (
     in_words,
 )
 from .summary import conclude, keep_rows
-from .tasks import settled
+from .tasks import task_of
 
 IMPORTED = "imported"
 """Folder of a stock model as one of ours, in that of its further pretraining."""
@@ -59,7 +59,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
-    recipe = settled(recipe)
+    recipe = task_of(recipe.task).settled(recipe)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
     tried = combinations(recipe)

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
-from .tasks import build_task, repair, require_usable, strata
+from .tasks import build_task, task_of
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
@@ -66,27 +65,27 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
         ValueError: It cannot be read, is empty, lacks a column, or a row is bad and is neither left out nor
             repaired.
     """
-    data, task = recipe.data, recipe.task
+    data, task = recipe.data, task_of(recipe.task)
     splits = SplitRows()
     for split in ("train", *MEASURED):
         source = getattr(data, split)
         if source is not None:
             rows, places, tally = read_rows(
                 source,
-                task.columns,
+                recipe.task.columns,
                 f"data.{split}",
                 dataset=data.dataset,
                 subset=data.subset,
                 on_bad_row=data.on_bad_row,
-                check=partial(require_usable, task),
-                repair=partial(repair, task),
+                check=task.require_usable,
+                repair=task.repair,
             )
             splits.add(split, rows, places)
             if tally.has_bad_rows:
                 splits.bad_rows[split] = tally.facts
         elif split == "validation":
             rows, places = splits["train"], splits.places["train"]
-            rest, held_out = split_off(rows, data.validation_share, SEED, strata(task, rows))
+            rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows))
             splits.add("train", rows.select(rest), places.select(rest))
             splits.add("validation", rows.select(held_out), places.select(held_out))
             splits.held_out.add("validation")
@@ -128,7 +127,7 @@ def naming_rows(split: str, rows: SplitRows) -> Iterator[None]:
 
 
 def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[dict[str, Any]]]:
-    """Say which rows these are, so that others can tell whether theirs are the same."""
+    """Identify rows, so that others can tell whether theirs are the same."""
     named = {split: getattr(data, split) for split in rows if getattr(data, split) is not None}
     if data.dataset is None:
         return {
@@ -148,7 +147,7 @@ def identify(data: DataRecipe, rows: Mapping[str, Dataset]) -> dict[str, list[di
 
 
 def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
-    """Give what a model reads of each row."""
+    """Return what a model reads of each row."""
     values = zip(*(rows[column][:] for column in columns), strict=True)
     return [json.dumps(each, ensure_ascii=False, default=str) for each in values]
 

@@ -9,12 +9,12 @@ Shapes: W words of a row, T its tokens.
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
 from torch import Tensor, nn
@@ -24,19 +24,19 @@ from ..metrics.labels import LabelRow, label_table
 from ..metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
 from ..modeling import TercetTaggerForTokenClassification
 from ..modeling.recurrent.tagger import TercetTaggerOutput
-from ..objectives.streams import one_stream
+from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of
-from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, Batch, Example
+from ..training.examples import gather
+from ..training.objective import IGNORE, INDEX, Batch, Example
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
 from .labels import Labels, find_labels, labels_known, name_of
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import TaggingRecipe
 
 Outputs = TypeVar("Outputs")
@@ -52,11 +52,7 @@ class WordObjective(TaskObjective[Outputs]):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples; `labels` and `words` are streams like the ids."""
         batch = one_stream(gather(examples, "input_ids"))
-        batch["index"] = torch.from_numpy(gather(examples, "index").values)
-        for name in ("token_type_ids", "words", "labels"):
-            if has_field(examples, name):
-                batch[name] = torch.from_numpy(gather(examples, name).values)[None]
-        return batch
+        return batch | fields_of(examples, along=["token_type_ids", "words", "labels"], single=[INDEX])
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the words."""
@@ -117,50 +113,52 @@ class SentenceTaggingObjective(WordObjective[TercetTaggerOutput]):
 class Tagging(Task):
     """A label for every word of a text."""
 
+    title = "Tagging"
     head = "ForTokenClassification"
+    recipe: TaggingRecipe
     metrics = {"span_f1": True, "span_precision": True, "span_recall": True, "accuracy": True, "loss": False}
 
-    def __init__(self, recipe: TaggingRecipe, facts: Facts):
-        super().__init__(recipe, facts)
-        self.labels = Labels.of(facts)
-        self.most_frequent: str = facts["most_frequent"]
+    @cached_property
+    def labels(self) -> Labels:
+        """All labels."""
+        return Labels.of(self.facts)
 
-    @classmethod
-    def require_inputs(cls, recipe: TaggingRecipe, rows: Dataset) -> None:
+    def require_inputs(self, rows: Dataset) -> None:
         """Refuse what is no list of words."""
-        words_in(rows, recipe.words)
+        words_in(rows, self.recipe.words)
 
-    @classmethod
-    def require_labels(cls, recipe: TaggingRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no list of labels, one for each word, or no valid IOB2."""
-        tags_in(rows, recipe, labels_known(rows, recipe.tags, recipe.label_names))
+        tags_in(rows, self.recipe, self.labels_known(rows))
 
-    @staticmethod
-    def repair(recipe: TaggingRecipe, rows: Dataset, row: int) -> dict[str, Any] | None:
+    def labels_known(self, rows: Dataset) -> Labels | None:
+        """Return the labels whose names the recipe or else the data set knows."""
+        return labels_known(rows, self.recipe.tags, self.recipe.label_names)
+
+    def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
         """Write B-X for an I-X that continues no span, as such tags are scored (`as_iob2`)."""
-        labels = labels_known(rows, recipe.tags, recipe.label_names)
-        tags = rows[row][recipe.tags]
+        labels, column = self.labels_known(rows), self.recipe.tags
+        tags = rows[row][column]
         try:
-            names = [name_of(tag, labels, row, recipe.tags) for tag in tags]
+            names = [name_of(tag, labels, row, column) for tag in tags]
         except (TypeError, RowError):
             return None
         repaired = as_iob2(names)
         is_expressible = labels is None or labels.numbers.keys() >= {*repaired}
-        if recipe.scheme != "iob2" or repaired == names or not is_expressible:
+        if self.recipe.scheme != "iob2" or repaired == names or not is_expressible:
             return None
         number_of = {} if labels is None else labels.numbers
         return {
-            recipe.tags: [
+            column: [
                 tag if new == name else new if tag == name else number_of[new]
                 for tag, name, new in zip(tags, names, repaired, strict=True)
             ]
         }
 
-    @staticmethod
-    def find(recipe: TaggingRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
-        labels = find_labels(train, recipe.tags, recipe.label_names, are_lists=True)
-        tags = Tagging(recipe, labels.facts | {"most_frequent": ""}).references(train)
+        labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)
+        tags = tags_in(train, self.recipe, labels)
         return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
 
     @property
@@ -200,13 +198,13 @@ class Tagging(Task):
         """Return the labels of each row's words."""
         found = []
         for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
-            tags = [self.most_frequent] * len(words)
+            tags = [self.facts["most_frequent"]] * len(words)
             for word, number in answer.tolist():
                 tags[word] = self.labels.names[number]
             found.append({self.recipe.tags: tags})
         return found
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score spans, or words."""
         found = self.found(predictions)
         if self.recipe.scheme == "iob2":
@@ -214,7 +212,7 @@ class Tagging(Task):
         pairs = zip(chain.from_iterable(found), chain.from_iterable(references), strict=True)
         return {"accuracy": float(np.mean([tag == reference for tag, reference in pairs]))}
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How many words have another label."""
         pairs = zip(self.found(predictions), references, strict=True)
         return np.array([sum(tag != right for tag, right in zip(*pair, strict=True)) for pair in pairs])
@@ -241,7 +239,7 @@ class Tagging(Task):
             else:
                 yield Run(f"{word}/{tag} ", "right" if tag == right else "wrong")
 
-    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
         """Score each type of span, or each label."""
         found = self.found(predictions)
         if self.recipe.scheme == "iob2":
@@ -252,22 +250,20 @@ class Tagging(Task):
         )
         return label_table(found, right, self.labels.names)
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the metric of some rows from the counts of each, which add up."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows, from the counts of each, which add up."""
         counts = np.array([*map(row_counts, self.found(predictions), references)])
         part, whole = (0, 1) if self.metric_for_best_model == "span_f1" else (2, 3)
         return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
 
-    def found(self, predictions: Sequence[Prediction]) -> list[list[str]]:
+    def found(self, predictions: Predictions) -> list[list[str]]:
         """Return the predicted labels of each row's words."""
         return [each[self.recipe.tags] for each in predictions]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label for every word."""
         return [
-            {self.recipe.tags: [self.most_frequent] * len(words)}
+            {self.recipe.tags: [self.facts["most_frequent"]] * len(words)}
             for words in words_in(rows, self.recipe.words)
         ]
 

@@ -24,6 +24,7 @@ from ..text.rows import Row, texts_of
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .library_metrics import Modules, library_scores
+from .recipe import FineTuningRecipe
 
 SHOWN_CHARACTERS = 600
 """Of a text in a report, at most."""
@@ -34,18 +35,25 @@ MAX_LENGTH = "max_length"
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
 
+Predictions = Sequence[Prediction]
+
+RowScore = Callable[[np.ndarray], float]
+"""Computes the metric of some rows, by their indices (E,)."""
+
 Facts = dict[str, Any]
 """Plain data, kept with the model: a task is the same again wherever its recipe and its facts are."""
 
 
 class Task(ABC):
-    """A task whose labels are known. Abstract: each kind adds what is read, learned and scored.
+    """A task. Abstract: each kind adds what is read, learned and scored.
 
     Args:
         recipe: The `task` part of a recipe.
-        facts: What `find` found in the training rows.
+        facts: What `find` found in the training rows; nothing before it has.
     """
 
+    title: ClassVar[str]
+    """How the title of a report begins."""
     head: ClassVar[str]
     """How the names of the models end that can do it."""
     metrics: ClassVar[Mapping[str, bool]]
@@ -53,43 +61,48 @@ class Task(ABC):
     baseline: ClassVar[str] = "majority class"
     """What `guess` predicts, as reports call it."""
 
-    def __init__(self, recipe: Any, facts: Facts):
+    def __init__(self, recipe: Any, facts: Facts | None = None):
         self.recipe = recipe
-        self.facts = facts
+        self.facts: Facts = facts or {}
         self.modules: Modules = {}
         """What is computed beside the task's own metrics; a run loads it."""
 
-    @staticmethod
     @abstractmethod
-    def find(recipe: Any, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find out what the training rows alone tell: which labels there are, and how often.
 
         Raises:
             ValueError: There is nothing to learn from them.
         """
 
-    @classmethod
-    def require_inputs(cls, recipe: Any, rows: Dataset) -> None:
+    def require_inputs(self, rows: Dataset) -> None:
         """Make sure that a model can read each row, whatever the others hold.
 
         Raises:
             RowError: It cannot read one.
         """
-        for column in recipe.input_columns:
+        for column in self.recipe.input_columns:
             texts_of(rows, column)
 
-    @classmethod
-    def require_labels(cls, recipe: Any, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Make sure that a model can learn from each row that it can read, whatever the others hold.
 
         Raises:
             RowError: One has no label, or what is none.
         """
-        for column in recipe.label_columns:
+        for column in self.recipe.label_columns:
             texts_of(rows, column)
 
-    @classmethod
-    def settled(cls, recipe: Any) -> Any:
+    def require_usable(self, rows: Dataset) -> None:
+        """Make sure that each row can be learned from, whatever the others hold.
+
+        Raises:
+            RowError: One cannot.
+        """
+        self.require_inputs(rows)
+        self.require_labels(rows)
+
+    def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
         """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
 
         Raises:
@@ -98,18 +111,16 @@ class Task(ABC):
         """
         return recipe
 
-    @classmethod
-    def strata(cls, recipe: Any, rows: Dataset) -> list[str] | None:
+    def strata(self, rows: Dataset) -> list[str] | None:
         """Return each row's label if it has one, so that rows are held out in proportion."""
         return None
 
-    @staticmethod
-    def repair(recipe: Any, rows: Dataset, row: int) -> dict[str, Any] | None:
+    def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
         """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
         return None
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Give a tokenizer what the task needs beside its tokens: a frame, a chat template, or nothing.
+        """Set what a tokenizer needs for the task beside its tokens: a frame, a chat template, or nothing.
 
         Raises:
             ValueError: It cannot have that.
@@ -117,7 +128,7 @@ class Task(ABC):
         return
 
     def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Give a model what the task needs beside its weights; most tasks need nothing."""
+        """Set what a model needs for the task beside its weights; most tasks need nothing."""
         return
 
     @property
@@ -140,10 +151,10 @@ class Task(ABC):
 
     @abstractmethod
     def objective(self) -> TaskObjective[Any]:
-        """Say what is learned from the examples."""
+        """Return what is learned from the examples."""
 
     def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
-        """Say what a model learns from the examples; one that scores whole sentences has its own way."""
+        """Return what a model learns from the examples; one that scores whole sentences has its own way."""
         return self.objective()
 
     @abstractmethod
@@ -159,25 +170,21 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score predictions."""
 
-    def library_scores(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> dict[str, float]:
+    def library_scores(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score predictions by the modules of the `evaluate` library that the recipe names, if any."""
         return library_scores(self.modules, *self.plain(predictions, references)) if self.modules else {}
 
-    def plain(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+    def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return predictions and references as `evaluate` has them: label numbers, numbers or texts."""
         raise NotImplementedError(
             f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
         )
 
     @abstractmethod
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Return the error of each prediction, (E,): 0 if it is correct."""
 
     @abstractmethod
@@ -188,8 +195,8 @@ class Task(ABC):
     def format_reference(self, reference: Any) -> str:
         """Write what would have been correct."""
 
-    def sureness(self, predictions: Sequence[Prediction]) -> np.ndarray:
-        """Say how sure the model was of each prediction, (E,), where it says so."""
+    def sureness(self, predictions: Predictions) -> np.ndarray:
+        """Return how sure the model was of each prediction, (E,), where it says so."""
         return np.array([float(each.get("score", 0.0)) for each in predictions])
 
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
@@ -207,12 +214,12 @@ class Task(ABC):
             ]
         )
 
-    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
         """Score every label on its own, where there are labels."""
         return []
 
     def confusions(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
+        self, predictions: Predictions, references: Sequence[Any]
     ) -> tuple[Sequence[str], np.ndarray] | None:
         """Count which labels (rows) were taken for which (columns), where each row has one."""
         return None
@@ -225,18 +232,16 @@ class Task(ABC):
         """Predict the baseline that counts words (`texts.py`), where there are labels to learn."""
         return None
 
-    def bootstrap(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def bootstrap(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
         return bootstrap_scores(self.score_of_rows(predictions, references), len(predictions))
 
-    def interval(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> tuple[float, float]:
+    def interval(self, predictions: Predictions, references: Sequence[Any]) -> tuple[float, float]:
         """Return the 95 % interval of the metric."""
         return percentile_interval(self.bootstrap(predictions, references))
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the metric of some rows, by their indices (E,)."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows."""
 
         def scored(indices: np.ndarray) -> float:
             drawn = indices.tolist()
@@ -246,8 +251,11 @@ class Task(ABC):
         return scored
 
     def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
-        """Give what other programs need beside the finished model, which reads `max_length` tokens of a row:
-        names of JSON files and what they hold.
+        """Return JSON files that other programs need beside the finished model, by their names.
+
+        Args:
+            config: The model's.
+            max_length: Tokens of a row that it reads.
         """
         return {}
 

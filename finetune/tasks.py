@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from datasets import Dataset
 from pydantic import TypeAdapter
@@ -16,70 +15,32 @@ from .library_metrics import load_metrics
 from .multiple_choice import MultipleChoice
 from .question_answering import QuestionAnswering
 from .ranking import Ranking
-from .recipe import FineTuningRecipe
 from .regression import Regression
 from .tagging import Tagging
-from .task import MAX_LENGTH, Task
-from .task_recipes import (
-    ChatRecipe,
-    ClassificationRecipe,
-    GenerationRecipe,
-    MultiLabelRecipe,
-    MultipleChoiceRecipe,
-    QuestionAnsweringRecipe,
-    RankingRecipe,
-    RegressionRecipe,
-    TaggingRecipe,
-    TaskRecipe,
-)
+from .task import MAX_LENGTH, Facts, Task
+from .task_recipes import TaskRecipe
 from .texts import Classification, MultiLabel
 
 ROWS_TO_TRY = 16
 """Rows that the modules of `task.metrics` score before a model learns, to see that they can."""
 
-TASKS: dict[type[Any], type[Task]] = {
-    ClassificationRecipe: Classification,
-    MultiLabelRecipe: MultiLabel,
-    RegressionRecipe: Regression,
-    TaggingRecipe: Tagging,
-    QuestionAnsweringRecipe: QuestionAnswering,
-    MultipleChoiceRecipe: MultipleChoice,
-    RankingRecipe: Ranking,
-    GenerationRecipe: Generation,
-    ChatRecipe: Chat,
+TASKS: dict[str, type[Task]] = {
+    "classification": Classification,
+    "multi_label": MultiLabel,
+    "regression": Regression,
+    "tagging": Tagging,
+    "question_answering": QuestionAnswering,
+    "multiple_choice": MultipleChoice,
+    "ranking": Ranking,
+    "generation": Generation,
+    "chat": Chat,
 }
-"""Recipe of a task -> the task, once its training rows are known."""
+"""The `kind` of a recipe -> the task."""
 
 
-def require_usable(recipe: TaskRecipe, rows: Dataset) -> None:
-    """Make sure that each row can be learned from, whatever the others hold.
-
-    Raises:
-        RowError: One cannot.
-    """
-    kind = TASKS[type(recipe)]
-    kind.require_inputs(recipe, rows)
-    kind.require_labels(recipe, rows)
-
-
-def repair(recipe: TaskRecipe, rows: Dataset, row: int) -> dict[str, Any] | None:
-    """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
-    return TASKS[type(recipe)].repair(recipe, rows, row)
-
-
-def settled(recipe: FineTuningRecipe) -> FineTuningRecipe:
-    """Fill in what a recipe leaves to the model.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It cannot do the task so.
-    """
-    return TASKS[type(recipe.task)].settled(recipe)
-
-
-def strata(recipe: TaskRecipe, rows: Dataset) -> list[str] | None:
-    """Return each row's label if it has one, so that rows are held out in proportion."""
-    return TASKS[type(recipe)].strata(recipe, rows)
+def task_of(recipe: TaskRecipe, facts: Facts | None = None) -> Task:
+    """Return the task of a recipe, which knows no more of its training rows than the facts."""
+    return TASKS[recipe.kind](recipe, facts)
 
 
 def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
@@ -89,8 +50,7 @@ def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
         ValueError: There is nothing to learn from the rows, or a module of `task.metrics` cannot be loaded or
             does not score such a task.
     """
-    kind = TASKS[type(recipe)]
-    task = kind(recipe, kind.find(recipe, train))
+    task = task_of(recipe, task_of(recipe).find(train))
     task.modules = load_metrics(getattr(recipe, "metrics", ()))
     if task.modules:
         few = train.select(range(min(len(train), ROWS_TO_TRY)))
@@ -117,4 +77,4 @@ def load_task(folder: Path) -> Task:
         )
     told = json.loads((folder / TASK).read_text(encoding="utf-8"))
     recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
-    return TASKS[type(recipe)](recipe, told["facts"])
+    return task_of(recipe, told["facts"])

@@ -16,7 +16,8 @@ Shapes: E training rows, F other rows, L labels.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .frames import separate_pairs
 from .labels import Labels, find_labels, labels_known, name_of, written
-from .task import Facts, Prediction, Task
+from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
 MOST_ROWS = 20_000
@@ -252,11 +253,14 @@ class TextTask(Task):
 class LabellingTask(TextTask):
     """Labels are decided on. Abstract: each kind says which were."""
 
-    labels: Labels
+    @cached_property
+    def labels(self) -> Labels:
+        """All labels."""
+        return Labels.of(self.facts)
 
     @abstractmethod
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Say what is predicted where the labels have these probabilities, (L,)."""
+        """Predict from the probabilities of the labels, (L,)."""
 
     def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict from words alone, learned from the same rows."""
@@ -265,18 +269,16 @@ class LabellingTask(TextTask):
         return [*map(self.prediction, bag.probabilities(references, len(self.labels), columns[1]))]
 
     @abstractmethod
-    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+    def found(self, predictions: Predictions) -> np.ndarray:
         """Return what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
 
-    def score_of_rows(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> Callable[[np.ndarray], float]:
-        """Return a function that computes the metric of some rows, which needs no probabilities."""
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows, for which it needs no probabilities."""
         score = DECISION_SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return lambda rows: score(found[rows], right[rows])
 
-    def breakdown(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> list[LabelRow]:
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
         """Score each label."""
         return label_table(self.found(predictions), np.asarray(references), self.labels.names)
 
@@ -284,6 +286,7 @@ class LabellingTask(TextTask):
 class Classification(LabellingTask):
     """One label for a text, or for a pair."""
 
+    title = "Classification"
     recipe: ClassificationRecipe
     metrics = {
         "accuracy": True,
@@ -294,33 +297,26 @@ class Classification(LabellingTask):
         "loss": False,
     }
 
-    def __init__(self, recipe: ClassificationRecipe, facts: Facts):
-        super().__init__(recipe, facts)
-        self.labels = Labels.of(facts)
-        self.shares = np.array(facts["shares"])
-
-    @classmethod
-    def require_labels(cls, recipe: ClassificationRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no label."""
-        cls.strata(recipe, rows)
+        self.strata(rows)
 
-    @classmethod
-    def strata(cls, recipe: ClassificationRecipe, rows: Dataset) -> list[str]:
+    def strata(self, rows: Dataset) -> list[str]:
         """Return the labels of rows."""
-        known = labels_known(rows, recipe.label, recipe.label_names)
-        values = enumerate(values_of(rows, recipe.label))
-        return [name_of(value, known, row, recipe.label) for row, value in values]
+        column = self.recipe.label
+        known = labels_known(rows, column, self.recipe.label_names)
+        return [name_of(value, known, row, column) for row, value in enumerate(values_of(rows, column))]
 
-    @staticmethod
-    def find(recipe: ClassificationRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find the labels, and the share of the rows that has each."""
-        labels = find_labels(train, recipe.label, recipe.label_names)
-        if recipe.metric_for_best_model == "f1" and len(labels) != 2:
+        column = self.recipe.label
+        labels = find_labels(train, column, self.recipe.label_names)
+        if self.metric_for_best_model == "f1" and len(labels) != 2:
             raise ValueError(
                 f"task.metric_for_best_model is f1, which needs two labels, but there are {len(labels)}: set "
                 "task.metric_for_best_model=f1_macro"
             )
-        counts = np.bincount(labels.numbers_of(train, recipe.label), minlength=len(labels))
+        counts = np.bincount(labels.numbers_of(train, column), minlength=len(labels))
         return labels.facts | {"shares": (counts / counts.sum()).tolist()}
 
     @property
@@ -336,8 +332,9 @@ class Classification(LabellingTask):
         """Cross-entropy, perhaps with weights."""
         weights = None
         if self.recipe.class_weights == "balanced":
-            is_learned = self.shares > 0  # a label that is only named has no frequency
-            shares = np.where(is_learned, self.shares * is_learned.sum(), 1.0)
+            found = np.array(self.facts["shares"])
+            is_learned = found > 0  # a label that is only named has no frequency
+            shares = np.where(is_learned, found * is_learned.sum(), 1.0)
             weights = torch.tensor(1 / shares, dtype=torch.float32)
         return SingleLabelObjective(weights, self.recipe.label_smoothing)
 
@@ -349,7 +346,7 @@ class Classification(LabellingTask):
         ]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Say the most probable label (L,)."""
+        """Predict the most probable label (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         best = int(probabilities.argmax())
         score = shown[self.labels.names[best]]
@@ -359,18 +356,16 @@ class Classification(LabellingTask):
         """The numbers of the labels."""
         return self.labels.numbers_of(rows, self.recipe.label)
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the labels."""
         probabilities = np.array([list(each["scores"].values()) for each in predictions])
         return label_scores(probabilities, np.asarray(references))
 
-    def plain(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+    def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the numbers of the labels."""
         return self.found(predictions).tolist(), np.asarray(references).tolist()
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How much surer the model was of its label than of the right one."""
         pairs = zip(predictions, references, strict=True)
         return np.array(
@@ -386,49 +381,46 @@ class Classification(LabellingTask):
         return self.labels.names[reference]
 
     def confusions(
-        self, predictions: Sequence[Prediction], references: Sequence[Any]
+        self, predictions: Predictions, references: Sequence[Any]
     ) -> tuple[Sequence[str], np.ndarray]:
         """Count labels taken for labels."""
         found = self.found(predictions)
         return self.labels.names, count_confusions(found, np.asarray(references), len(self.labels))
 
-    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+    def found(self, predictions: Predictions) -> np.ndarray:
         """Return the numbers of the predicted labels, (E,)."""
         return np.array([self.labels.numbers[str(each["label"])] for each in predictions])
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label, with the shares of all."""
-        return [self.prediction(self.shares)] * len(rows)
+        return [self.prediction(np.array(self.facts["shares"]))] * len(rows)
 
 
 class MultiLabel(LabellingTask):
     """Any number of labels for a text, or for a pair."""
 
+    title = "Labelling"
     recipe: MultiLabelRecipe
     metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
 
-    def __init__(self, recipe: MultiLabelRecipe, facts: Facts):
-        super().__init__(recipe, facts)
-        self.labels = Labels.of(facts)
-
-    @classmethod
-    def require_labels(cls, recipe: MultiLabelRecipe, rows: Dataset) -> None:
+    def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no list of labels."""
-        known = labels_known(rows, recipe.labels, recipe.label_names)
-        for row, values in enumerate(lists_of(rows, recipe.labels, "labels")):
-            require_set(values, known, row, recipe.labels)
+        column = self.recipe.labels
+        known = labels_known(rows, column, self.recipe.label_names)
+        for row, values in enumerate(lists_of(rows, column, "labels")):
+            require_set(values, known, row, column)
 
-    @staticmethod
-    def find(recipe: MultiLabelRecipe, train: Dataset) -> Facts:
+    def find(self, train: Dataset) -> Facts:
         """Find the labels, and whether rows list them or have a 0 or 1 for each."""
-        names = hot_names(train, recipe.labels, recipe.label_names)
+        column, known = self.recipe.labels, self.recipe.label_names
+        names = hot_names(train, column, known)
         if names:
-            tell_of_hot(recipe.labels, names, are_named=bool(recipe.label_names))
+            tell_of_hot(column, names, are_named=bool(known))
             labels = Labels(names)
         else:
-            labels = find_labels(train, recipe.labels, recipe.label_names, are_lists=True, least=1)
+            labels = find_labels(train, column, known, are_lists=True, least=1)
         facts = labels.facts | {"are_hot": bool(names)}
-        sets = MultiLabel(recipe, facts).references(train)
+        sets = MultiLabel(self.recipe, facts).references(train)
         if (sets == sets[0]).all():
             shared = ", ".join(labels.names[number] for number in np.flatnonzero(sets[0])) or "none"
             raise ValueError(f"all rows have the same labels ({shared}): there is nothing to learn")
@@ -462,16 +454,16 @@ class MultiLabel(LabellingTask):
         return [self.prediction(1 / (1 + np.exp(-answer.astype(np.float64)))) for answer in answers]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Say the probable labels (L,)."""
+        """Predict the probable labels (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         probable = [number for number, score in enumerate(shown.values()) if score > 0.5]
         return {"labels": list(map(self.labels.value, probable)), "scores": shown}
 
-    def score(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> dict[str, float]:
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the sets of labels."""
         return set_scores(self.found(predictions), np.asarray(references))
 
-    def error(self, predictions: Sequence[Prediction], references: Sequence[Any]) -> np.ndarray:
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How many labels are missing or too many."""
         return np.abs(self.found(predictions) - np.asarray(references)).sum(axis=1)
 
@@ -483,7 +475,7 @@ class MultiLabel(LabellingTask):
         """The labels."""
         return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
 
-    def found(self, predictions: Sequence[Prediction]) -> np.ndarray:
+    def found(self, predictions: Predictions) -> np.ndarray:
         """Return of each row and label whether it was predicted, (E, L)."""
         return (np.array([list(each["scores"].values()) for each in predictions]) > 0.5).astype(np.int64)
 

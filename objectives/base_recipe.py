@@ -2,6 +2,7 @@
 
     recipe --build-----> Objective          beside it in the same file
            --examples--> ExampleSource      what the objective learns from
+           both in an `ObjectiveContext`: the tokenizer, lengths, seed and others
            --build_model--> Trainable       what is trained: a model, or several models as one module
            --model_class, saved, template, num_sentinels, special_tokens, reads_pairs, full_sequence, ...
 
@@ -65,6 +66,30 @@ class FullSequence:
 
 
 @dataclass(frozen=True)
+class ObjectiveContext:
+    """What a run has settled before it builds an objective and its examples."""
+
+    tokenizer: PreTrainedTokenizerBase
+    """Has cut the corpus, and has the special tokens that the objective needs."""
+    sequence_length: int
+    """Tokens that the model reads or writes at once, at most."""
+    seed: int = 0
+    """Of masks that never change, and of examples that are drawn anew for every epoch."""
+    isolate_documents: bool = True
+    """Whether a sequence ends with its document."""
+    decoder_start_id: int | None = None
+    """What a sequence-to-sequence model's decoder reads first; others need none."""
+    is_held_out: bool = False
+    """Whether models are measured on the examples: then each objective of a mixture has all of the text."""
+
+    def required_start_id(self, kind: str) -> int:
+        """Return what a decoder reads first, or say which objective misses it."""
+        if self.decoder_start_id is None:
+            raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
+        return self.decoder_start_id
+
+
+@dataclass(frozen=True)
 class BaseObjectiveRecipe(ABC):
     """What a recipe says of an objective. Abstract: each objective adds its fields, and builds itself."""
 
@@ -89,21 +114,8 @@ class BaseObjectiveRecipe(ABC):
     """Which objective this is."""
 
     @abstractmethod
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> Objective:
+    def build(self, context: ObjectiveContext) -> Objective:
         """Build the objective.
-
-        Args:
-            tokenizer: Has the special tokens that the objective needs.
-            sequence_length: Tokens of a sequence at most, as `examples` is told.
-            seed: Of masks that never change.
-            decoder_start_id: What a sequence-to-sequence model's decoder reads first; others need none.
 
         Raises:
             ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
@@ -143,53 +155,16 @@ class BaseObjectiveRecipe(ABC):
         return [(model, self.full_sequence(sequence_length))]
 
     @abstractmethod
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> ExampleSource:
-        """Cut the examples that the objective learns from.
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> ExampleSource:
+        """Cut the examples that the objective learns from, or is measured on.
 
         Encoders read [CLS] text [SEP]. Decoders read the beginning-of-sequence token and text, so that the
         first token is predicted as well, and learn where documents end. Sequence-to-sequence models read text
         and its end.
 
-        Args:
-            corpus: Documents; for pairs those to read and those to write.
-            tokenizer: Has cut the corpus.
-            sequence_length: Tokens that the model reads or writes at once, at most.
-            seed: Of examples that are drawn anew for every epoch.
-            isolate_documents: Whether a sequence ends with its document.
-
         Raises:
             ValueError: The corpus is too small, or of the wrong kind.
         """
-
-    def held_out_examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> ExampleSource:
-        """Cut the examples that a run is measured on, by default as those that it learns from.
-
-        Raises:
-            ValueError: As in `examples`.
-        """
-        return self.examples(
-            corpus,
-            tokenizer,
-            sequence_length=sequence_length,
-            seed=seed,
-            isolate_documents=isolate_documents,
-        )
 
     @abstractmethod
     def full_sequence(self, sequence_length: int) -> FullSequence:
@@ -202,7 +177,7 @@ class BaseObjectiveRecipe(ABC):
     def share_of_unknown(
         self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
     ) -> float:
-        """Give the share of what is predicted that the tokenizer does not know, by default of all tokens."""
+        """Compute the share of unknown tokens among those that are predicted, by default among all."""
         return share_of_unknown([corpus.tokens for corpus in corpora], tokenizer)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
@@ -222,7 +197,7 @@ def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:
 
 
 def unsuited(kind: str) -> ValueError:
-    """Say that an objective is given pairs instead of running text, or the other way round."""
+    """Build the error of an objective that is given pairs instead of running text, or the other way round."""
     return ValueError(
         f"{kind} does not support this corpus: translation needs pairs, and all other objectives need "
         f"running text; set or remove corpus.source_column and corpus.target_column"

@@ -29,7 +29,7 @@ from ..text.special_tokens import required_token_id
 from ..text.tokenizer import frame_ids
 from ..training.examples import gather
 from ..training.objective import IGNORE, Batch, Example, Objective
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Trainable, single_text
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Trainable, single_text
 from .streams import one_stream
 from .token_objective import token_scores, without_targets
 
@@ -94,17 +94,10 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
     kind: Literal["bidirectional_language_modeling"]
     """Which objective this is."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> BidirectionalLanguageModeling:
+    def build(self, context: ObjectiveContext) -> BidirectionalLanguageModeling:
         """Build the objective."""
-        unknown_id = required_token_id(tokenizer, "unk", self.kind)
-        return BidirectionalLanguageModeling(spelling_of(tokenizer), unknown_id)
+        unknown_id = required_token_id(context.tokenizer, "unk", self.kind)
+        return BidirectionalLanguageModeling(spelling_of(context.tokenizer), unknown_id)
 
     def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
         """Return the model that knows how the tokenizer's tokens are spelled."""
@@ -112,20 +105,14 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
         model.learn_spelling(tokenizer)
         return model
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> FullSequences:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
         """Cut sequences between the tokens that begin and end a text."""
-        begin, end = frame_ids(tokenizer)
+        begin, end = frame_ids(context.tokenizer)
         text = single_text(corpus, self.kind)
         alone = 1 if begin or end else 2  # a word without a neighbour predicts nothing
-        return FullSequences(text, sequence_length, begin, end, isolate_documents, fewest_tokens=alone)
+        return FullSequences(
+            text, context.sequence_length, begin, end, context.isolate_documents, fewest_tokens=alone
+        )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Predict all words but one, in both directions."""

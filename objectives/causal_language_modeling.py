@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderForCausalLM
 from ..text.chunks import FullSequences
@@ -22,7 +21,7 @@ from ..text.tokenizer import frame_ids
 from ..training.examples import ExampleSource, gather
 from ..training.objective import IGNORE, Batch, Example
 from ..training.packing import Ragged
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ZLoss, single_text
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, ZLoss, single_text
 from .streams import one_stream
 from .token_objective import TokenObjective
 
@@ -87,29 +86,13 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
     z_loss: ZLoss = 0.0
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> CausalLanguageModeling:
+    def build(self, context: ObjectiveContext) -> CausalLanguageModeling:
         """Build the objective."""
         return CausalLanguageModeling(self.z_loss)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> FullSequences:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
         """Cut sequences that begin with the beginning-of-sequence token; documents end with their own."""
-        text = single_text(corpus, self.kind)
-        return causal_sequences(text, tokenizer, sequence_length, isolate_documents)
+        return causal_sequences(single_text(corpus, self.kind), context)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Predict all tokens but the first."""
@@ -121,12 +104,7 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
         return {"clm": bytes_of_sequences(single_text(corpus, self.kind), source)}
 
 
-def causal_sequences(
-    corpus: TokenizedCorpus,
-    tokenizer: PreTrainedTokenizerBase,
-    sequence_length: int,
-    isolate_documents: bool = True,
-) -> FullSequences:
+def causal_sequences(corpus: TokenizedCorpus, context: ObjectiveContext) -> FullSequences:
     """Cut a text as decoders read it: sequences have a first token, and documents an end.
 
     The end of a document is a target as its tokens are. So every token and every end is one, exactly once,
@@ -134,13 +112,13 @@ def causal_sequences(
     that it alone is left of, or of whose text the tokenizer leaves no token, whose probability is that of its
     end. Without such a token, the first token of a sequence is no target, and one of a single token has none.
     """
-    begin, end = frame_ids(tokenizer)
+    begin, end = frame_ids(context.tokenizer)
     return FullSequences(
         corpus,
-        sequence_length,
+        context.sequence_length,
         begin,
         (),
-        isolate_documents,
+        context.isolate_documents,
         document_end_ids=end,
         fewest_tokens=1 if begin else 2,
     )

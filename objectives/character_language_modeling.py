@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetCharacterLanguageModel
 from ..modeling.heads.losses import IGNORE
@@ -27,7 +26,7 @@ from ..text.chunks import StretchesInContext
 from ..text.special_tokens import required_token_id
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Batch, Example, Objective
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, single_text
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Rate, single_text
 from .streams import one_stream
 from .token_objective import token_scores, without_targets
 
@@ -85,31 +84,20 @@ class CharacterLanguageModelingRecipe(BaseObjectiveRecipe):
     """Share of a full sequence that is read as context only, half of it on either side of the targets. Each
     direction reads one of the two."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> CharacterLanguageModeling:
+    def build(self, context: ObjectiveContext) -> CharacterLanguageModeling:
         """Build the objective."""
         return CharacterLanguageModeling()
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> StretchesInContext:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> StretchesInContext:
         """Cut stretches with context; between two documents stands what ends a text."""
-        end = required_token_id(tokenizer, "eos", self.kind)
+        end = required_token_id(context.tokenizer, "eos", self.kind)
         text = single_text(corpus, self.kind)
         return StretchesInContext(
-            text, sequence_length, self.context(sequence_length), [end], isolate_documents
+            text,
+            context.sequence_length,
+            self.context(context.sequence_length),
+            [end],
+            context.isolate_documents,
         )
 
     def context(self, sequence_length: int) -> int:

@@ -32,6 +32,7 @@ from .base_recipe import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
+    ObjectiveContext,
     Rate,
     Smoothing,
     ZLoss,
@@ -39,7 +40,7 @@ from .base_recipe import (
     single_text,
 )
 from .randomness import choose_each, poisson_until
-from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
 class Denoising(TeacherForcing):
@@ -73,9 +74,7 @@ class Denoising(TeacherForcing):
         self.mask_id = required_token_id(tokenizer, "mask", "denoising")
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Permute the sentences, then mask spans; the target is the text. Examples have `sentence_starts`."""
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
@@ -167,31 +166,16 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     z_loss: ZLoss = 0.0
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> Denoising:
+    def build(self, context: ObjectiveContext) -> Denoising:
         """Build the objective."""
-        start_id = required_start_id(decoder_start_id, self.kind)
+        start_id = context.required_start_id(self.kind)
         lengths = (self.noise_density, self.mean_span_length)
-        return Denoising(tokenizer, start_id, *lengths, self.label_smoothing, self.z_loss)
+        return Denoising(context.tokenizer, start_id, *lengths, self.label_smoothing, self.z_loss)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut texts that leave room for their end."""
         text = single_text(corpus, self.kind)
-        texts = FullSequences(text, sequence_length - 1, isolate_documents=isolate_documents)
+        texts = FullSequences(text, context.sequence_length - 1, isolate_documents=context.isolate_documents)
         lengths = infilled_lengths(texts.lengths, self.noise_density, self.mean_span_length)
         return CorruptedTexts(texts, np.add(*lengths))
 

@@ -18,7 +18,7 @@ Legend: S sequences, N packed tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,7 +30,15 @@ from ..text.tokenizer import frame_ids
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Share, check_share, single_text
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    ObjectiveContext,
+    Share,
+    check_share,
+    single_text,
+)
 from .causal_language_modeling import NextTokenPrediction, bytes_of_sequences, causal_sequences
 from .teacher_forcing import CorruptedTexts
 
@@ -128,34 +136,19 @@ class FillInTheMiddleRecipe(BaseObjectiveRecipe):
     spm_rate: Share = 0.5
     """Share of these that begin with the suffix (SPM); the others begin with the prefix (PSM)."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> FillInTheMiddle:
+    def build(self, context: ObjectiveContext) -> FillInTheMiddle:
         """Build the objective."""
-        return FillInTheMiddle(tokenizer, self.fim_rate, self.spm_rate)
+        return FillInTheMiddle(context.tokenizer, self.fim_rate, self.spm_rate)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut sequences as for causal language modeling, with room for four tokens more."""
-        if not isolate_documents:
+        if not context.isolate_documents:
             raise ValueError(
                 "fill_in_the_middle rearranges the text of one document, but corpus.isolate_documents is "
                 "false: set it to true"
             )
-        text = single_text(corpus, self.kind)
-        texts = causal_sequences(text, tokenizer, sequence_length - ADDED)
+        shorter = replace(context, sequence_length=context.sequence_length - ADDED)
+        texts = causal_sequences(single_text(corpus, self.kind), shorter)
         return CorruptedTexts(texts, texts.lengths + round(self.fim_rate * ADDED))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderForCausalLM
 from ..text.chunks import FullSequences
 from ..training.examples import ExampleSource
 from ..training.mixture import MixedObjective, MixedSource
-from .base_recipe import Corpus, FullSequence, single_text
+from .base_recipe import Corpus, FullSequence, ObjectiveContext, single_text
 from .causal_language_modeling import CausalLanguageModeling, bytes_of_sequences, causal_sequences
 from .masked_language_modeling import MaskingRecipe
 from .masked_next_token import MaskedNextTokenPrediction
@@ -46,45 +45,15 @@ class HybridLanguageModelingRecipe(MaskingRecipe):
         """Return the shares of both objectives."""
         return self.causal_share, 1 - self.causal_share
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MixedObjective:
+    def build(self, context: ObjectiveContext) -> MixedObjective:
         """Build the mixture; its terms are `clm` and `mntp`."""
-        masked = MaskedNextTokenPrediction(self.dynamic_masking(tokenizer), self.z_loss)
+        masked = MaskedNextTokenPrediction(self.dynamic_masking(context.tokenizer), self.z_loss)
         return MixedObjective([CausalLanguageModeling(self.z_loss), masked], self.shares)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> MixedSource:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> MixedSource:
         """Cut sequences as for causal language modeling, and share them out anew in every epoch."""
-        text = single_text(corpus, self.kind)
-        sequences = causal_sequences(text, tokenizer, sequence_length, isolate_documents)
-        return MixedSource([sequences, sequences], self.shares, seed)
-
-    def held_out_examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> MixedSource:
-        """Measure both objectives on all of the text."""
-        text = single_text(corpus, self.kind)
-        sequences = causal_sequences(text, tokenizer, sequence_length, isolate_documents)
-        return MixedSource([sequences, sequences], self.shares, seed, whole=True)
+        sequences = causal_sequences(single_text(corpus, self.kind), context)
+        return MixedSource([sequences, sequences], self.shares, context.seed, whole=context.is_held_out)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Predict all tokens but the first in a share of the sequences, and masked ones in the others."""

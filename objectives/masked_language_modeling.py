@@ -7,7 +7,7 @@ The 20 % without [MASK] make the model doubt every token that it sees. Deviation
 its own coin, as in transformers' collator, where the paper's code takes a fixed number from each sequence;
 the random token is never a special one.
 
-`masking_units.py` says what is chosen at once.
+`masking.py` says what is chosen at once, and what stands there instead.
 
 Legend: N packed tokens of the batch, S sequences, n chosen tokens, V ids of the tokenizer.
 """
@@ -31,13 +31,13 @@ from .base_recipe import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
+    ObjectiveContext,
     Rate,
     Share,
     ZLoss,
     single_text,
 )
-from .masking import TOKENS, WORDS, Corruption, DynamicMasking, StaticMasking
-from .masking_units import Spans
+from .masking import TOKENS, WORDS, Corruption, DynamicMasking, Spans, StaticMasking
 from .streams import one_stream
 from .token_objective import TokenObjective
 
@@ -154,36 +154,25 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
     masking: Literal["dynamic", "static"] = "dynamic"
     """Whether an example is masked anew whenever it is seen (`dynamic`), or always the same (`static`)."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MaskedLanguageModeling:
+    def build(self, context: ObjectiveContext) -> MaskedLanguageModeling:
         """Build the objective; static masks are a function of `seed`."""
         if self.masking == "dynamic":
-            return MaskedLanguageModeling(self.dynamic_masking(tokenizer), self.z_loss)
+            return MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         if self.final_mlm_probability is not None:
             raise ValueError(
                 f"objective.final_mlm_probability = {self.final_mlm_probability}, but static masking never "
                 "changes: leave it out, or choose objective.masking=dynamic"
             )
-        return MaskedLanguageModeling(StaticMasking(self.corruption(tokenizer), seed), self.z_loss)
+        return MaskedLanguageModeling(
+            StaticMasking(self.corruption(context.tokenizer), context.seed), self.z_loss
+        )
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> FullSequences:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
         """Cut sequences and frame them, [CLS] text [SEP]."""
         text = single_text(corpus, self.kind)
-        return FullSequences(text, sequence_length, *frame_ids(tokenizer), isolate_documents)
+        return FullSequences(
+            text, context.sequence_length, *frame_ids(context.tokenizer), context.isolate_documents
+        )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Mask a share of the text: [CLS] and [SEP] are never targets."""

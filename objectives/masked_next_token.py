@@ -17,12 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM
 from ..training.examples import ExampleSource, gather
 from ..training.objective import IGNORE, Batch, Example
-from .base_recipe import Corpus, FullSequence, single_text
+from .base_recipe import Corpus, FullSequence, ObjectiveContext, single_text
 from .causal_language_modeling import causal_sequences
 from .masked_language_modeling import MaskingRecipe
 from .masking import DynamicMasking
@@ -98,29 +97,13 @@ class MaskedNextTokenRecipe(MaskingRecipe):
     kind: Literal["masked_next_token_prediction"]
     """Which objective this is."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MaskedNextTokenPrediction:
+    def build(self, context: ObjectiveContext) -> MaskedNextTokenPrediction:
         """Build the objective."""
-        return MaskedNextTokenPrediction(self.dynamic_masking(tokenizer), self.z_loss)
+        return MaskedNextTokenPrediction(self.dynamic_masking(context.tokenizer), self.z_loss)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> ExampleSource:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> ExampleSource:
         """Cut sequences as for causal language modeling."""
-        text = single_text(corpus, self.kind)
-        return causal_sequences(text, tokenizer, sequence_length, isolate_documents)
+        return causal_sequences(single_text(corpus, self.kind), context)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Mask a share of the text: the first token is never a target."""

@@ -7,7 +7,6 @@
 Legend: S packed sequences (pairs) of a batch.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,12 +14,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetEncoderForPreTraining
 from ..training.examples import gather
 from ..training.objective import IGNORE, Batch, Example, Objective
-from .base_recipe import Corpus, FullSequence, Share
+from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, single_text
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
 from .sentence_pairs import SentencePairSource
 from .token_objective import token_scores, without_targets
@@ -85,33 +83,21 @@ class MaskedPairsRecipe(MaskingRecipe):
     model_class = TercetEncoderForPreTraining
     pair_term: ClassVar[str]
     """What the judgement is called in logs."""
+    pairs: ClassVar[type[SentencePairSource]]
+    """What draws the pairs."""
 
     short_sequence_probability: Share = 0.1
     """Share of the pairs that aim at a shorter length than the sequence's."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MaskedLanguageModelingWithPairs:
+    def build(self, context: ObjectiveContext) -> MaskedLanguageModelingWithPairs:
         """Build the objective."""
-        masked = MaskedLanguageModeling(self.dynamic_masking(tokenizer), self.z_loss)
+        masked = MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         return MaskedLanguageModelingWithPairs(masked, self.pair_term)
 
-    @abstractmethod
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> SentencePairSource:
-        """Draw pairs anew for every epoch."""
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> SentencePairSource:
+        """Draw pairs anew for every epoch: each part lies in one document."""
+        text, length = single_text(corpus, self.kind), context.sequence_length
+        return self.pairs(text, context.tokenizer, length, context.seed, self.short_sequence_probability)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Mask a share of both parts: [CLS] and two [SEP] are never targets."""

@@ -9,18 +9,17 @@
 All objectives train the same model: the same member, with the head that serves all of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import NeuralPreTrainedModel, TercetEncoderForMaskedLM, TercetEncoderForPreTraining
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.mixture import MixedObjective, MixedSource, unused
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext
 from .hybrid_language_modeling import HybridLanguageModelingRecipe
 from .recipes import SingleObjectiveRecipe
 
@@ -127,77 +126,14 @@ class MixtureRecipe(BaseObjectiveRecipe):
             f"objective.objectives train different models, {names}: choose objectives of one model"
         )
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MixedObjective:
+    def build(self, context: ObjectiveContext) -> MixedObjective:
         """Build all objectives; their terms keep their names."""
-        options: dict[str, Any] = {
-            "sequence_length": sequence_length,
-            "seed": seed,
-            "decoder_start_id": decoder_start_id,
-        }
-        return MixedObjective([recipe.build(tokenizer, **options) for recipe in self.recipes], self.shares)
+        return MixedObjective([recipe.build(context) for recipe in self.recipes], self.shares)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> MixedSource:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> MixedSource:
         """Cut the examples of each objective, of which every epoch has its share."""
-        sources = self.sources(
-            lambda recipe: recipe.examples, corpus, tokenizer, sequence_length, seed, isolate_documents
-        )
-        return MixedSource(sources, self.shares, seed)
-
-    def held_out_examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> MixedSource:
-        """Measure each objective on all of the text."""
-        sources = self.sources(
-            lambda recipe: recipe.held_out_examples,
-            corpus,
-            tokenizer,
-            sequence_length,
-            seed,
-            isolate_documents,
-        )
-        return MixedSource(sources, self.shares, seed, whole=True)
-
-    def sources(
-        self,
-        method: Callable[[BaseObjectiveRecipe], Callable[..., ExampleSource]],
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        sequence_length: int,
-        seed: int,
-        isolate_documents: bool,
-    ) -> Sequence[ExampleSource]:
-        """Cut the examples of each objective by one of its recipe's methods."""
-        return [
-            method(recipe)(
-                corpus,
-                tokenizer,
-                sequence_length=sequence_length,
-                seed=seed,
-                isolate_documents=isolate_documents,
-            )
-            for recipe in self.recipes
-        ]
+        sources = [recipe.examples(corpus, context) for recipe in self.recipes]
+        return MixedSource(sources, self.shares, context.seed, whole=context.is_held_out)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Average the objectives' longest examples by their shares."""

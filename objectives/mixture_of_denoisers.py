@@ -32,11 +32,19 @@ from ..text.special_tokens import named_token_ids, required_token_id
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, restarting_positions
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Smoothing, single_text
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    ObjectiveContext,
+    Rate,
+    Smoothing,
+    single_text,
+)
 from .prefix_language_modeling import draw_suffixes
 from .randomness import segment_each
 from .span_corruption import corrupted_lengths, count_noise, required_sentinels, split_spans
-from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 MODES = ("[R]", "[S]", "[X]")
 """The mode tokens."""
@@ -103,9 +111,7 @@ class MixtureOfDenoisers(TeacherForcing):
         spans = count_noise(np.full(len(denoisers), longest), self.densities, self.means)[1]
         self.sentinels = required_sentinels(tokenizer, longest, int(spans.max()))
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Draw a denoiser for each text, and replace its spans by sentinels."""
         ids = gather(examples, "input_ids")
         drawn = rng.choice(len(self.denoisers), size=len(ids), p=self.shares)
@@ -193,32 +199,17 @@ class MixtureOfDenoisersRecipe(BaseObjectiveRecipe):
     label_smoothing: Smoothing = 0.0
     """Label smoothing: probability that is distributed over the whole vocabulary."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> MixtureOfDenoisers:
+    def build(self, context: ObjectiveContext) -> MixtureOfDenoisers:
         """Build the objective."""
-        start_id = required_start_id(decoder_start_id, self.kind)
-        longest = longest_text(sequence_length, self.denoisers)
-        return MixtureOfDenoisers(tokenizer, start_id, longest, self.denoisers, self.label_smoothing)
+        start_id = context.required_start_id(self.kind)
+        longest = longest_text(context.sequence_length, self.denoisers)
+        return MixtureOfDenoisers(context.tokenizer, start_id, longest, self.denoisers, self.label_smoothing)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut texts so long that source and target fit, whichever denoiser is drawn."""
         text = single_text(corpus, self.kind)
-        longest = longest_text(sequence_length, self.denoisers)
-        texts = FullSequences(text, longest, isolate_documents=isolate_documents, fewest_tokens=2)
+        longest = longest_text(context.sequence_length, self.denoisers)
+        texts = FullSequences(text, longest, isolate_documents=context.isolate_documents, fewest_tokens=2)
         return CorruptedTexts(texts, np.rint(sum(self._mean_sides(texts.lengths))).astype(np.int64))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

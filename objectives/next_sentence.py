@@ -23,12 +23,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
-from .base_recipe import Corpus, single_text
 from .masked_pairs import MaskedPairsRecipe
-from .sentence_pairs import SentencePairSource, coins, cut, shorten
-from .stretches import find_partners
+from .sentence_pairs import SentencePairSource, coins, cut, find_partners, shorten
 
 NEXT, RANDOM = 0, 1
 """The labels, as in `BertForPreTraining`."""
@@ -74,19 +71,7 @@ class NextSentenceRecipe(MaskedPairsRecipe):
     """Predict masked tokens, and whether the second part of a pair follows the first (BERT)."""
 
     pair_term = "nsp"
+    pairs = NextSentencePairs
 
     kind: Literal["masked_language_modeling_with_next_sentence"]
     """Which objective this is."""
-
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> NextSentencePairs:
-        """Draw pairs anew for every epoch: each part lies in one document."""
-        text = single_text(corpus, self.kind)
-        return NextSentencePairs(text, tokenizer, sequence_length, seed, self.short_sequence_probability)

@@ -26,9 +26,9 @@ from ..text.special_tokens import required_token_id
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, single_text
+from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Smoothing, single_text
 from .denoising import append_eos
-from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
 class PrefixLanguageModeling(TeacherForcing):
@@ -48,9 +48,7 @@ class PrefixLanguageModeling(TeacherForcing):
         super().__init__("prefix_lm", decoder_start_id, label_smoothing)
         self.eos_id = required_token_id(tokenizer, "eos", "prefix language modeling")
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Cut each text in two; source and target, each with its end."""
         ids = gather(examples, "input_ids")
         return split_suffixes(ids, draw_suffixes(ids.lengths - 1, rng), self.eos_id)
@@ -83,30 +81,17 @@ class PrefixLanguageModelingRecipe(BaseObjectiveRecipe):
     label_smoothing: Smoothing = 0.0
     """Label smoothing: probability that is distributed over the whole vocabulary."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> PrefixLanguageModeling:
+    def build(self, context: ObjectiveContext) -> PrefixLanguageModeling:
         """Build the objective."""
-        start_id = required_start_id(decoder_start_id, self.kind)
-        return PrefixLanguageModeling(tokenizer, start_id, self.label_smoothing)
+        start_id = context.required_start_id(self.kind)
+        return PrefixLanguageModeling(context.tokenizer, start_id, self.label_smoothing)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut texts of which any prefix fits with its end, and any suffix."""
         text = single_text(corpus, self.kind)
-        texts = FullSequences(text, sequence_length, isolate_documents=isolate_documents, fewest_tokens=2)
+        texts = FullSequences(
+            text, context.sequence_length, isolate_documents=context.isolate_documents, fewest_tokens=2
+        )
         return CorruptedTexts(texts, texts.lengths + 2)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

@@ -33,7 +33,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import (
     NeuralConfig,
@@ -47,10 +46,10 @@ from ..text.tokenizer import frame_ids
 from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.run_folder import MODEL
 from ..training.static_shapes import POSITIONS
-from .base_recipe import Corpus, FullSequence, Share, Trainable, single_text
+from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, Trainable, single_text
 from .joint_model import JointModel, share_parameters
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
-from .token_objective import token_scores, without_targets
+from .token_objective import sample_tokens, token_scores, without_targets
 
 LOGITS_AT_ONCE = 2**24
 """Logits that are held while tokens are sampled."""
@@ -134,22 +133,12 @@ class ReplacedTokenPair(JointModel):
         """Sample tokens (n,) from the generator's distributions at states (n, C), some at a time."""
         rows = max(1, LOGITS_AT_ONCE // self.generator.config.vocab_size)
         parts = zip(states.split(rows), draws.split(rows), strict=True)
-        return torch.cat([sample_tokens(self.generator.compute_logits(part), own) for part, own in parts])
-
-
-def sample_tokens(logits: Tensor, draws: Tensor) -> Tensor:
-    """Sample a token (n,) from each softmax of logits (n, V), decided by draws (n,) from [0, 1).
-
-    A draw falls into the interval of one token if the probabilities are laid end to end (inverse transform
-    sampling).
-
-    >>> probabilities = torch.tensor([[0.5, 0.2, 0.3]])
-    >>> [sample_tokens(probabilities.log(), torch.tensor([draw])).item() for draw in (0.0, 0.49, 0.6, 0.9)]
-    [0, 0, 1, 2]
-    """
-    ends = logits.float().softmax(dim=-1).cumsum(dim=-1)
-    found = torch.searchsorted(ends, draws[:, None] * ends[:, -1:], right=True).squeeze(1)
-    return found.clamp(max=logits.shape[-1] - 1)
+        return torch.cat(
+            [
+                sample_tokens(self.generator.compute_logits(part), own, kind=torch.float32)
+                for part, own in parts
+            ]
+        )
 
 
 def generator_config(config: TercetEncoderConfig, size: float) -> TercetEncoderConfig:
@@ -270,30 +259,17 @@ class ReplacedTokenDetectionRecipe(MaskingRecipe):
             (model.generator, FullSequence(sequence_length, 0, masked * (1 + 1 / 3), states=masked)),
         ]
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> ReplacedTokenDetection:
+    def build(self, context: ObjectiveContext) -> ReplacedTokenDetection:
         """Build the objective."""
-        masked = MaskedLanguageModeling(self.dynamic_masking(tokenizer), self.z_loss)
+        masked = MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         return ReplacedTokenDetection(masked, self.discriminator_weight)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> FullSequences:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
         """Cut sequences and frame them, [CLS] text [SEP]."""
         text = single_text(corpus, self.kind)
-        return FullSequences(text, sequence_length, *frame_ids(tokenizer), isolate_documents)
+        return FullSequences(
+            text, context.sequence_length, *frame_ids(context.tokenizer), context.isolate_documents
+        )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Read all tokens, and mask a share of the text."""

@@ -54,9 +54,18 @@ from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.packing import Ragged
 from ..training.run_folder import MODEL
 from ..training.static_shapes import POSITIONS
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Rate, Trainable, check_rate, single_text
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    ObjectiveContext,
+    Rate,
+    Trainable,
+    check_rate,
+    single_text,
+)
 from .joint_model import JointModel, share_parameters
-from .masking_units import word_begins
+from .masking import word_begins
 from .streams import two_streams
 from .teacher_forcing import CorruptedTexts
 from .token_objective import token_scores
@@ -121,7 +130,7 @@ class SentenceAutoencoder(JointModel):
         return loss, logits
 
     def embed(self, batch: Batch) -> Tensor:
-        """Give the vectors (S, C) of the sentences that the encoder reads, of any length, as in the paper."""
+        """Compute the vectors (S, C) of the encoder's sentences; they have any length, as in the paper."""
         outputs, sequences = self.encoder.forward_base(
             batch["input_ids"],
             None,
@@ -264,29 +273,14 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
             (model.decoder, FullSequence(whole.written, 0, whole.targets, source=1)),
         ]
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> SentenceDenoising:
+    def build(self, context: ObjectiveContext) -> SentenceDenoising:
         """Build the objective."""
-        return SentenceDenoising(tokenizer, self.deletion_probability)
+        return SentenceDenoising(context.tokenizer, self.deletion_probability)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut sentences and frame them, [CLS] sentence [SEP]."""
         sentences = by_sentences(single_text(corpus, self.kind))
-        texts = FullSequences(sentences, sequence_length, *frame_ids(tokenizer))
+        texts = FullSequences(sentences, context.sequence_length, *frame_ids(context.tokenizer))
         return CorruptedTexts(texts, self.read(texts.lengths) + texts.lengths - 1)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:

@@ -26,12 +26,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
-from .base_recipe import Corpus, single_text
 from .masked_pairs import MaskedPairsRecipe
-from .sentence_pairs import SentencePairSource, coins, overlength
-from .stretches import couple_strangers
+from .sentence_pairs import SentencePairSource, coins, couple_strangers, overlength
 
 IN_ORDER, SWAPPED = 0, 1
 """The labels, as in `AlbertForPreTraining`."""
@@ -104,19 +101,7 @@ class SentenceOrderRecipe(MaskedPairsRecipe):
     """Predict masked tokens, and whether two consecutive parts of a text are swapped (ALBERT)."""
 
     pair_term = "sop"
+    pairs = SentenceOrderPairs
 
     kind: Literal["masked_language_modeling_with_sentence_order"]
     """Which objective this is."""
-
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> SentenceOrderPairs:
-        """Draw pairs anew for every epoch: both parts lie in one document."""
-        text = single_text(corpus, self.kind)
-        return SentenceOrderPairs(text, tokenizer, sequence_length, seed, self.short_sequence_probability)

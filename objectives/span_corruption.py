@@ -31,6 +31,7 @@ from .base_recipe import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
+    ObjectiveContext,
     Rate,
     Smoothing,
     ZLoss,
@@ -38,7 +39,7 @@ from .base_recipe import (
     single_text,
 )
 from .randomness import segment_each
-from .teacher_forcing import CorruptedTexts, TeacherForcing, required_start_id
+from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
 def required_sentinels(tokenizer: PreTrainedTokenizerBase, longest: int, spans: int) -> np.ndarray:
@@ -134,9 +135,7 @@ class SpanCorruption(TeacherForcing):
         spans = count_noise(np.array([longest]), noise_density, mean_span_length)[1]
         self.sentinels = required_sentinels(tokenizer, longest, int(spans[0]))
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
         is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
@@ -214,33 +213,20 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
     z_loss: ZLoss = 0.0
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> SpanCorruption:
+    def build(self, context: ObjectiveContext) -> SpanCorruption:
         """Build the objective."""
-        start_id = required_start_id(decoder_start_id, self.kind)
-        longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
+        start_id = context.required_start_id(self.kind)
+        longest = uncorrupted_length(context.sequence_length, self.noise_density, self.mean_span_length)
         lengths = (self.noise_density, self.mean_span_length)
-        return SpanCorruption(tokenizer, start_id, longest, *lengths, self.label_smoothing, self.z_loss)
+        return SpanCorruption(
+            context.tokenizer, start_id, longest, *lengths, self.label_smoothing, self.z_loss
+        )
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> CorruptedTexts:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
         """Cut texts so long that source and target fit; one token is kept and one is noise, at least."""
-        longest = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
+        longest = uncorrupted_length(context.sequence_length, self.noise_density, self.mean_span_length)
         text = single_text(corpus, self.kind)
-        texts = FullSequences(text, longest, isolate_documents=isolate_documents, fewest_tokens=2)
+        texts = FullSequences(text, longest, isolate_documents=context.isolate_documents, fewest_tokens=2)
         lengths = corrupted_lengths(texts.lengths, self.noise_density, self.mean_span_length)
         return CorruptedTexts(texts, np.add(*lengths))
 

@@ -6,9 +6,11 @@ Legend: N packed tokens (of the encoder), M packed tokens of the decoder, S sequ
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from ..training.objective import Batch
+from ..training.examples import gather, has_field
+from ..training.objective import Batch, Example
 from ..training.packing import Packed, pack
 
 
@@ -33,6 +35,19 @@ def two_streams(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], de
     labels = pack(targets)
     read = labels._replace(input_ids=one_step_late(labels, decoder_start_id))
     return side_by_side(pack(sources), read) | {"labels": labels.input_ids}
+
+
+def fields_of(examples: Sequence[Example], *, along: Sequence[str] = (), single: Sequence[str] = ()) -> Batch:
+    """Gather what examples have of some fields.
+
+    Args:
+        examples: What is packed.
+        along: Fields with a value for each token: streams like the ids, (1, N).
+        single: Fields with a value for each example, (S,).
+    """
+    found = (name for name in (*along, *single) if has_field(examples, name))
+    values = {name: torch.from_numpy(gather(examples, name).values) for name in found}
+    return {name: value[None] if name in along else value for name, value in values.items()}
 
 
 def side_by_side(encoder: Packed, decoder: Packed) -> Batch:

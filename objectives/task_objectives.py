@@ -17,7 +17,7 @@ from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Objective
 from ..training.packing import Ragged
 from ..training.static_shapes import POSITIONS
-from .streams import one_stream
+from .streams import fields_of, one_stream
 
 Outputs = TypeVar("Outputs")
 """What a model returns of a batch: tensors."""
@@ -44,7 +44,7 @@ class TaskObjective(Objective, Generic[Outputs]):
 
     @abstractmethod
     def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
-        """Give what the model says of each example, in the batch's order."""
+        """Return what the model says of each example, in the batch's order."""
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the examples; tasks with several targets in each count these."""
@@ -65,9 +65,7 @@ class TextObjective(TaskObjective[Tensor]):
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
         """Pack the examples; labels are (S,), or (S, 1, L) where an example has several."""
         batch = one_stream(gather(examples, "input_ids"))
-        batch["index"] = torch.from_numpy(gather(examples, "index").values)
-        if has_field(examples, "token_type_ids"):
-            batch["token_type_ids"] = torch.from_numpy(gather(examples, "token_type_ids").values)[None]
+        batch |= fields_of(examples, along=["token_type_ids"], single=[INDEX])
         if has_field(examples, "labels"):
             batch["labels"] = one_entry_each(gather(examples, "labels"))
         return batch

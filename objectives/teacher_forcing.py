@@ -20,6 +20,9 @@ from ..training.objective import IGNORE, Batch, Example
 from .streams import two_streams
 from .token_objective import TokenObjective
 
+Pairs = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
+"""Sources and targets, token ids."""
+
 
 class CorruptedTexts(PackableExamples):
     """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
@@ -80,9 +83,7 @@ class TeacherForcing(TokenObjective):
         self.decoder_start_id = decoder_start_id
 
     @abstractmethod
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Make sources and targets, token ids that end with the end-of-sequence token."""
 
     def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
@@ -101,10 +102,3 @@ class TeacherForcing(TokenObjective):
     def goals(self, batch: Batch) -> Tensor:
         """Find the tokens of the targets: each is predicted where the one before it is read."""
         return batch["labels"][0]
-
-
-def required_start_id(decoder_start_id: int | None, kind: str) -> int:
-    """Give what a decoder reads first, or say which objective misses it."""
-    if decoder_start_id is None:
-        raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
-    return decoder_start_id

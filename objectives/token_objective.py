@@ -53,7 +53,7 @@ class TokenObjective(Objective):
 
     @abstractmethod
     def goals(self, batch: Batch) -> Tensor:
-        """Say which token is predicted at each position of the stream, (N,): `IGNORE` where none is."""
+        """Return which token is predicted at each position of the stream, (N,): `IGNORE` where none is."""
 
     def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the targets of a batch; if it says where it is read, some of these have no target."""
@@ -76,6 +76,23 @@ def token_scores(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """Sum the negative log-likelihood (nats, float32) and the hits of logits (n, V) on targets (n,)."""
     loss = F.cross_entropy(logits.float(), targets, reduction="sum")
     return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == targets).sum()}
+
+
+def sample_tokens(
+    logits: Tensor, numbers: Tensor, temperature: float = 1.0, kind: torch.dtype = torch.float64
+) -> Tensor:
+    """Sample a token (n,) from each softmax of logits (n, V), decided by numbers (n,) from [0, 1).
+
+    A number falls into the interval of one token if the probabilities are laid end to end (inverse transform
+    sampling).
+
+    >>> probabilities = torch.tensor([[0.5, 0.2, 0.3]])
+    >>> sample_tokens(probabilities.log().expand(4, -1), torch.tensor([0.0, 0.49, 0.6, 0.9]))
+    tensor([0, 0, 1, 2])
+    """
+    ends = (logits.to(kind) / temperature).softmax(dim=-1).cumsum(dim=-1)
+    found = torch.searchsorted(ends, numbers.to(kind)[:, None] * ends[:, -1:], right=True).squeeze(1)
+    return found.clamp(max=logits.shape[-1] - 1)
 
 
 def without_targets(batch: Batch, *names: str) -> Batch:

@@ -29,7 +29,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import ParallelPairs
@@ -38,9 +37,17 @@ from ..training.evaluation import evaluation_mode
 from ..training.examples import ExampleSource, gather
 from ..training.objective import IGNORE, Batch, Example
 from ..training.sharding import largest
-from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, Smoothing, ZLoss, unsuited
-from .teacher_forcing import TeacherForcing, required_start_id
-from .token_objective import without_targets
+from .base_recipe import (
+    BaseObjectiveRecipe,
+    Corpus,
+    FullSequence,
+    ObjectiveContext,
+    Smoothing,
+    ZLoss,
+    unsuited,
+)
+from .teacher_forcing import Pairs, TeacherForcing
+from .token_objective import sample_tokens, without_targets
 
 DRAWS, NOISE = "decoder_draws", "decoder_noise"
 """In a batch, (1, M): a number from [0, 1) where a prediction is read, else -1; a random token where one is
@@ -180,7 +187,7 @@ class DecoderReading:
 
 @torch.no_grad()
 def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: ScheduledSamplingRecipe) -> Tensor:
-    """Give the decoder's input (1, M) with the model's predictions where `draws` (1, M) are not negative."""
+    """Return the decoder's input (1, M), with predictions where `draws` (1, M) are not negative."""
     inputs, true = without_targets(batch, "labels"), batch["decoder_input_ids"]
     places = (draws[0] >= 0).nonzero().squeeze(1)
     read = true
@@ -188,19 +195,9 @@ def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: Sched
         for _ in range(recipe.count_passes(largest(batch["max_length_q"], model))):
             # The prediction for a position is made where the token before it is read.
             logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
-            tokens = logits.argmax(-1) if recipe.choice == "best" else drawn(logits, draws[0, places])
+            tokens = logits.argmax(-1) if recipe.choice == "best" else sample_tokens(logits, draws[0, places])
             read = true.index_copy(1, places, tokens[None])
     return read
-
-
-def drawn(logits: Tensor, numbers: Tensor) -> Tensor:
-    """Draw a token from each row of logits (n, V) by a number from [0, 1), (n,).
-
-    It is the first token up to which the probabilities sum to more than the number.
-    """
-    sums = logits.double().softmax(-1).cumsum(-1)
-    tokens = torch.searchsorted(sums, numbers[:, None].double(), right=True).squeeze(1)
-    return tokens.clamp(max=logits.shape[1] - 1)
 
 
 class Translation(TeacherForcing):
@@ -245,9 +242,7 @@ class Translation(TeacherForcing):
         """Score the targets behind the true tokens."""
         return super().scores(model, without_targets(batch, DRAWS, NOISE))
 
-    def pairs(
-        self, examples: Sequence[Example], rng: np.random.Generator
-    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
         """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""
         return gather(examples, "input_ids"), gather(examples, "labels")
 
@@ -272,29 +267,14 @@ class TranslationRecipe(BaseObjectiveRecipe):
     input_noise: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Probability that a position of the decoder reads a random token of the batch's targets."""
 
-    def build(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        decoder_start_id: int | None = None,
-    ) -> Translation:
+    def build(self, context: ObjectiveContext) -> Translation:
         """Build the objective."""
-        start_id = required_start_id(decoder_start_id, self.kind)
+        start_id = context.required_start_id(self.kind)
         reads_truth = self.scheduled_sampling is None and self.input_noise == 0
         reading = None if reads_truth else DecoderReading(self.scheduled_sampling, self.input_noise)
         return Translation(start_id, self.label_smoothing, self.z_loss, reading)
 
-    def examples(
-        self,
-        corpus: Corpus,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        sequence_length: int,
-        seed: int = 0,
-        isolate_documents: bool = True,
-    ) -> ParallelPairs:
+    def examples(self, corpus: Corpus, context: ObjectiveContext) -> ParallelPairs:
         """Close both sides of each pair with the end-of-sequence token.
 
         Raises:
@@ -302,6 +282,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
         """
         if not isinstance(corpus, tuple):
             raise unsuited(self.kind)
+        tokenizer = context.tokenizer
         if codes := target_language(tokenizer):
             marks = ", ".join(tokenizer.convert_ids_to_tokens([*codes.values()]))
             raise ValueError(
@@ -309,7 +290,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
                 f"such marks: use tercet finetune translation, which sets them"
             )
         closing = [required_token_id(tokenizer, "eos", self.kind)]
-        return ParallelPairs(*corpus, sequence_length, closing)
+        return ParallelPairs(*corpus, context.sequence_length, closing)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Read and write as many tokens, and read them again for each pass that makes predictions."""

@@ -30,7 +30,7 @@ from ..training.precision import build_accelerator
 from .baselines import TrigramModel, UnigramModel, nats_per_token
 from .model import build_model
 from .recipe import PretrainingRecipe
-from .text import build_held_out, open_texts, tokenize, training_source
+from .text import build_held_out, context_of, open_texts, tokenize, training_source
 
 Scores = dict[str, float]
 """As `evaluate` names them: `term/loss`, `term/perplexity`, `term/accuracy`, ..."""
@@ -43,12 +43,7 @@ def compare(
     recipe: PretrainingRecipe, trained: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Scores]:
     """Score a model and what it must beat; `trigram` is there for causal language modeling alone."""
-    objective = recipe.objective.build(
-        tokenizer,
-        sequence_length=recipe.corpus.sequence_length,
-        seed=recipe.training.seed,
-        decoder_start_id=getattr(trained.config, "decoder_start_token_id", None),
-    )
+    objective = recipe.objective.build(context_of(recipe, tokenizer, trained.config))
     accelerator = build_accelerator(recipe.training, recipe.folder)
     texts = open_texts(recipe)
     held_out = build_held_out(recipe, texts["validation"], tokenizer)

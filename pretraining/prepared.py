@@ -26,7 +26,7 @@ from ..training.objective import Objective
 from ..training.stages import TrainingData, prepare_data, require_consistent
 from .model import build_config, build_model, most_positions
 from .recipe import PretrainingRecipe
-from .text import Texts, build_held_out, open_texts, training_source
+from .text import Texts, build_held_out, context_of, open_texts, training_source
 
 EDITION = 1
 """To be raised whenever the same text gives another tokenizer."""
@@ -92,19 +92,13 @@ def prepare(
     Raises:
         ValueError: Text, tokenizer, model and recipe do not fit each other.
     """
-    length = recipe.corpus.sequence_length
     with accelerator.main_process_first():
         tokenizer = load_or_train_tokenizer(recipe, inputs, trained_tokenizer)
         source_of_length = training_source(recipe, inputs.texts["train"], tokenizer)
         held_out = build_held_out(recipe, inputs.texts["validation"], tokenizer)
     model = build_model(recipe, tokenizer, inputs.config)
-    objective = recipe.objective.build(
-        tokenizer,
-        sequence_length=length,
-        seed=recipe.training.seed,
-        decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
-    )
-    source = source_of_length(length)
+    objective = recipe.objective.build(context_of(recipe, tokenizer, model.config))
+    source = source_of_length(recipe.corpus.sequence_length)
     data = prepare_data(
         source,
         objective,

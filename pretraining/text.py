@@ -15,9 +15,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from ..objectives.base_recipe import Corpus
+from ..objectives.base_recipe import Corpus, ObjectiveContext
 from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.chunks import ParallelPairs, StreamedExamples
 from ..text.corpus import TokenizedCorpus
@@ -139,13 +139,8 @@ def build_held_out(
     """
     corpus = tokenize(recipe, documents, tokenizer)
     try:
-        source = recipe.objective.held_out_examples(
-            corpus,
-            tokenizer,
-            sequence_length=recipe.corpus.sequence_length,
-            seed=recipe.training.seed,
-            isolate_documents=recipe.corpus.isolate_documents,
-        )
+        context = replace(context_of(recipe, tokenizer), is_held_out=True)
+        source = recipe.objective.examples(corpus, context)
     except ValueError as error:
         raise ValueError(f"corpus.validation: {error}") from error
     sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
@@ -168,12 +163,20 @@ def examples_of(
     recipe: PretrainingRecipe, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, sequence_length: int
 ) -> ExampleSource:
     """Make the examples of a recipe's objective from a tokenized corpus, of at most so many tokens each."""
-    return recipe.objective.examples(
-        corpus,
+    context = replace(context_of(recipe, tokenizer), sequence_length=sequence_length)
+    return recipe.objective.examples(corpus, context)
+
+
+def context_of(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig | None = None
+) -> ObjectiveContext:
+    """Return what a recipe's objective is built in; a configuration says what a decoder reads first."""
+    return ObjectiveContext(
         tokenizer,
-        sequence_length=sequence_length,
-        seed=recipe.training.seed,
-        isolate_documents=recipe.corpus.isolate_documents,
+        recipe.corpus.sequence_length,
+        recipe.training.seed,
+        recipe.corpus.isolate_documents,
+        getattr(config, "decoder_start_token_id", None),
     )
 
 

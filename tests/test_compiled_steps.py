@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.training import compiling
 from tercet.training.compiling import CompiledBlocks
 
@@ -34,7 +35,7 @@ def make(way: str, name: str, tokenizer):  # noqa: F811
         source, (objective, model) = tasks.draw(name), tasks.made(name, way == "taught task")
         return tasks.make_steps(source, objective, has_fixed_sizes=True), objective, model
     kind = name if way != "variant" else "masked_language_modeling"
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     model = small_model(kind, len(tokenizer), **(VARIANTS[name] if way == "variant" else {}))
     if way == "taught":
         objective, model = tasks.taught(objective, model)

@@ -17,6 +17,7 @@ from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, Source, load_source
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.tokenizer import train_tokenizer
@@ -134,7 +135,7 @@ class Setup:
         self.source: Source = load_source(str(folder / member))
         recipe = parse_recipe(PretrainingRecipe, pretraining_data(member)).objective
         start = getattr(self.source.model.config, "decoder_start_token_id", None)
-        self.base: Any = recipe.build(self.source.tokenizer, sequence_length=64, decoder_start_id=start)
+        self.base: Any = recipe.build(ObjectiveContext(self.source.tokenizer, 64, decoder_start_id=start))
         self.student = build_student(
             student or StudentRecipe(), self.source.model, recipe.model_class, seed=0
         )

@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.distill.cache import FixedCopies, binding_of, write_cache
-from tercet.distill.cached_teacher import CachedTeacher
+from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
 from tercet.distill.general_prepared import prepare_general
 from tercet.distill.model_outputs import RequiredOutputs
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe

@@ -7,16 +7,26 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.distill.losses import GeneralizedDivergenceLoss, LogitMSELoss, ReverseKLLoss, SoftTargetLoss
+from tercet.distill.losses import (
+    AttentionMapLoss,
+    CosineLoss,
+    GeneralizedDivergenceLoss,
+    HiddenStateLoss,
+    LogitMSELoss,
+    RelationLoss,
+    ReverseKLLoss,
+    SoftTargetLoss,
+)
 from tercet.distill.model_outputs import Learner
 from tercet.distill.objective import Distillation, required_outputs
-from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
 from tercet.distill.task_objective import IS_LABELLED, SOFT, TaskDistillation
 from tercet.distill.teacher import LiveTeacher
 from tercet.finetune.chat import ChatObjective
 from tercet.finetune.examples import LabelledExamples, numbers, vectors
 from tercet.finetune.generation import GenerationObjective
 from tercet.finetune.multiple_choice import MultipleChoiceObjective
+from tercet.finetune.question_answering import QuestionAnsweringObjective
+from tercet.finetune.ranking import RankingObjective
 from tercet.finetune.tagging import TaggingObjective
 from tercet.modeling import (
     TercetDecoderForCausalLM,
@@ -27,8 +37,7 @@ from tercet.modeling import (
     TercetEncoderForTokenClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.objectives.question_answering import QuestionAnsweringObjective
-from tercet.objectives.ranking import RankingObjective
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.task_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
 from tercet.training.batches import StepDataset
 from tercet.training.objective import IGNORE
@@ -156,7 +165,7 @@ WAYS = [*((name, False) for name in TASKS), *((name, True) for name in TAUGHT)]
 def test_a_teacher_says_of_one_size_what_it_says_of_ragged_ones(kind, tokenizer, monkeypatch):  # noqa: F811
     """Of targets, tokens and pairs of them."""
     source = make_source(kind, tokenizer)
-    base = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    base = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     objective, model = taught(base, small_model(kind, len(tokenizer)))
     ragged, fixed = (make_text_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
     expected = learned(model, objective, [ragged])

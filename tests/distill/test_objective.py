@@ -9,9 +9,8 @@ import torch
 from torch.nn import functional as F
 
 from tercet.distill.general_prepared import build_setup, prepare_general
-from tercet.distill.losses import SoftTargetLoss
+from tercet.distill.losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss, SoftTargetLoss
 from tercet.distill.recipe import StudentRecipe
-from tercet.distill.state_losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences

@@ -15,9 +15,10 @@ from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.losses import GeneralizedDivergenceLoss, ReverseKLLoss, SoftTargetLoss
 from tercet.distill.model_outputs import ModelOutputs
 from tercet.distill.objective import Distillation
-from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy, choose
+from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy
 from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
 from tercet.distill.run import distill
+from tercet.objectives.token_objective import sample_tokens
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.training.step_planning import share
 from tercet.training.tracking import LOG, read_log
@@ -64,10 +65,14 @@ def split(batch, name):
 def test_tokens_are_chosen_in_proportion_to_their_probability():
     """At temperature 2, 9/10 and 1/10 become 3/4 and 1/4."""
     logits = torch.tensor([[0.9, 0.1]]).log()
-    found = [choose(logits, torch.tensor([number]), 2.0).item() for number in (0.0, 0.74, 0.76, 0.999)]
+    found = [sample_tokens(logits, torch.tensor([number]), 2.0).item() for number in (0.0, 0.74, 0.76, 0.999)]
     assert found == [0, 0, 1, 1]
     certain = torch.tensor([[-torch.inf, 0.0, -torch.inf]])
-    assert [choose(certain, torch.tensor([x]), 1.0).item() for x in (0.0, 0.5, 1.0 - 2**-24)] == [1, 1, 1]
+    assert [sample_tokens(certain, torch.tensor([x])).item() for x in (0.0, 0.5, 1.0 - 2**-24)] == [
+        1,
+        1,
+        1,
+    ]
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -91,7 +96,7 @@ def test_what_is_written_follows_from_the_student_by_its_definition(member, make
         for place in range(given[number], len(labels)):
             with torch.no_grad():
                 logits = alone(made.student, batch, number, ids)[-1:]
-            ids.append(choose(logits, torch.tensor([draws[number][place]]), 1.3).item())
+            ids.append(sample_tokens(logits, torch.tensor([draws[number][place]]), 1.3).item())
         assert labels == (ids if member == "decoder" else ids[1:])
         name = "input_ids" if member == "decoder" else "decoder_input_ids"
         assert split(written, name)[number] == (ids if member == "decoder" else ids[:-1])

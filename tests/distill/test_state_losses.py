@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from tercet.distill.model_outputs import Heads, ModelOutputs
-from tercet.distill.state_losses import (
+from tercet.distill.losses import (
     AttentionMapLoss,
     CosineLoss,
     HiddenStateLoss,
     LastHiddenStateLoss,
     RelationLoss,
 )
+from tercet.distill.model_outputs import Heads, ModelOutputs
 
 BOUNDS = torch.tensor([0, 3, 4, 8], dtype=torch.int32)
 BATCH = {

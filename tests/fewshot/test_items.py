@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from tercet.fewshot.boundary import Prompt
+from tercet.fewshot.choices import place_of
 from tercet.fewshot.items import Demonstrations, Item, require_labels
 from tercet.fewshot.recipe import PromptingRecipe
-from tercet.fewshot.row_answers import place_of
 from tercet.fewshot.task_recipes import ClozeRecipe
 from tercet.fewshot.tasks import build_task
 

@@ -132,7 +132,7 @@ def test_a_model_stops_where_its_template_ends_answers(case, bases):
     model = AutoModelForCausalLM.from_pretrained(bases / "decoder")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        Chat(ChatRecipe("chat"), {}).prepare_model(model, tokenizer)
+        Chat(ChatRecipe("chat")).prepare_model(model, tokenizer)
     assert [said in str(each.message) for each in told] == [True] * bool(said)
     assert model.generation_config.eos_token_id == tokenizer.convert_tokens_to_ids(expected)
 

@@ -23,6 +23,7 @@ from transformers import (
 
 from tercet.finetune.frames import end_pairs, end_texts, separate_pairs
 from tercet.modeling import TercetDecoderConfig
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.translation import TranslationRecipe
 from tercet.text.special_tokens import target_language
 
@@ -109,7 +110,7 @@ def test_the_code_of_a_language_is_what_the_decoder_begins_with(kind, target):
     with pytest.raises(
         ValueError, match=rf"marks the language .*{target}.*: use tercet finetune translation"
     ):
-        TranslationRecipe("translation").examples(pairs, tokenizer, sequence_length=9)
+        TranslationRecipe("translation").examples(pairs, ObjectiveContext(tokenizer, 9))
 
 
 def test_a_tokenizer_of_one_language_asks_nothing_of_the_decoder(families):

@@ -127,7 +127,7 @@ def test_balanced_labels_weigh_alike_and_training_rows_one_on_average():
     recipe = ClassificationRecipe(
         kind="classification", class_weights="balanced", label_names=("a", "b", "c")
     )
-    task = Classification(recipe, Classification.find(recipe, column(["a", "a", "a", "b"])))
+    task = Classification(recipe, Classification(recipe).find(column(["a", "a", "a", "b"])))
     assert task.objective().weights_of_labels.tolist() == pytest.approx([2 / 3, 2, 1])
 
 

@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, Features, List
 from tercet.finetune.prediction import Predictor
 from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import MultiLabelRecipe
-from tercet.finetune.tasks import build_task, require_usable
+from tercet.finetune.tasks import build_task, task_of
 from tercet.text.bad_records import RowError
 
 from .conftest import write_rows
@@ -27,7 +27,7 @@ def rows_of(labels, feature=None):
 
 def build(labels, *names, feature=None):
     recipe, rows = MultiLabelRecipe("multi_label", label_names=names), rows_of(labels, feature)
-    require_usable(recipe, rows.add_column("text", ["a text"] * len(rows)))
+    task_of(recipe).require_usable(rows.add_column("text", ["a text"] * len(rows)))
     return build_task(recipe, rows)
 
 

@@ -137,7 +137,7 @@ def test_a_long_text_leaves_every_choice_its_place(member, study_of):
 def task_of(rows: list[dict[str, Any]]) -> MultipleChoice:
     """Make the task that some rows are of."""
     recipe = MultipleChoiceRecipe(kind="multiple_choice")
-    return MultipleChoice(recipe, MultipleChoice.find(recipe, Dataset.from_list(rows)))
+    return MultipleChoice(recipe, MultipleChoice(recipe).find(Dataset.from_list(rows)))
 
 
 def test_the_guess_without_reading_is_what_is_right_most_often():

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
 from tercet.finetune.prepared import Prepared, prepare
+from tercet.finetune.question_answering import best_spans
 from tercet.finetune.splits import encoder_of
-from tercet.objectives.question_answering import best_spans
 from tercet.training.batches import StepDataset
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

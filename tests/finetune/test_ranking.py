@@ -19,12 +19,11 @@ from transformers import PreTrainedTokenizerFast
 from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
-from tercet.finetune.ranking import Ranking
+from tercet.finetune.ranking import Ranking, group_edges
 from tercet.finetune.task_recipes import RankingRecipe
 from tercet.finetune.tasks import build_task
 from tercet.metrics.bootstrap import mean_interval
 from tercet.metrics.ranking import ranking_scores
-from tercet.objectives.ranking import group_edges
 from tercet.training.batches import StepDataset
 from tercet.training.packing import slice_sequences
 

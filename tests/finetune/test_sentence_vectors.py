@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks import settled
+from tercet.finetune.tasks import task_of
 from tercet.hub.publication import prepare
 from tercet.play.loaded_model import load_model
 from tercet.play.similarity import FindSimilar
@@ -243,7 +243,7 @@ def test_prompts_are_found_by_their_names(settings, prompts, published):
 def test_a_recipe_has_the_last_word(published, recipe_of):
     source = published("cls", settings={"prompts": {"query": "q: "}}, transformer={"max_seq_length": 24})
     recipe = recipe_of("ranking", model={"path": str(source)})
-    found = settled(recipe)
+    found = task_of(recipe.task).settled(recipe)
     assert (found.task.pooling, found.task.query_prompt, found.data.max_length) == ("first", "q: ", 24)
     recipe = recipe_of(
         "ranking",
@@ -251,4 +251,4 @@ def test_a_recipe_has_the_last_word(published, recipe_of):
         task={"pooling": "last", "query_prompt": "", "document_prompt": "d"},
         data={"max_length": 60},
     )
-    assert settled(recipe) == recipe
+    assert task_of(recipe.task).settled(recipe) == recipe

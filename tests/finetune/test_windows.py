@@ -10,9 +10,8 @@ from datasets import Dataset
 
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.frames import end_pairs
-from tercet.finetune.question_answering import QuestionAnswering, encode_windows
+from tercet.finetune.question_answering import NO_CHARACTER, QuestionAnswering, encode_windows
 from tercet.finetune.task_recipes import QuestionAnsweringRecipe
-from tercet.objectives.question_answering import NO_CHARACTER
 from tercet.text.tokenizer import train_tokenizer
 
 TEXTS = {
@@ -66,7 +65,7 @@ def rows_of(text: str, question: str = "who?") -> Dataset:
 
 def task_of(rows: Dataset, **changes: Any) -> QuestionAnswering:
     recipe = QuestionAnsweringRecipe(kind="question_answering", **changes)
-    return QuestionAnswering(recipe, QuestionAnswering.find(recipe, rows))
+    return QuestionAnswering(recipe, QuestionAnswering(recipe).find(rows))
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)

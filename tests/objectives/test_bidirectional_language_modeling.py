@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetElmoForLanguageModeling
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.bidirectional_language_modeling import BidirectionalLanguageModelingRecipe
 from tercet.text.tokenization import tokenize
 from tercet.text.tokenizer import train_tokenizer
@@ -23,7 +24,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="module")
 def objective(tokenizer):
-    return RECIPE.build(tokenizer, sequence_length=64)
+    return RECIPE.build(ObjectiveContext(tokenizer, 64))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_the_share_of_unknown_words_is_told(tokenizer):
 
 def test_examples_stand_between_the_ends_of_a_text(tokenizer):
     corpus = tokenize([" ".join(words) for words in SENTENCES], tokenizer)
-    source = RECIPE.examples(corpus, tokenizer, sequence_length=32)
+    source = RECIPE.examples(corpus, ObjectiveContext(tokenizer, 32))
     for number in range(len(source)):
         ids = source[number]["input_ids"]
         assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
@@ -93,4 +94,4 @@ def test_examples_stand_between_the_ends_of_a_text(tokenizer):
 
 def test_other_tokenizers_are_refused():
     with pytest.raises(ValueError, match=r"tokenizer\.kind: words"):
-        RECIPE.build(train_tokenizer(TEXTS, "wordpiece", 60), sequence_length=32)
+        RECIPE.build(ObjectiveContext(train_tokenizer(TEXTS, "wordpiece", 60), 32))

@@ -6,6 +6,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.fill_in_the_middle import FIM_TOKENS, FillInTheMiddle, FillInTheMiddleRecipe
 from tercet.training.packing import Ragged, ragged
 
@@ -130,4 +131,4 @@ def test_mistakes_are_named():
         FillInTheMiddle(make_tokenizer(), fim_rate=2)
     recipe = FillInTheMiddleRecipe("fill_in_the_middle")
     with pytest.raises(ValueError, match=r"rearranges .*, but corpus.isolate_documents is false: set it to"):
-        recipe.examples(make_corpus([[9]]), make_tokenizer(), sequence_length=32, isolate_documents=False)
+        recipe.examples(make_corpus([[9]]), ObjectiveContext(make_tokenizer(), 32, isolate_documents=False))

@@ -8,8 +8,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
-from tercet.objectives.masking import TOKENS, WORDS, Corruption, DynamicMasking, StaticMasking
-from tercet.objectives.masking_units import Spans
+from tercet.objectives.masking import TOKENS, WORDS, Corruption, DynamicMasking, Spans, StaticMasking
 from tercet.objectives.randomness import GeneratedDraws
 from tercet.training.objective import IGNORE
 

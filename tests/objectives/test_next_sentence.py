@@ -11,7 +11,6 @@ from tercet.objectives.masking import Corruption, DynamicMasking
 from tercet.objectives.next_sentence import NEXT, RANDOM, NextSentencePairs
 from tercet.objectives.sentence_pairs import shorten
 from tercet.text.corpus import TokenizedCorpus
-from tercet.training.examples import Examples, ExampleSource, gather
 
 from ..pretraining.conftest import make_corpus
 
@@ -40,16 +39,6 @@ def test_layout_of_a_pair(pair_tokenizer):
     assert example["input_ids"].tolist() == [CLS, *first, SEP, *second, SEP]
     assert example["token_type_ids"].tolist() == [0] * (len(first) + 2) + [1] * (len(second) + 1)
     assert len(example["word_starts"]) == len(example["input_ids"])
-
-
-def test_packed_pairs_equal_those_made_one_by_one(pair_tokenizer):
-    pairs = NextSentencePairs(make_corpus(random_documents(60)), pair_tokenizer, 64, seed=1).epoch(0)
-    indices = np.random.default_rng(0).permutation(len(pairs))
-    packed, expected = pairs.pack(indices), [pairs[int(index)] for index in indices]
-    assert packed.makers.keys() == expected[0].keys()
-    for name in expected[0]:
-        assert gather(packed, name).values.tolist() == gather(expected, name).values.tolist(), name
-        assert gather(packed, name).lengths.tolist() == gather(expected, name).lengths.tolist(), name
 
 
 @pytest.mark.parametrize("block", [1, 50])
@@ -147,17 +136,6 @@ def test_long_pairs_are_cut_from_the_longer_part():
     assert abs(np.mean(fronts) - 4) <= 3 * np.sqrt(8 / 4 / 300)
 
 
-def test_epochs_differ_and_are_functions_of_seed_and_number(pair_tokenizer):
-    corpus = make_corpus(random_documents(30))
-    source = NextSentencePairs(corpus, pair_tokenizer, 64, seed=6)
-    assert isinstance(source, ExampleSource)
-    first, again, second = source.epoch(0), source.epoch(0), source.epoch(1)
-    assert isinstance(first, Examples)
-    assert np.array_equal(first.first, again.first)
-    assert np.array_equal(first.second, again.second)
-    assert len(first) != len(second) or not np.array_equal(first.first, second.first)
-
-
 def test_documents_of_one_sentence_are_left_out_and_counted(pair_tokenizer):
     corpus = make_corpus([[5], *[[8, 8, 8]] * 20, [4]])
     pairs = NextSentencePairs(corpus, pair_tokenizer, 64, seed=0).epoch(0)
@@ -183,14 +161,6 @@ def test_documents_of_one_sentence_are_left_out_and_counted(pair_tokenizer):
 def test_a_corpus_that_cannot_serve_is_refused(pair_tokenizer, documents, told):
     with pytest.raises(ValueError, match=told):
         NextSentencePairs(make_corpus(documents), pair_tokenizer, 64, seed=0)
-
-
-def test_mistakes_are_named(pair_tokenizer):
-    with pytest.raises(ValueError, match=r"sequence_length is 4, but"):
-        NextSentencePairs(make_corpus([[5, 5], [5, 5]]), pair_tokenizer, 4, seed=0)
-    pair_tokenizer.cls_token = None
-    with pytest.raises(ValueError, match=r"next-sentence prediction needs the tokenizer's cls_token"):
-        NextSentencePairs(make_corpus([[5, 5], [5, 5]]), pair_tokenizer, 64, seed=0)
 
 
 class TwoHeads(torch.nn.Module):

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.objectives.masked_pairs import PAIR_LABELS
 from tercet.objectives.mixture_of_denoisers import MODES
@@ -59,7 +60,7 @@ def read(recipe: dict) -> SingleObjectiveRecipe:
 def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
     corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
     options = {"sequence_length": LENGTH, "isolate_documents": isolate_documents}
-    return read({"kind": kind}).examples(corpus, tokenizer, **options)
+    return read({"kind": kind}).examples(corpus, ObjectiveContext(tokenizer, **options))
 
 
 ALONE_OR_JOINED = [
@@ -75,7 +76,7 @@ RANDOM_LENGTHS = ("denoising", "sentence_denoising", "mixture_of_denoisers", "fi
 @pytest.mark.parametrize(("kind", "isolate_documents"), ALONE_OR_JOINED)
 def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, tokenizer):
     source = make_source(kind, tokenizer, isolate_documents)
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     assert isinstance(source, ExampleSource)
     examples = source.epoch(0)
     assert isinstance(examples, Examples)
@@ -117,7 +118,7 @@ def long_source(kind: str, tokenizer, isolate_documents: bool):
     corpus = make_corpus(5, 0)
     length = 5 * len(corpus.tokens)
     source = read({"kind": kind}).examples(
-        corpus, tokenizer, sequence_length=length, isolate_documents=isolate_documents
+        corpus, ObjectiveContext(tokenizer, length, isolate_documents=isolate_documents)
     )
     assert isinstance(source, Examples)
     opening, closing = frame_ids(tokenizer)
@@ -157,7 +158,7 @@ RECIPES = [
 def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
     isolate_documents |= recipe["kind"] == "fill_in_the_middle"
     source = make_source(recipe["kind"], tokenizer, isolate_documents)
-    objective = read(recipe).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read(recipe).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
     for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
         expected, found = slow[place], fast[place]
@@ -177,7 +178,7 @@ def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> S
 def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
     """Over the micro-batches of two processes; what was hidden is in the labels."""
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     counts = np.zeros(len(tokenizer), dtype=int)
     for process_index in (0, 1):
         steps = make_steps(source, objective, num_processes=2, process_index=process_index)
@@ -220,7 +221,7 @@ def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
         num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
     )  # fmt: skip
     model = recipe.build_model(config).eval()
-    objective = recipe.build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = recipe.build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     examples = make_source(kind, tokenizer).epoch(0)
     chosen = [examples[i] for i in np.linspace(0, len(examples) - 1, 12, dtype=int)]
     batches = objective.collate_parts(chosen, np.random.default_rng(0))
@@ -252,7 +253,7 @@ def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
     source = make_source("causal_language_modeling", tokenizer)
     examples = [source.epoch(0)[i] for i in range(len(source.epoch(0)))]
     assert all(example["input_ids"][0] == 1 for example in examples)
-    objective = read({"kind": "causal_language_modeling"}).build(tokenizer, sequence_length=LENGTH)
+    objective = read({"kind": "causal_language_modeling"}).build(ObjectiveContext(tokenizer, LENGTH))
     batch = objective.collate(examples, np.random.default_rng(0))
     assert (batch["input_ids"] == 2).sum() == 40
     assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
@@ -262,7 +263,7 @@ def test_static_masks_come_from_the_seed(tokenizer):
     recipe = read({"kind": "masked_language_modeling", "masking": "static", "whole_word": True})
     examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
     labels = [
-        recipe.build(tokenizer, sequence_length=LENGTH, seed=seed).collate(
+        recipe.build(ObjectiveContext(tokenizer, LENGTH, seed=seed)).collate(
             examples, np.random.default_rng(draw)
         )["labels"]
         for seed, draw in ((0, 0), (0, 1), (1, 0))
@@ -277,14 +278,14 @@ def test_mistakes_are_named(tokenizer):
     with pytest.raises(ValidationError, match="does not match any of the expected tags"):
         read({"kind": "masked_language_modelling"})
     with pytest.raises(ValueError, match=r"span_corruption needs a decoder_start_token_id: set it"):
-        read({"kind": "span_corruption"}).build(tokenizer, sequence_length=LENGTH)
+        read({"kind": "span_corruption"}).build(ObjectiveContext(tokenizer, LENGTH))
     with pytest.raises(ValueError, match=r"needs 20 sentinels, but the tokenizer has 9"):
-        read({"kind": "span_corruption"}).build(tokenizer, sequence_length=340, decoder_start_id=0)
+        read({"kind": "span_corruption"}).build(ObjectiveContext(tokenizer, 340, decoder_start_id=0))
     with pytest.raises(ValueError, match=r"translation does not support this corpus"):
-        read({"kind": "translation"}).examples(make_corpus(3, 0), tokenizer, sequence_length=LENGTH)
+        read({"kind": "translation"}).examples(make_corpus(3, 0), ObjectiveContext(tokenizer, LENGTH))
 
 
 def test_a_schedule_of_static_masks_is_refused(tokenizer):
     recipe = read({"kind": "masked_language_modeling", "masking": "static", "final_mlm_probability": 0.1})
     with pytest.raises(ValueError, match=r"final_mlm_probability = 0\.1, but static masking never changes"):
-        recipe.build(tokenizer, sequence_length=LENGTH)
+        recipe.build(ObjectiveContext(tokenizer, LENGTH))

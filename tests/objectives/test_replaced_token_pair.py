@@ -7,8 +7,9 @@ from torch.nn import functional as F
 
 from tercet.configs.recipe import load_preset
 from tercet.modeling import TercetEncoderConfig
-from tercet.objectives.replaced_tokens import ReplacedTokenPair, generator_config, sample_tokens
+from tercet.objectives.replaced_tokens import ReplacedTokenPair, generator_config
 from tercet.objectives.streams import one_stream
+from tercet.objectives.token_objective import sample_tokens
 
 SIZES = {
     "vocab_size": 30,
@@ -33,10 +34,11 @@ def make_batch() -> tuple[dict, torch.Tensor, torch.Tensor, torch.Tensor]:
     return batch, torch.tensor([1, 6, 7]), torch.tensor([7, 12, 13]), torch.tensor([0.1, 0.5, 0.9])
 
 
-def test_a_draw_falls_into_the_interval_of_a_token():
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_a_draw_falls_into_the_interval_of_a_token(kind):
     logits = torch.tensor([0.1, 0.0, 0.6, 0.3]).log()
     draws = torch.tensor([0.0, 0.099, 0.101, 0.699, 0.701, 1 - 2**-24])
-    assert sample_tokens(logits.expand(6, 4), draws).tolist() == [0, 0, 2, 2, 3, 3]
+    assert sample_tokens(logits.expand(6, 4), draws, kind=kind).tolist() == [0, 0, 2, 2, 3, 3]
 
 
 def test_samples_have_the_probabilities_of_the_softmax():

@@ -5,6 +5,7 @@ import torch
 from pydantic import TypeAdapter
 
 from tercet.modeling import TercetEncoderConfig
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.training.objective import IGNORE
 from tercet.training.packing import select_sequences, slice_sequences
@@ -20,7 +21,7 @@ def read(**fields):
 
 
 def build(tokenizer, **fields):
-    return read(**fields).build(tokenizer, sequence_length=32)
+    return read(**fields).build(ObjectiveContext(tokenizer, 32))
 
 
 def test_the_numbers_are_those_of_the_paper():

@@ -14,13 +14,13 @@ from tercet import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.configs.recipe import parse_recipe
+from tercet.objectives.token_objective import sample_tokens
 from tercet.objectives.translation import (
     DRAWS,
     NOISE,
     DecoderReading,
     ScheduledSamplingRecipe,
     Translation,
-    drawn,
 )
 from tercet.training.objective import IGNORE
 from tercet.training.packing import slice_sequences
@@ -118,7 +118,9 @@ def step_by_step(model, batch, choice) -> torch.Tensor:
             number_drawn = batch[DRAWS][0, place]
             if number_drawn >= 0:
                 logits = model(input_ids=source, decoder_input_ids=read[:, first:place]).logits[:, -1]
-                read[0, place] = logits.argmax() if choice == "best" else drawn(logits, number_drawn[None])[0]
+                read[0, place] = (
+                    logits.argmax() if choice == "best" else sample_tokens(logits, number_drawn[None])[0]
+                )
     model.train()
     return read
 
@@ -199,11 +201,6 @@ def test_noise_is_drawn_from_the_targets_of_the_batch():
     assert set(noise[noise != IGNORE].tolist()) <= set(true[true != START].tolist())
     assert (read[0, batch["cu_seq_lens_q"][:-1].long()] == START).all()
     assert (noise != IGNORE).any()
-
-
-def test_a_number_draws_the_token_whose_share_it_falls_into():
-    logits = torch.tensor([[0.2, 0.5, 0.3]]).log().expand(4, 3)
-    assert drawn(logits, torch.tensor([0.0, 0.1999, 0.2001, 0.9999])).tolist() == [0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(

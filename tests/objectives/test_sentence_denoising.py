@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.sentence_denoising import SentenceDenoising, by_sentences, kept_tokens
 from tercet.text.corpus import TokenizedCorpus
@@ -99,7 +100,7 @@ def test_the_last_word_that_stays_is_any_of_them():
 
 def test_examples_are_single_sentences(pair_tokenizer):
     corpus = corpus_of([[5, 3, 9], [40, 4]])
-    source = read().examples(corpus, pair_tokenizer, sequence_length=32)
+    source = read().examples(corpus, ObjectiveContext(pair_tokenizer, 32))
     texts = [source[index]["input_ids"][1:-1].tolist() for index in range(len(source))]
     starts = [(0, 5), (5, 8), (8, 17), (17, 47), (47, 57), (57, 61)]  # 40 tokens are too many
     assert texts == [list(range(10 + first, 10 + last)) for first, last in starts]
@@ -108,11 +109,11 @@ def test_examples_are_single_sentences(pair_tokenizer):
 def test_what_examples_cost_is_estimated(pair_tokenizer):
     corpus = corpus_of([[20] * 400])
     corpus.tokens[:] = 7
-    source = read().examples(corpus, pair_tokenizer, sequence_length=32)
+    source = read().examples(corpus, ObjectiveContext(pair_tokenizer, 32))
     assert source.lengths[0] == (2 + 0.4 * 20) + (20 + 1)
     batch = (
         read()
-        .build(pair_tokenizer, sequence_length=32)
+        .build(ObjectiveContext(pair_tokenizer, 32))
         .collate([source[index] for index in range(400)], np.random.default_rng(0))
     )
     tokens = batch["input_ids"].numel() + batch["decoder_input_ids"].numel()
@@ -129,7 +130,7 @@ def test_a_view_by_sentences_has_the_same_tokens():
 
 
 def test_a_batch_is_a_function_of_the_generator(pair_tokenizer):
-    objective = read().build(pair_tokenizer, sequence_length=32)
+    objective = read().build(ObjectiveContext(pair_tokenizer, 32))
     examples = [framed([[number] for number in range(10, 30)])]
     first, again, other = (
         objective.collate(examples, np.random.default_rng(seed))["input_ids"] for seed in (0, 0, 1)
@@ -145,4 +146,4 @@ def test_a_tokenizer_without_an_opening_token_is_refused():
     with pytest.raises(
         ValueError, match="needs the tokenizer's cls_token or bos_token, but both are None: add"
     ):
-        read().build(tokenizer, sequence_length=32)
+        read().build(ObjectiveContext(tokenizer, 32))

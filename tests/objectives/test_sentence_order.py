@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.next_sentence import NextSentencePairs
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.sentence_order import IN_ORDER, SWAPPED, SentenceOrderPairs, couple_counterparts
-from tercet.training.examples import gather
 
 from ..pretraining.conftest import make_corpus
 
@@ -133,30 +133,13 @@ def test_pairs_with_parts_of_one_token_fit(pair_tokenizer, length):
     assert min(np.diff(pairs.first).min(), np.diff(pairs.second).min()) == 1
 
 
-def test_packed_pairs_equal_those_made_one_by_one(pair_tokenizer):
-    pairs = make_pairs(random_documents(60), pair_tokenizer, 64)
-    indices = np.random.default_rng(0).permutation(len(pairs))
-    packed, expected = pairs.pack(indices), [pairs[int(index)] for index in indices]
-    for name in expected[0]:
-        assert gather(packed, name).values.tolist() == gather(expected, name).values.tolist(), name
-
-
-def test_epochs_differ_and_are_functions_of_seed_and_number(pair_tokenizer):
-    first, again, second = (
-        make_pairs(random_documents(30), pair_tokenizer, 64, epoch) for epoch in (0, 0, 1)
-    )
-    assert np.array_equal(first.first, again.first)
-    assert np.array_equal(first.labels, again.labels)
-    assert len(first) != len(second) or not np.array_equal(first.first, second.first)
-
-
 def test_the_terms_are_masked_tokens_and_sentence_order(pair_tokenizer):
     recipe = TypeAdapter(SingleObjectiveRecipe).validate_python(
         {"kind": "masked_language_modeling_with_sentence_order"}
     )
-    objective = recipe.build(pair_tokenizer, sequence_length=64)
+    objective = recipe.build(ObjectiveContext(pair_tokenizer, 64))
     pairs = recipe.examples(
-        make_corpus(random_documents(10), numbered=False), pair_tokenizer, sequence_length=64
+        make_corpus(random_documents(10), numbered=False), ObjectiveContext(pair_tokenizer, 64)
     ).epoch(0)
     batch = objective.collate([pairs[index] for index in range(8)], np.random.default_rng(0))
     targets = objective.targets(batch)
@@ -164,11 +147,6 @@ def test_the_terms_are_masked_tokens_and_sentence_order(pair_tokenizer):
     assert targets["sop"] == 8
 
 
-def test_mistakes_are_named(pair_tokenizer):
+def test_a_corpus_of_single_sentences_is_refused(pair_tokenizer):
     with pytest.raises(ValueError, match=r"sentence-order prediction needs at least 1 document\(s\) of two"):
         SentenceOrderPairs(make_corpus([[5]] * 3), pair_tokenizer, 64, seed=0)
-    with pytest.raises(ValueError, match=r"sequence_length is 4, but"):
-        SentenceOrderPairs(make_corpus([[5, 5]]), pair_tokenizer, 4, seed=0)
-    pair_tokenizer.sep_token = None
-    with pytest.raises(ValueError, match=r"sentence-order prediction needs the tokenizer's sep_token"):
-        SentenceOrderPairs(make_corpus([[5, 5]]), pair_tokenizer, 64, seed=0)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.training.batches import StepDataset
 from tercet.training.loop import accumulate_gradients
 from tercet.training.objective import IGNORE
@@ -53,7 +54,7 @@ def fixed_steps(source, objective, num_processes: int = 1) -> list[StepDataset]:
 @pytest.mark.parametrize("kind", PREDICTING)
 def test_micro_batches_of_one_size_are_learned_from_as_ragged_ones(kind, num_processes, tokenizer):  # noqa: F811
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     model = small_model(kind, len(tokenizer))
     ragged, fixed = [make_steps(source, objective)], fixed_steps(source, objective, num_processes)
     torch.testing.assert_close(learned(model, objective, fixed), learned(model, objective, ragged))
@@ -62,7 +63,7 @@ def test_micro_batches_of_one_size_are_learned_from_as_ragged_ones(kind, num_pro
 
 def test_filling_fits_a_model_whose_positions_end_with_the_texts(tokenizer):  # noqa: F811
     source = make_source(kind := "masked_language_modeling", tokenizer)
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     limits = {"position_embedding_type": "learned", "max_position_embeddings": LENGTH}
     assert LENGTH % MULTIPLE
     assert learned(small_model(kind, len(tokenizer), **limits), objective, fixed_steps(source, objective))
@@ -71,7 +72,7 @@ def test_filling_fits_a_model_whose_positions_end_with_the_texts(tokenizer):  # 
 @pytest.mark.parametrize("kind", PREDICTING)
 def test_all_micro_batches_of_an_objective_have_one_size(kind, tokenizer):  # noqa: F811
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     (steps,) = fixed_steps(source, objective)
     assert set(sizes_of(steps)) == {1}
     assert len(sizes_of(steps)) == len(steps.shapes)
@@ -166,7 +167,7 @@ def test_sizes_are_filled_by_at_least_97_percent():
 
 def test_positions_are_those_of_the_targets(tokenizer):  # noqa: F811
     source = make_source("masked_language_modeling", tokenizer)
-    objective = read({"kind": "masked_language_modeling"}).build(tokenizer, sequence_length=LENGTH)
+    objective = read({"kind": "masked_language_modeling"}).build(ObjectiveContext(tokenizer, LENGTH))
     (steps,) = fixed_steps(source, objective)
     for batch in steps[0, 0, 0].micro_batches(torch.device("cpu")):
         found = batch[POSITIONS][batch["labels"][0, batch[POSITIONS]] != IGNORE]
@@ -196,7 +197,7 @@ OPERATORS = {
 def test_no_step_of_one_size_waits_for_the_host(kind, tokenizer, monkeypatch):  # noqa: F811
     """Where tensors are not the CPU's, and attention is one operator; nor does it take more operators."""
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     model, steps = small_model(kind, len(tokenizer)), make_steps(source, objective, has_fixed_sizes=True)
     for watch in watched(model, objective, steps, monkeypatch):
         assert not watch.found
@@ -208,7 +209,7 @@ def test_no_step_of_one_size_waits_for_the_host(kind, tokenizer, monkeypatch):  
 def test_a_whole_step_waits_for_nothing(tokenizer, monkeypatch):  # noqa: F811
     """From micro-batches to the gradient's norm; what becomes of a broken step is known later."""
     kind = "masked_language_modeling_with_next_sentence"
-    objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH))
     model, accelerator = small_model(kind, len(tokenizer)), Accelerator(cpu=True)
     step = make_steps(make_source(kind, tokenizer), objective, has_fixed_sizes=True)[0, 0, 0]
     with as_on_a_gpu(monkeypatch), HostWatch() as watch:
@@ -222,7 +223,7 @@ def test_micro_batches_of_one_size_travel_and_hold_as_many_tokens_as_they_may(to
     """Of both streams together, but for the filling, and for the room of a fixed size."""
     for kind in ("causal_language_modeling", "translation"):
         source = make_source(kind, tokenizer)
-        objective = read({"kind": kind}).build(tokenizer, sequence_length=LENGTH, decoder_start_id=0)
+        objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
         (steps,) = fixed_steps(source, objective)
         parts = steps[0, 0, 0].parts
         (sent,) = pickle.loads(pickle.dumps(parts))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tercet.objectives.stretches import cut_documents, find_partners, match_strangers
+from tercet.objectives.sentence_pairs import cut_documents, find_partners, match_strangers
 from tercet.text.corpus import offsets
 
 

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.translation import Translation
 from tercet.training.objective import Objective
@@ -62,7 +63,7 @@ def build(kind: str, tokenizer, **options) -> tuple[Any, Objective]:
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
         num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
     )  # fmt: skip
-    return recipe.build_model(config), recipe.build(tokenizer, sequence_length=32, decoder_start_id=0)
+    return recipe.build_model(config), recipe.build(ObjectiveContext(tokenizer, 32, decoder_start_id=0))
 
 
 def test_the_objectives_of_tokens_have_one():

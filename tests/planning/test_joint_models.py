@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from tercet.objectives.base_recipe import Trainable
+from tercet.objectives.base_recipe import ObjectiveContext, Trainable
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.streams import two_streams
 from tercet.planning.machines import PlanRecipe
@@ -51,7 +51,7 @@ def full_batch(kind: str, tokenizer, objective: Objective, size: int) -> Batch: 
 def prepare(kind: str, tokenizer, size: int) -> tuple[Trainable, Objective, Batch]:  # noqa: F811
     """Build what is trained, its objective, and a batch."""
     recipe = recipe_of(kind)
-    objective = recipe.objective.build(tokenizer, sequence_length=LENGTH)
+    objective = recipe.objective.build(ObjectiveContext(tokenizer, LENGTH))
     return build_model(recipe, tokenizer).train(), objective, full_batch(kind, tokenizer, objective, size)
 
 

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_preset
-from tercet.objectives.base_recipe import FullSequence
+from tercet.objectives.base_recipe import FullSequence, ObjectiveContext
 from tercet.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.objectives.masked_pairs import PAIR_LABELS
 from tercet.objectives.mixture_of_denoisers import MODES
@@ -107,7 +107,7 @@ def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size:
         )
     corpus = tuple(corpora) if recipe.objective.kind == "translation" else corpora[0]
     source = recipe.objective.examples(
-        corpus, tokenizer, sequence_length=recipe.corpus.sequence_length
+        corpus, ObjectiveContext(tokenizer, recipe.corpus.sequence_length)
     ).epoch(0)
     longest = np.flatnonzero(source.lengths == source.lengths.max())[:size]
     assert len(longest) == size
@@ -118,7 +118,7 @@ def prepare(recipe: PretrainingRecipe, tokenizer, size: int):
     """Build the model that computes, and a full batch for it."""
     model = build_model(recipe, tokenizer).train()
     objective = recipe.objective.build(
-        tokenizer, sequence_length=recipe.corpus.sequence_length, decoder_start_id=0
+        ObjectiveContext(tokenizer, recipe.corpus.sequence_length, decoder_start_id=0)
     )
     return model, objective, full_batch(recipe, tokenizer, objective, size)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tercet.modeling.attention.scores import SCORES
-from tercet.objectives.base_recipe import FullSequence
+from tercet.objectives.base_recipe import FullSequence, ObjectiveContext
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.planned_stages import flops_of, is_recurrent, kept_by, layers_of
 from tercet.pretraining.model import build_model
@@ -33,7 +33,7 @@ def pairs() -> list[dict]:
 def test_operations_are_those_that_training_counts(cell_type, attention_score, tokenizer):  # noqa: F811
     recipe = recurrent_recipe(cell_type=cell_type, attention_score=attention_score)
     model = build_model(recipe, tokenizer)
-    objective = recipe.objective.build(tokenizer, sequence_length=64, decoder_start_id=1)
+    objective = recipe.objective.build(ObjectiveContext(tokenizer, 64, decoder_start_id=1))
     batch = objective.collate(pairs(), np.random.default_rng(0))
     counted = flops_of_sequence(model, objective, batch, 3, 3 * (READ + WRITTEN))
     # Nothing is learned of the state before the first token, and pair scores are no products of matrices.

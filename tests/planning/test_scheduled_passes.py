@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.mixture import ObjectiveRecipe
 from tercet.objectives.translation import DRAWS, ScheduledSamplingRecipe
 from tercet.planning.planned_stages import flops_of
@@ -38,7 +39,7 @@ def pairs(size: int = SIZE) -> list[dict]:
 def count_halfway(recipe, tokenizer) -> tuple[float, float]:  # noqa: F811
     """Count the operations for each pair in the middle of a run, and the positions that are predicted."""
     model = build_model(recipe, tokenizer)
-    objective = recipe.objective.build(tokenizer, sequence_length=LENGTH, decoder_start_id=1).at(0.5)
+    objective = recipe.objective.build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=1)).at(0.5)
     shares = getattr(recipe.objective, "shares", None)
     examples = pairs()
     if shares is not None:

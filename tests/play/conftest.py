@@ -17,7 +17,7 @@ from tercet.finetune.task_recipes import (
     RankingRecipe,
     TaggingRecipe,
 )
-from tercet.finetune.tasks import TASKS, keep_task
+from tercet.finetune.tasks import keep_task, task_of
 from tercet.play.loaded_model import LoadedModel, load_model
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -88,7 +88,7 @@ def folders(tmp_path_factory) -> Path:
         tokenizer.save_pretrained(folder)
         build_model(recipe, tokenizer).save_pretrained(folder)
     for name, (base, recipe, facts) in TASKS_OF_TESTS.items():
-        write_fine_tuned(root, name, base, TASKS[type(recipe)](recipe, facts))
+        write_fine_tuned(root, name, base, task_of(recipe, facts))
     return root
 
 

@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
@@ -95,7 +96,7 @@ def test_an_end_that_also_pads_is_a_target(tokenizer):
     batches = []
     for pad in ("[PAD]", "[EOS]"):
         tokenizer.pad_token = pad
-        objective = preset().objective.build(tokenizer, sequence_length=32, seed=0)
+        objective = preset().objective.build(ObjectiveContext(tokenizer, 32, seed=0))
         batches.append(objective.collate(examples, np.random.default_rng(0)))
     own, shared = batches
     assert objective.targets(shared) == objective.targets(own) == {"clm": torch.tensor(6)}

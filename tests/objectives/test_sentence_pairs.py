@@ -1,4 +1,4 @@
-"""No length of a pair tells whether its second part follows the first, or which of them was first."""
+"""What pairs of both kinds have in common: how they are drawn and packed, and that no length tells labels."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,13 @@ from tercet.objectives import next_sentence
 from tercet.objectives.next_sentence import NextSentencePairs
 from tercet.objectives.sentence_order import SentenceOrderPairs
 from tercet.objectives.sentence_pairs import SentencePairSource
+from tercet.training.examples import Examples, ExampleSource, gather
 
 from ..pretraining.conftest import make_corpus
 
 SIDES = ("first", "second")
+KINDS = {"next-sentence prediction": NextSentencePairs, "sentence-order prediction": SentenceOrderPairs}
+both_kinds = pytest.mark.parametrize("kind", KINDS.values())
 
 
 def of_sentences(least: int, most: int, documents: int, longest: int = 30) -> Callable[..., list[list[int]]]:
@@ -79,7 +82,7 @@ def test_the_rules_find_what_lengths_tell():
     assert rightly_told_by_a_tree(*halves, depth=3) > 950
 
 
-@pytest.mark.parametrize("kind", [NextSentencePairs, SentenceOrderPairs])
+@both_kinds
 @pytest.mark.parametrize("name", CORPORA)
 def test_no_rule_on_lengths_tells_the_label(pair_tokenizer, name, kind):
     rng = np.random.default_rng(0)
@@ -103,3 +106,40 @@ def test_the_coins_change_no_length(pair_tokenizer, name, monkeypatch):
     others, opposite = lengths_and_labels(source, range(1))
     assert np.array_equal(opposite, 1 - labels)
     assert np.array_equal(others, lengths)
+
+
+def random_documents(count: int) -> list[list[int]]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(3, 30, rng.integers(2, 40)).tolist() for _ in range(count)]
+
+
+@both_kinds
+def test_packed_pairs_equal_those_made_one_by_one(pair_tokenizer, kind):
+    pairs = kind(make_corpus(random_documents(60)), pair_tokenizer, 64, seed=1).epoch(0)
+    indices = np.random.default_rng(0).permutation(len(pairs))
+    packed, expected = pairs.pack(indices), [pairs[int(index)] for index in indices]
+    assert packed.makers.keys() == expected[0].keys()
+    for name in expected[0]:
+        assert gather(packed, name).values.tolist() == gather(expected, name).values.tolist(), name
+        assert gather(packed, name).lengths.tolist() == gather(expected, name).lengths.tolist(), name
+
+
+@both_kinds
+def test_epochs_differ_and_are_functions_of_seed_and_number(pair_tokenizer, kind):
+    source = kind(make_corpus(random_documents(30)), pair_tokenizer, 64, seed=6)
+    assert isinstance(source, ExampleSource)
+    first, again, second = source.epoch(0), source.epoch(0), source.epoch(1)
+    assert isinstance(first, Examples)
+    for name in (*SIDES, "labels"):
+        assert np.array_equal(getattr(first, name), getattr(again, name))
+    assert len(first) != len(second) or not np.array_equal(first.first, second.first)
+
+
+@pytest.mark.parametrize(("name", "role"), zip(KINDS, ("cls", "sep"), strict=True))
+def test_mistakes_are_named(pair_tokenizer, name, role):
+    corpus = make_corpus([[5, 5], [5, 5]])
+    with pytest.raises(ValueError, match=r"sequence_length is 4, but"):
+        KINDS[name](corpus, pair_tokenizer, 4, seed=0)
+    setattr(pair_tokenizer, f"{role}_token", None)
+    with pytest.raises(ValueError, match=f"{name} needs the tokenizer's {role}_token"):
+        KINDS[name](corpus, pair_tokenizer, 64, seed=0)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe, SpanMaskingRecipe
-from tercet.objectives.masking import Corruption
-from tercet.objectives.masking_units import (
+from tercet.objectives.masking import (
     CHOICE,
     REPLACEMENT,
     SPAN_LENGTH,
     Choice,
+    Corruption,
     Spans,
     without_overlaps,
 )
