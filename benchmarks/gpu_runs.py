@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from cases import DecoderCase
 from checkout import ROOT
-from generation_sides import WritingCase
+from generation import WritingCase
 from gpu_cases import Part
 from measuring import Conditions, Worker, seconds_of, turns
 from sides import Pass

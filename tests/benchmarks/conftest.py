@@ -1,5 +1,7 @@
-"""The benchmark's modules, which are scripts beside the package, and its cases without their size."""
+"""The benchmarks' modules, which are scripts beside the package, and cases without their size."""
 
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +24,17 @@ def module(monkeypatch):
         return import_module(name)
 
     return load
+
+
+@pytest.fixture
+def program():
+    """Give the function that runs one of them with arguments, and gives what it printed."""
+
+    def run(name: str, *arguments: object) -> str:
+        command = [sys.executable, str(BENCHMARKS / name), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    return run
 
 
 @pytest.fixture
