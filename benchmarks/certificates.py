@@ -50,7 +50,16 @@ SPREAD = 0.2
 
 RESPECTS = ("predictions", "loss", "gradients", "different texts")
 
-HEAD = ("architecture", "model", "Tercet", "direction", "predictions, float64", "float32", *RESPECTS[1:3], "texts")
+HEAD = (
+    "architecture",
+    "model",
+    "Tercet",
+    "direction",
+    "predictions, float64",
+    "float32",
+    *RESPECTS[1:3],
+    "texts",
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -106,7 +115,9 @@ def build(architecture: Architecture, counterpart: Counterpart) -> transformers.
     return model.eval()
 
 
-def row(architecture: Architecture, counterpart: Counterpart, way: str, certificate: Certificate) -> list[str]:
+def row(
+    architecture: Architecture, counterpart: Counterpart, way: str, certificate: Certificate
+) -> list[str]:
     """Show the largest difference in each respect."""
     wide, narrow = PRECISIONS
     names = (architecture.model_type, f"`{counterpart.stock}`", f"`{counterpart.ours}`", way)

@@ -8,11 +8,11 @@ The encoders learn masked tokens alone: that is what transformers' collator make
 et al., 2019, section 4.2). Sentence pairs would cost the stock side time for something that is not judged.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from transformers import (
@@ -44,12 +44,18 @@ AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Contest(ABC):
-    """One race: our recipe, and what the stock side's paper says. Abstract: see its two subclasses."""
+class Contest:
+    """One race: our recipe, and what the stock side's paper says."""
 
     name: str
     recipe: str
     """Our side: a shipped recipe."""
+    stock: Callable[[PretrainingRecipe, PreTrainedTokenizerBase], PreTrainedModel]
+    """Builds transformers' model, of our size and for our vocabulary."""
+    collator: Callable[[PreTrainedTokenizerBase], DataCollatorForLanguageModeling]
+    """Builds transformers' collator, which pads a batch to its longest sequence."""
+    judged: SingleObjectiveRecipe
+    """What the deciding loss is the mean of."""
     batch_size: int
     """Sequences of a step of the stock side."""
     rates: tuple[float, ...]
@@ -61,16 +67,10 @@ class Contest(ABC):
     warmup_ratio: float = 0.1
     """Share of its steps in which its rate rises."""
 
-    judged: ClassVar[SingleObjectiveRecipe]
-    """What the deciding loss is the mean of."""
-
-    @abstractmethod
-    def stock(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-        """Build transformers' model, of our size and for our vocabulary."""
-
-    @abstractmethod
-    def collator(self, tokenizer: PreTrainedTokenizerBase) -> DataCollatorForLanguageModeling:
-        """Build transformers' collator."""
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What both sides are called and told, without what builds them."""
+        return {name: each for name, each in vars(self).items() if isinstance(each, (str, int, float, tuple))}
 
     def our_recipe(self, data: Path, folder: Path, overrides: Iterable[str] = ()) -> PretrainingRecipe:
         """Read our recipe for the text in `data`; tokenizer and tokens go below `folder`."""
@@ -94,44 +94,27 @@ class Contest(ABC):
         ]
 
 
-@dataclass(frozen=True)
-class EncoderContest(Contest):
-    """BERT (Devlin et al., 2019, appendix A.2) against our encoder."""
-
-    judged = MaskedLanguageModelingRecipe("masked_language_modeling")
-
-    def stock(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-        """Build BERT with the head for masked tokens."""
-        sizes: dict[str, Any] = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
-        sizes |= {"intermediate_size": 1024, "max_position_embeddings": recipe.corpus.sequence_length}
-        signs: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-        return BertForMaskedLM(BertConfig(**sizes, **signs))
-
-    def collator(self, tokenizer: PreTrainedTokenizerBase) -> DataCollatorForLanguageModeling:
-        """Hide 15 % anew in every batch, and pad it to its longest sequence."""
-        return DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=0.15)
+def build_bert(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Build BERT with the head for masked tokens."""
+    sizes: dict[str, Any] = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 1024, "max_position_embeddings": recipe.corpus.sequence_length}
+    signs: dict[str, Any] = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    return BertForMaskedLM(BertConfig(**sizes, **signs))
 
 
-@dataclass(frozen=True)
-class DecoderContest(Contest):
-    """GPT-2, with the rates of its reimplementations (nanoGPT), against our decoder."""
+def build_gpt2(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Build GPT-2 with its head."""
+    sizes: dict[str, Any] = {"n_embd": 256, "n_layer": 4, "n_head": 4, "vocab_size": len(tokenizer)}
+    signs: dict[str, Any] = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id")}
+    return GPT2LMHeadModel(
+        GPT2Config(**sizes, **signs, n_positions=recipe.corpus.sequence_length, use_cache=False)
+    )
 
-    judged = CausalLanguageModelingRecipe("causal_language_modeling")
 
-    def stock(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-        """Build GPT-2 with its head."""
-        sizes: dict[str, Any] = {"n_embd": 256, "n_layer": 4, "n_head": 4}
-        sizes |= {"n_positions": recipe.corpus.sequence_length, "vocab_size": len(tokenizer)}
-        signs: dict[str, Any] = {
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-        }
-        return GPT2LMHeadModel(GPT2Config(**sizes, **signs, use_cache=False))
-
-    def collator(self, tokenizer: PreTrainedTokenizerBase) -> DataCollatorForLanguageModeling:
-        """Pad a batch to its longest sequence, on the right, since GPT-2 counts positions from the left."""
-        tokenizer.padding_side = "right"
-        return DataCollatorForLanguageModeling(tokenizer, mlm=False)
+def pad_on_the_right(tokenizer: PreTrainedTokenizerBase) -> DataCollatorForLanguageModeling:
+    """Build the collator of GPT-2, which counts positions from the left."""
+    tokenizer.padding_side = "right"
+    return DataCollatorForLanguageModeling(tokenizer, mlm=False)
 
 
 @dataclass(frozen=True)
@@ -171,18 +154,24 @@ def held_out_sample(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBas
 CONTESTS: dict[str, Contest] = {
     contest.name: contest
     for contest in (
-        EncoderContest(
+        Contest(  # BERT (Devlin et al., 2019, appendix A.2) against our encoder
             "encoder",
-            recipe="encoder-fast",
+            "encoder-fast",
+            build_bert,
+            partial(DataCollatorForLanguageModeling, mlm_probability=0.15),
+            MaskedLanguageModelingRecipe("masked_language_modeling"),
             batch_size=32,
             rates=(1e-4, 5e-4, 1e-3),
             schedule="linear",
             betas=(0.9, 0.999),
             weight_decay=0.01,
         ),
-        DecoderContest(
+        Contest(  # GPT-2, with the rates of its reimplementations (nanoGPT), against our decoder
             "decoder",
-            recipe="decoder-fast",
+            "decoder-fast",
+            build_gpt2,
+            pad_on_the_right,
+            CausalLanguageModelingRecipe("causal_language_modeling"),
             batch_size=16,
             rates=(6e-4, 1.2e-3, 2.4e-3),
             schedule="cosine",

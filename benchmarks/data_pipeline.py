@@ -25,18 +25,15 @@ from typing import Any
 import datasets
 import numpy as np
 import torch
-from cases import LONGEST_OF_OTHERS, SEED, SHARE_FULL, SHORTEST
+from cases import LONGEST_OF_OTHERS, SEED, SHARE_FULL, SHORTEST, without_text
 from measuring import Conditions, in_fresh_process, turns
 from publishing import NOISY, Result, lines_of
 from speed import Benchmark
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from torch.utils.data import DataLoader
 from transformers import (
     DataCollatorForLanguageModeling,
     DataCollatorForSeq2Seq,
     PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
 )
 
 from tercet.objectives.base_recipe import Corpus
@@ -137,14 +134,8 @@ class Flow:
         """Build a vocabulary without text; sentinels would slow the stock collators down."""
         has_sentinels = isinstance(self.recipe, SpanCorruptionRecipe)
         sentinels = [SENTINEL.format(idx) for idx in range(SENTINELS if has_sentinels else 0)]
-        tokens = [*SIGNS.values(), *sentinels]
-        tokens += [f"word{idx}" for idx in range(len(tokens), VOCABULARY)]
-        vocabulary = {token: idx for idx, token in enumerate(tokens)}
-        return PreTrainedTokenizerFast(
-            tokenizer_object=Tokenizer(WordLevel(vocabulary, unk_token=SIGNS["unk"])),
-            extra_special_tokens=sentinels,
-            **{f"{role}_token": sign for role, sign in SIGNS.items()},
-        )
+        first = [*SIGNS.values(), *sentinels]
+        return without_text(VOCABULARY, first, SIGNS, extra_special_tokens=sentinels)
 
     def steps(self, folder: Path) -> StepDataset:
         """Write the texts and build our pipeline, as a recipe does; documents are joined for the decoder."""

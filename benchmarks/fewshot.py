@@ -22,14 +22,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import BASE, SEED, DecoderCase
+from cases import BASE, SEED, without_text
 from generation import WritingCase
 from measuring import Conditions, in_fresh_process, measure
 from publishing import Result, summarize
 from sides import Pass, Side, as_they_are
 from speed import Benchmark
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
 from tercet.fewshot.decoder_scoring import TreeScorer
 from tercet.fewshot.request import Request
@@ -71,21 +69,14 @@ class AskingCase(WritingCase):
         return asked
 
 
-def tokenizer_of(case: DecoderCase) -> Any:
-    """Make a tokenizer for the harness, which wants one even for ids."""
-    words = {f"w{number}": number for number in range(case.vocab_size)}
-    end = f"w{case.vocab_size - 1}"
-    backend = Tokenizer(models.WordLevel(words, unk_token=end))
-    tokenizer_class: Any = PreTrainedTokenizerFast
-    return tokenizer_class(tokenizer_object=backend, bos_token=end, eos_token=end, pad_token=end)
-
-
 def ask_harness(model: Any, case: AskingCase) -> Callable[[], list[float]]:
     """Let the harness score."""
     from lm_eval.models.huggingface import HFLM
 
     harness_class: Any = HFLM
-    harness = harness_class(model, tokenizer=tokenizer_of(case), batch_size=HARNESS_BATCH)
+    end = f"word{case.vocab_size - 1}"  # the harness wants a tokenizer even for ids
+    tokenizer = without_text(case.vocab_size, [], dict.fromkeys(("unk", "bos", "eos", "pad"), end))
+    harness = harness_class(model, tokenizer=tokenizer, batch_size=HARNESS_BATCH)
     asked = [(("", ""), list(request.context), list(request.answer)) for request in case.requests()]
     return lambda: [found for found, _ in harness._loglikelihood_tokens(asked, disable_tqdm=True)]
 

@@ -17,8 +17,6 @@ rows, L labels, W words.
 """
 
 import json
-import shutil
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cells import cell_folder, once
+from cells import afresh, cell_folder, once
 from datasets import Dataset
 from measuring import Conditions, in_fresh_process, turns
 from publishing import Result
@@ -353,14 +351,6 @@ def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: R
         runs[side].append(found)
     about = {"criterion": contest.criterion.replace("_", " "), "rows": rows}
     return {"sides": {side: about | found for side, found in relate(runs).items()}}
-
-
-def afresh(tune: Callable[[Path], dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """Fine-tune without what an interrupted run has left."""
-    print(f"fine-tuning: {folder.name} ...", file=sys.stderr, flush=True)
-    shutil.rmtree(folder)
-    folder.mkdir()
-    return tune(folder)
 
 
 def relate(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:

@@ -69,6 +69,8 @@ def study_of(options: Namespace) -> Study:
     if options.rows:
         own = tuple(Row(name, overrides=tuple(overrides)) for name, *overrides in options.rows)
         study = replace(study, parts=tuple(replace(each, rows=(each.rows[0], *own)) for each in study.parts))
+    if options.same not in (None, "tokens") and all(part.reference == "none" for part in study.parts):
+        raise ValueError(f"no part of {options.study} has a reference: it compares the same tokens alone")
     known = {
         "part": [part.name for part in study.parts],
         "row": [row.name for part in study.parts for row in part.rows],
@@ -96,7 +98,7 @@ def carry_out(study: Study, options: Namespace, output: Path) -> Result:
     for part in study.parts:
         if options.parts is None or part.name in options.parts:
             rows = result["parts"][part.name] = []
-            shop = Shop(study, part, options, conditions, seeds)
+            shop = Workshop(study, part, options, conditions, seeds)
             for row in shop.rows:
                 rows.append(shop.standing(row))
                 keep(output, result)
@@ -121,7 +123,7 @@ class Model:
         return self.cell / "run" / MODEL
 
 
-class Shop:
+class Workshop:
     """Where the rows of a part are trained and judged."""
 
     def __init__(self, study: Study, part: Part, options: Namespace, conditions: Conditions, seeds: int):
@@ -150,10 +152,9 @@ class Shop:
             }
         steps = self.steps()
         models = self.trained(row, steps)
-        reference = self.seconds_per_step(self.reference(steps)) if self.same != "tokens" else None
-        slower = self.seconds_per_step(models) / reference if reference else 1.0
+        slower = self.seconds_per_step(models) / self.seconds_per_step(self.reference(models, steps))
         in_time = models
-        if abs(slower - 1) > SAME_TIME:
+        if self.same != "tokens" and abs(slower - 1) > SAME_TIME:
             in_time = self.trained(row, max(round(steps / slower), 1))
         judged = in_time if self.same == "time" else models
         about |= {name: judged[0].found[name] for name in ("parameters", "tokens", "steps")}
@@ -173,11 +174,13 @@ class Shop:
         size = load_recipe(PretrainingRecipe, train.recipe, overrides).training.tokens_per_step
         return max(round((train.tokens or 0) / size), 1)
 
-    def reference(self, steps: int) -> list[Model]:
-        """Train the row by whose time the others are measured: the first one, or the fastest."""
+    def reference(self, models: list[Model], steps: int) -> list[Model]:
+        """Train the row by whose time these models are measured: the first one, or the fastest."""
         if self.part.reference == "first":
             return self.trained(self.part.rows[0], steps)
-        return min((self.trained(row, steps) for row in self.rows), key=self.seconds_per_step)
+        if self.part.reference == "fastest" and self.same != "tokens":
+            return min((self.trained(row, steps) for row in self.rows), key=self.seconds_per_step)
+        return models
 
     @staticmethod
     def seconds_per_step(models: Sequence[Model]) -> float:

@@ -102,8 +102,8 @@ class Part:
     """Left out where judges find finished models, or train some."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Fields of rows that do not have them."""
-    reference: Literal["first", "fastest"] = "first"
-    """The row by whose time the others are measured."""
+    reference: Literal["none", "first", "fastest"] = "none"
+    """The row by whose time the others are measured; the fastest one only with `--same time`."""
 
 
 @dataclass(frozen=True)

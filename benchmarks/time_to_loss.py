@@ -14,12 +14,9 @@ A run that is finished is kept in --folder and not repeated. The data are a fold
 """
 
 import json
-import shutil
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
@@ -27,7 +24,7 @@ from statistics import median
 from typing import Any, cast
 
 import torch
-from cells import cell_folder, once
+from cells import afresh, cell_folder, once
 from contests import CONTESTS, Contest, held_out_sample
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -85,23 +82,25 @@ def race(contest: Contest, options: Namespace, conditions: Conditions, _: Result
     recipe = contest.our_recipe(options.data.resolve(), folder, options.override)
 
     def stock(rate: float, minutes: float, judgements: int) -> dict[str, Any]:
-        depends_on = (conditions, contest, recipe.tokenizer, recipe.corpus, rate, minutes, judgements)
+        depends_on = (conditions, contest.figures, recipe.tokenizer, recipe.corpus, rate, minutes, judgements)
         run = partial(race_stock, contest, recipe, rate=rate, minutes=minutes, judgements=judgements)
         cell = cell_folder(folder, f"stock-{rate:g}-{minutes:g}-minutes", depends_on)
-        return once(cell, partial(afresh, conditions, run))
+        return once(cell, partial(in_fresh_process, conditions, afresh, run))
 
     rates = options.rates or contest.rates
     pilots = {rate: stock(rate, options.pilot_minutes, 1) for rate in rates} if len(rates) > 1 else {}
     best = min(rates, key=lambda rate: pilots[rate]["curve"][-1]["loss"] if pilots else 0)
     theirs = stock(best, options.minutes, JUDGEMENTS)
-    depends_on = (conditions, contest, recipe)
+    depends_on = (conditions, contest.figures, recipe)
     race_ours = partial(race_tercet, contest, recipe)
-    ours = once(cell_folder(folder, "tercet", depends_on), partial(afresh, conditions, race_ours))
+    ours = once(
+        cell_folder(folder, "tercet", depends_on), partial(in_fresh_process, conditions, afresh, race_ours)
+    )
     if abs(ours["parameters"] / theirs["parameters"] - 1) > MOST_DIFFERENCE:
         raise ValueError(f"parameters: {ours['parameters']:,} against {theirs['parameters']:,}")
     target, reached = theirs["curve"][-1]["loss"], theirs["curve"][-1]["seconds"]
     return {
-        "contest": asdict(contest),
+        "contest": contest.figures,
         "recipe": without_places(recipe_data(recipe)),
         "pilots": {f"{rate:g}": pilot["curve"][-1] for rate, pilot in pilots.items()},
         "pilot_minutes": options.pilot_minutes,
@@ -111,13 +110,6 @@ def race(contest: Contest, options: Namespace, conditions: Conditions, _: Result
             f"tercet, {contest.recipe}": ours | {"seconds": time_to(target, ours["curve"])},
         },
     }
-
-
-def afresh(conditions: Conditions, run: Callable[[Path], dict[str, Any]], cell: Path) -> dict[str, Any]:
-    """Call a run in a process of its own, without what an interrupted one has left."""
-    print(f"racing: {cell} ...", file=sys.stderr, flush=True)
-    shutil.rmtree(cell)
-    return in_fresh_process(conditions, run, cell)
 
 
 def without_places(recipe: dict[str, Any]) -> dict[str, Any]:

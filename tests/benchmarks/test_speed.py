@@ -1,10 +1,15 @@
 """Benchmarks of speed: sides do the same work, figures are what they are called, and the program runs."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+
+from tercet.configs.recipe import load_recipe
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
 
 SMOKES = {
     "pretraining": ["--cases", "encoder", "--sides", "stock", "stock-tuned", "tercet"],
@@ -151,3 +156,65 @@ def test_every_side_of_characters_has_a_speed_and_its_ratio_to_flairs(tmp_path, 
     assert [line.split()[0] for line in embedding.strip().splitlines()] == ["tercet", "tercet-bf16", "flair"]
     assert lines[-1].split()[1:] == ["80", "characters/s,", "1.00", "x", "flair"]
     assert embedding.splitlines()[-1].endswith("0 words/s,         0 characters/s, 1.00 x flair")
+
+
+def test_finetuning_takes_turns_and_keeps_what_is_finished(module, monkeypatch, tmp_path):
+    benchmark, runs = module("finetuning"), []
+
+    def side(contest, seed, folder, *, name):
+        runs.append((name, seed))
+        return {"score": 0.5 + seed / 10, "seconds": {"stock": 8.0, "stock-tuned": 6.0, "tercet": 2.0}[name]}
+
+    monkeypatch.setattr(benchmark, "SIDES", {name: partial(side, name=name) for name in benchmark.SIDES})
+    monkeypatch.setattr(benchmark, "in_fresh_process", lambda conditions, function, *given: function(*given))
+    monkeypatch.setattr(benchmark, "judge", lambda contest, folder, num_rows: {"score_on_others": 0.25})
+    options = SimpleNamespace(
+        model=tmp_path, data=tmp_path, folder=tmp_path / "runs", rows=None, epochs=2, rounds=2,
+        sides=[*benchmark.SIDES], stock_seeds=1, others=10,
+    )  # fmt: skip
+    contest = benchmark.BENCHMARK.cases["sst2"]
+    found = benchmark.measure_task(contest, options, None, {})
+    assert runs == [("stock", 0), ("stock-tuned", 0), ("tercet", 0), ("tercet", 1), ("stock-tuned", 1)]
+    assert benchmark.measure_task(contest, options, None, {}) == found
+    assert len(runs) == 5
+    lines = module("publishing").table(
+        benchmark.BENCHMARK.columns, [{"case": "sst2", "side": "tercet"} | found["sides"]["tercet"]], "lllr"
+    )
+    row = "| sst2 (4,000 rows) | accuracy | tercet | 0.55 ± 0.071 | 0.25 ± 0 | 2 | 4.00x | 3.00x |"
+    assert lines[-1] == row
+
+
+@pytest.mark.slow
+def test_translators_are_measured_by_quality_and_speed(tmp_path, program):
+    pairs, output, picture = tmp_path / "pairs.jsonl", tmp_path / "result.json", tmp_path / "picture.png"
+    texts = ("a dog ran", "the cat sat under trees", "two small birds sing in the rain")
+    pairs.write_text("".join(json.dumps({"en": text, "de": text[::-1]}) + "\n" for text in texts * 8))
+    for name, score in (("recurrent", "dot_product"), ("bottleneck", "none")):
+        overrides = [
+            f"corpus.train={pairs}", f"corpus.validation={pairs}", "tokenizer.vocab_size=80",
+            f"model.overrides={{hidden_size: 16, attention_score: {score}}}",
+            "training.steps=2", "training.log_every=1", "training.evaluate_every=2",
+            "training.checkpoint_every=2", "training.tokens_per_step=128", f"output={tmp_path / name}",
+        ]  # fmt: skip
+        pretrain(load_recipe(PretrainingRecipe, "translation-multi30k-recurrent", overrides))
+    runs = [f"{name}={tmp_path / name}" for name in ("recurrent", "bottleneck")]
+    options = [
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+        "--any-load",
+        "--common-scheduler-group",
+        "--output",
+        output,
+    ]
+    printed = program(
+        "speed.py", "translators", "--pairs", pairs, "--runs", *runs, *options, "--picture", picture
+    )
+    sides = json.loads(output.read_text())["cases"]["all"]["sides"]
+    assert list(sides) == ["recurrent", "bottleneck"]
+    assert all(len(side["training"]) == 1 and side["training"][0] > 0 for side in sides.values())
+    assert all(len(side["by_length"]) == 3 for side in sides.values())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [line.count("|") for line in printed.splitlines()[-4:]] == [11] * 4
+    assert program("speed.py", "translators", "--render", "--output", output, "--picture", picture) == printed

@@ -30,7 +30,7 @@ def shop(module, load, tmp_path, monkeypatch):
     def open_shop(name, *arguments, part=0):
         options = study.parse([name, "--folder", str(tmp_path), "--threads", "1", *arguments])
         own = study.study_of(options)
-        return study.Shop(own, own.parts[part], options, None, options.seeds or own.seeds)
+        return study.Workshop(own, own.parts[part], options, None, options.seeds or own.seeds)
 
     return open_shop
 
@@ -121,6 +121,8 @@ def test_an_unknown_setting_or_variant_is_refused(load, given, more, problem):
 
 
 def test_what_is_not_there_is_refused_by_name(module, capsys):
+    assert module("study").main(["taggers", "--same", "time"]) == 2
+    assert "no part of taggers has a reference" in capsys.readouterr().err
     assert module("study").main(["bake_off", "--only", "GPT"]) == 2
     assert "no row is called GPT: MLM 15 %, MLM 30 %," in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"'a=\$b' names \$b; there are c"):
@@ -160,6 +162,8 @@ def test_a_slower_row_gets_fewer_steps_for_the_same_time(shop, noted):
     assert (slow["relative_time"], slow["steps"], slow["tokens"]) == (2.0, 10, 100)
     slow_cells = {name for what, name in noted if what.startswith("training: moving")}
     assert len(slow_cells) == 2, "one training for the tokens, and one of five steps for the time"
+    by_tokens = shop("ablations", "--set", "steps=10").standing(names["moving average of weights"])
+    assert (by_tokens["relative_time"], by_tokens["steps"], "same_time" in by_tokens) == (2.0, 10, False)
     alone = shop("ablations", "--same", "time", "--set", "steps=10").standing(
         names["moving average of weights"]
     )
