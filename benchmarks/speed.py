@@ -45,7 +45,7 @@ class Benchmark:
     alignment: str = "llr"
     sides: Sequence[str] = ()
     """Names that `--sides` chooses from."""
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the command line: flag -> arguments of `add_argument`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Of options that all benchmarks have."""
@@ -148,7 +148,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     return parser.parse_args(arguments[1:])
 
 
-def add_common(parser: ArgumentParser, output: Path) -> None:
+def add_common(parser: ArgumentParser, output: Path | None = None) -> None:
     """Add what studies understand as well: the conditions of a measurement, and the places of its result.
 
     Args:

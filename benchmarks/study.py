@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 import torch
 from cells import cell_folder, once
@@ -33,7 +33,7 @@ from standings import draw, render
 from study_file import Judge, Part, Row, Study, Training, filled, load_study
 
 from tercet.configs.recipe import load_recipe
-from tercet.interop.member_run import convert_model
+from tercet.interop.member_run import Member, convert_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.run_folder import MODEL
 
@@ -97,7 +97,8 @@ def carry_out(study: Study, options: Namespace, output: Path) -> Result:
     torch.set_num_threads(options.threads)
     for part in study.parts:
         if options.parts is None or part.name in options.parts:
-            rows = result["parts"][part.name] = []
+            rows: list[Result] = []
+            result["parts"][part.name] = rows
             shop = Workshop(study, part, options, conditions, seeds)
             for row in shop.rows:
                 rows.append(shop.standing(row))
@@ -249,7 +250,7 @@ def converted(cell: Path, model: Path, member: str) -> Path:
     """Convert a model to another member, once."""
 
     def compute(folder: Path) -> Result:
-        convert_model(str(model), member, str(folder / MODEL), overwrite=True)
+        convert_model(str(model), cast(Member, member), str(folder / MODEL), overwrite=True)
         return {}
 
     once(cell / member, compute)
@@ -276,7 +277,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     names = ", ".join(sorted(path.stem for path in STUDIES.glob("*.yaml")))
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("study", help=f"{names}, or a file")
-    add_common(parser, None)
+    add_common(parser)
     add = partial(parser.add_argument, default=None)
     add("--set", dest="settings", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the study")
     add("--variant", metavar="NAME", help="one of the study's variants; the first if left out")

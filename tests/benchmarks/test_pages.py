@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ TABLES = {
     for page in sorted((ROOT / "docs").glob("*.md"))
     for name, shown in MARKED.findall(page.read_text(encoding="utf-8"))
 }
+COMMANDS = sorted(
+    {
+        command.replace("\\\n", " ")
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        for command in re.findall(
+            r"python benchmarks/((?:speed|study)\.py(?:\\\n|[^`\n])*)", page.read_text(encoding="utf-8")
+        )
+    }
+)
 UNMEASURED = "No GPU has been measured with this program yet."
 
 
@@ -38,6 +48,17 @@ def test_a_page_shows_what_was_measured(name, module):
     shown, _, picture = TABLES[name].partition("\n\n![")
     assert rendered(module, name) == shown
     assert not picture or (ROOT / "docs" / picture.partition("](")[2].rstrip(")")).exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_a_page_is_understood(command, module):
+    program, *arguments = shlex.split(command, comments=True)
+    if program == "speed.py" and len(arguments) == 1:  # the name alone, in a sentence
+        assert module("speed").load(arguments[0])
+        return
+    options = module(program.removesuffix(".py")).parse(arguments)
+    if program == "study.py":
+        module("study").study_of(options)
 
 
 def test_every_result_is_shown_on_a_page_and_every_study_has_one():

@@ -143,19 +143,23 @@ def test_joined_values_carry_the_vectors_of_their_keys(module):
     assert read[1].equal(expected.float())
 
 
-def test_every_side_of_characters_has_a_speed_and_its_ratio_to_flairs(tmp_path, program):
+def test_every_side_of_characters_has_a_speed_and_its_ratio_to_flairs(tmp_path, module, monkeypatch, capsys):
+    benchmark = module("characters")
+    monkeypatch.setattr(benchmark, "in_fresh_process", lambda conditions, function, *given: function(*given))
     text, python = tmp_path / "text.txt", tmp_path / "python"
     text.write_text("The green house is old.\nIt stands by the river.\n")
     python.write_text("#!/bin/sh\nread about\nwhile read kind; do echo 100.0; done\n")
     python.chmod(0o755)
-    sizes = ["--hidden", 8, "--rounds", 1, "--text", text, "--sentences", 2, "--any-load"]
-    printed = program("speed.py", "characters", *sizes, "--flair", python, "--output", tmp_path / "r.json")
+    arguments = ["--hidden", 8, "--rounds", 1, "--text", text, "--sentences", 2, "--flair", python]
+    arguments += ["--any-load", "--output", tmp_path / "result.json"]
+    assert module("speed").main(["characters", *map(str, arguments)]) == 0
+    printed = capsys.readouterr().out
     training, embedding = printed.partition("training, both directions")[2].split("words of sentences")
     lines = training.strip().splitlines()
     assert [line.split()[0] for line in lines] == ["tercet", "tercet-bf16", "plain", "flair"]
     assert [line.split()[0] for line in embedding.strip().splitlines()] == ["tercet", "tercet-bf16", "flair"]
     assert lines[-1].split()[1:] == ["80", "characters/s,", "1.00", "x", "flair"]
-    assert embedding.splitlines()[-1].endswith("0 words/s,         0 characters/s, 1.00 x flair")
+    assert embedding.rstrip().endswith("0 words/s,         0 characters/s, 1.00 x flair")
 
 
 def test_finetuning_takes_turns_and_keeps_what_is_finished(module, monkeypatch, tmp_path):
