@@ -140,10 +140,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
             "--sides", nargs="+", choices=benchmark.sides, default=[*benchmark.sides], metavar="SIDE"
         )
     for flag, more in benchmark.options.items():
-        needed = {"required": True} if more.get("required") and "--render" not in arguments else {}
-        parser.add_argument(
-            flag, **{name: each for name, each in more.items() if name != "required"} | needed
-        )
+        action = parser.add_argument(flag, **more)
+        action.required = action.required and "--render" not in arguments
     parser.set_defaults(**benchmark.defaults)
     return parser.parse_args(arguments[1:])
 
