@@ -71,6 +71,7 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
         workers[name] = worker = Worker(part.case, part.sides[name], conditions, prepared)
         if name == "laws":
             sides[name]["laws"] = worker.do(result_of)
+            worker.finish()
             return
         sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
         for _ in range(part.sides[name].warm_ups - 1):
