@@ -134,7 +134,7 @@ def test_settings_follow_variant_trial_and_command_line(load):
     assert encoder.settings["held_out_characters"] == 20_000
     assert encoder.parts[0].train.steps == 7
     assert len(encoder.parts[0].rows) == 20
-    assert encoder.parts[0].train.overrides[-1].startswith("training.schedule=")
+    assert "training.schedule={kind: linear, warmup_ratio: 0.1}" in encoder.parts[0].train.overrides
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def noted(module, monkeypatch):
     study, done = module("study"), []
 
     def once(cell, what, compute):
-        done.append((what, cell.name))
+        done.append((what, cell.name, compute.args[-1]))
         overrides = compute.args[-1] if what.startswith("training") else ()
         steps = next((int(each.split("=")[1]) for each in overrides if each.startswith("training.steps")), 1)
         slow = 2.0 if "training.ema_decay=0.99" in overrides else 1.0
@@ -160,7 +160,7 @@ def test_a_slower_row_gets_fewer_steps_for_the_same_time(shop, noted):
     base, slow = own.standing(names["base"]), own.standing(names["moving average of weights"])
     assert base["judgements"] == base["same_time"] == slow["same_time"] == {"loss": [{"values": [1.0]}]}
     assert (slow["relative_time"], slow["steps"], slow["tokens"]) == (2.0, 10, 100)
-    slow_cells = {name for what, name in noted if what.startswith("training: moving")}
+    slow_cells = {name for what, name, _ in noted if what.startswith("training: moving")}
     assert len(slow_cells) == 2, "one training for the tokens, and one of five steps for the time"
     by_tokens = shop("ablations", "--set", "steps=10").standing(names["moving average of weights"])
     assert (by_tokens["relative_time"], by_tokens["steps"], "same_time" in by_tokens) == (2.0, 10, False)
@@ -168,6 +168,30 @@ def test_a_slower_row_gets_fewer_steps_for_the_same_time(shop, noted):
         names["moving average of weights"]
     )
     assert alone["steps"] == 5
+
+
+def test_a_row_is_trained_with_its_changes_and_judged_by_what_all_have(shop, noted):
+    changes = ["training.stages=[{steps: HALF, sequence_length: 64}]", "objective.z_loss=1.0e-4"]
+    own = shop("ablations", "--set", "steps=10", "--row", "both", *changes)
+    own.standing(own.rows[1])
+    (trained,) = (given for what, _, given in noted if what.startswith("training: both"))
+    (exam,) = (given for what, _, given in noted if what.startswith("judging: both"))
+    assert trained[-2:] == ["training.stages=[{steps: 5, sequence_length: 64}]", changes[1]]
+    assert list(exam.training[1]) == trained[: len(exam.training[1])]
+    assert not any("stages" in each or "z_loss" in each for each in exam.training[1])
+
+
+def test_models_are_found_again_and_others_lie_in_other_folders(shop, noted):
+    cells = []
+    for arguments in ([], ["--try"]):
+        for part in (1, 2):
+            own = shop("patterns_at_work", *arguments, part=part)
+            noted.clear()
+            for row in own.rows:
+                own.standing(row)
+            cells.append({name for what, name, _ in noted if what.startswith("training")})
+    assert cells[0] == cells[1]
+    assert len(cells[0] | cells[2]) == 8
 
 
 def test_seeds_are_trained_where_they_are_read(shop, noted):
