@@ -114,7 +114,7 @@ def begin(case: Case, way: Way, threads: int) -> Worker:
 
 
 def turn(worker: Worker, tokens: int, seconds: float) -> float:
-    """Let a way train for some seconds; its tokens per second."""
+    """Train in one way for some seconds; return its tokens per second."""
     begun, passes = time.perf_counter(), 0
     while passes == 0 or time.perf_counter() - begun < seconds:
         worker.work_once()
@@ -124,7 +124,7 @@ def turn(worker: Worker, tokens: int, seconds: float) -> float:
 
 @contextmanager
 def neighbours(number: int) -> Iterator[list[subprocess.Popen]]:
-    """Let that many other programs keep processors busy."""
+    """Run that many other programs, which keep processors busy."""
     command = [sys.executable, "-c", COUNT]
     programs = [subprocess.Popen(command, start_new_session=True) for _ in range(number)]
     try:

@@ -15,7 +15,7 @@ RESULT = "result.json"
 
 
 def cell_folder(folder: Path, name: str, depends_on: object) -> Path:
-    """Name the folder of a cell.
+    """Return the folder of a cell.
 
     Args:
         folder: Of all cells.

@@ -171,7 +171,7 @@ class Flair:
 
 
 def take_turns(sides: Mapping[str, Work], rounds: int) -> dict[str, float]:
-    """Let all sides work in turns, once without counting; the median of each one's seconds."""
+    """Time all sides in turns, after a pass that does not count; return the median of each side."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds + 1):
         for name, work in sides.items():

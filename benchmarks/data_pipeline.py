@@ -246,7 +246,7 @@ def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
 
 
 def streams(examples: Any) -> list[str]:
-    """Name the fields of an example that hold its tokens."""
+    """Return the names of the fields of an example that hold its tokens."""
     return [name for name in ("input_ids", "labels") if name in examples[0]]
 
 

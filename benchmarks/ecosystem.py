@@ -61,7 +61,7 @@ class Cells:
 
 
 def member_of(item: Any, mark: pytest.Mark) -> str:
-    """Name the member that a test is about: the one of its mark, or of its parameters."""
+    """Return the member that a test is about: that of its mark, or of its parameters."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     return mark.kwargs.get("member") or parameters.get("member") or parameters["kind"]
 
@@ -120,7 +120,7 @@ def render(results: list[dict[str, Any]]) -> str:
 
 
 def describe(results: list[dict[str, Any]]) -> str:
-    """Name the versions of every run."""
+    """List the versions of every run."""
     runs = (", ".join(f"{name} {number}" for name, number in each["versions"].items()) for each in results)
     return "Tried with " + ", and with ".join(runs) + "."
 

@@ -70,7 +70,7 @@ class AskingCase(WritingCase):
 
 
 def ask_harness(model: Any, case: AskingCase) -> Callable[[], list[float]]:
-    """Let the harness score."""
+    """Build what lets the harness score."""
     from lm_eval.models.huggingface import HFLM
 
     harness_class: Any = HFLM
@@ -82,7 +82,7 @@ def ask_harness(model: Any, case: AskingCase) -> Callable[[], list[float]]:
 
 
 def ask_prefix_cache(model: Any, case: AskingCase) -> Callable[[], list[float]]:
-    """Let a plain program score, which caches what choices have in common."""
+    """Build a plain program that caches what choices have in common, and scores."""
     requests, choices = case.requests(), case.num_choices
     prefix = list(requests[0].context[: case.prefix_length])
 
@@ -109,7 +109,7 @@ def ask_prefix_cache(model: Any, case: AskingCase) -> Callable[[], list[float]]:
 
 
 def ask_tercet(model: Any, case: AskingCase) -> Callable[[], list[float]]:
-    """Let ours score."""
+    """Build what lets our scorer score."""
     scorer, requests = TreeScorer(model, TOKENS_AT_ONCE), case.requests()
     return lambda: [score.total for score in scorer.score_all(requests)]
 
@@ -153,7 +153,7 @@ ASKING_CASES = {
 
 
 def compare_scores(case: AskingCase) -> dict[str, Any]:
-    """Let all sides score once: how far each lies from the harness in float32, and whether picks agree."""
+    """Compare the scores of all sides with those of the harness in float32, and their picks."""
     found = {
         name: np.array(ask(case.models()[whose].to(dtype), case)())
         for name, (whose, ask, dtype) in WAYS.items()

@@ -76,14 +76,14 @@ TASKS: dict[str, dict[str, Any]] = {
     "stsb": {"kind": "regression", "texts": ["sentence1", "sentence2"], "metric_for_best_model": "spearman"},
     "conll2003": {"kind": "tagging", "tags": "ner_tags"},
 }
-"""Name -> what our recipe says of it."""
+"""Task -> its part of our recipe."""
 
 FILES = {name: (f"{name}/train", f"{name}/validation") for name in ("sst2", "conll2003")} | {
     "cola": ("cola/train", "cola/validation_in_domain"),
     "mrpc": ("mrpc/train", "mrpc/test"),
     "stsb": ("stsb/en/train", "stsb/en/validation"),
 }
-"""Name -> files to learn from and to be measured on, without their ending."""
+"""Task -> files to learn from and to be measured on, without their ending."""
 
 JUDGED = tuple(name for name in TASKS if TASKS[name]["kind"] == "classification")
 """Tasks of which further rows can be judged."""
@@ -279,7 +279,7 @@ SIDES: dict[str, Callable[..., dict[str, Any]]] = {
     "stock-tuned": partial(fine_tune_stock, is_tuned=True),
     "tercet": fine_tune_ours,
 }
-"""Name of a side -> fine-tunes."""
+"""Side -> what fine-tunes."""
 
 
 READ_AT_ONCE = 64
@@ -318,7 +318,7 @@ def unread(contest: Contest, train: Dataset, num_rows: int) -> Dataset:
 
 @torch.inference_mode()
 def answers_of(path: Path, rows: Dataset, columns: tuple[str, ...]) -> list[np.ndarray]:
-    """Let a model read rows in batches, in float32; its logits, as lists of arrays (L,)."""
+    """Compute a model's logits of rows, in batches and in float32: a list of arrays (L,)."""
     with quietly():
         tokenizer: Any = AutoTokenizer.from_pretrained(path)
         model = AutoModelForSequenceClassification.from_pretrained(path).eval()
@@ -333,7 +333,7 @@ def answers_of(path: Path, rows: Dataset, columns: tuple[str, ...]) -> list[np.n
 
 
 def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
-    """Let all sides fine-tune in turns, with one seed after another."""
+    """Fine-tune by all sides in turns, with one seed after another."""
     model, data, folder = (path.resolve() for path in (options.model, options.data, options.folder))
     rows, epochs = options.rows or case.rows, options.epochs or case.epochs
     contest, task = Contest(case.task, model, data, rows, epochs), case.task

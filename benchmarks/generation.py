@@ -66,7 +66,7 @@ class WritingCase(DecoderCase):
         return {"stock": stock, "tercet": ours}
 
     def write(self, model: Any) -> Tensor:
-        """Let a model write behind all prompts; what is new, (B, T)."""
+        """Generate behind all prompts; return the new tokens, (B, T)."""
         new = self.num_new_tokens
         texts = model.generate(
             self.prompts().to(model.device),
@@ -80,7 +80,7 @@ class WritingCase(DecoderCase):
 
 
 def prepare(case: WritingCase, device: torch.device, *, whose: str, dtype: torch.dtype) -> Pass:
-    """Build a model, and let it write once whenever it is called."""
+    """Build a model; return what writes all texts once."""
     return partial(case.write, case.models()[whose].to(device, dtype))
 
 
@@ -89,7 +89,7 @@ WRITERS = {
     for whose in ("stock", "tercet")
     for suffix, dtype, precision in (("", torch.float32, "fp32"), ("-bf16", torch.bfloat16, "bf16"))
 }
-"""The sides, by name, in the order of a round; who cares for speed chooses bfloat16 and keeps the heap."""
+"""The sides, by name, in the order of a round; those in bfloat16 keep freed memory as well."""
 
 WRITING_CASES = {
     case.name: case
@@ -123,10 +123,10 @@ def describe_sides(sides: Mapping[str, dict[str, Any]], case: WritingCase, texts
 
 
 def compare_texts(case: WritingCase) -> dict[str, Any]:
-    """Let both models write in both types: the share of tokens that each has in common with `stock`.
+    """Generate with both models in both types; return the share of tokens in common with `stock`.
 
-    Also how many parameters the models have, and how varied the stock model's texts are: its different tokens
-    in a text, on average.
+    Also return how many parameters the models have, and how varied the stock model's texts are: its different
+    tokens in a text, on average.
     """
     models, texts = case.models(), {}
     for dtype, suffix in ((torch.float32, ""), (torch.bfloat16, "-bf16")):

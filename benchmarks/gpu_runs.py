@@ -156,7 +156,7 @@ def describe(case: Any) -> Result:
 
 
 def result_of(work_once: Pass, device: torch.device) -> Any:
-    """Give what a side's work returns."""
+    """Return what a side's work returns."""
     return work_once()
 
 

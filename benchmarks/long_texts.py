@@ -76,7 +76,7 @@ class ReadingCase:
         return replace(self, block_size=8, **TINY)
 
     def sizes(self) -> dict[str, Any]:
-        """Name what both sides have, as both name it."""
+        """Return the sizes that both sides have, under the names that both use."""
         return {
             "vocab_size": 1000,
             "hidden_size": self.hidden_size,

@@ -218,7 +218,7 @@ LAYOUTS: dict[str, Callable[[Part, Sequence[Standing], bool], list[str]]] = {
 
 
 def label(standing: Standing, standings: Iterable[Standing]) -> str:
-    """Name a row, with the reading if there are several of this name."""
+    """Return a row's name, with its reading if there are several of this name."""
     is_only = sum(each["name"] == standing["name"] for each in standings) == 1
     return (
         standing["name"]
@@ -238,7 +238,7 @@ def verdicts(part: Part, rows: Sequence[Standing]) -> list[str]:
 
 
 def verdicts_of(group: str, part: Part, rows: Sequence[Standing]) -> list[str]:
-    """Say of every judge which row of a group is best, and which are not separable from it."""
+    """Write for every judge which row of a group is best, and which are not separable from it."""
     lines, tops = [], dict[str, int]()
     if len({each["name"] for each in rows}) < 2:
         return []
@@ -273,14 +273,14 @@ def comparable(judge: Judge, rows: Sequence[Standing]) -> dict[str, list[Standin
 
 
 def top_of(judge: Judge, found: Mapping[str, Estimate]) -> tuple[str, list[str]]:
-    """Name the best score, and the others whose intervals overlap with its own."""
+    """Find the best score, and the others whose intervals overlap with its own."""
     choose = max if judge.is_higher_better else min
     best = choose(found, key=lambda name: found[name].score)
     return best, [name for name in found if name != best and found[name].meets(found[best])]
 
 
 def verdict(judge: Judge, found: Mapping[str, Estimate], best: str, others: Sequence[str]) -> str:
-    """Say who is best, and who is not separable from it."""
+    """Write who is best, and who is not separable from it."""
     text = f"{best} is best ({shown(judge, found[best])})"
     if not others:
         return f"{text}, separably from all others."

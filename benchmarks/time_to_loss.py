@@ -73,7 +73,7 @@ Curve = list[dict[str, float]]
 
 
 def race(contest: Contest, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
-    """Let the stock side choose its rate and run, then ours; and compare their times.
+    """Run the stock side with the best of its rates, then ours, and compare their times.
 
     Raises:
         ValueError: The models differ in size.

@@ -55,7 +55,7 @@ class Pairs:
 
 
 def measure_case(case: Pairs, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
-    """Let all runs that are named train and translate."""
+    """Train and translate with all runs that are named."""
     runs = dict(each.split("=", 1) for each in options.runs)
     measured = (runs, str(options.pairs), case.rows, options.rounds)
     sides = in_fresh_process(conditions, measure_all, *measured)
@@ -65,7 +65,7 @@ def measure_case(case: Pairs, options: Namespace, conditions: Conditions, _: Res
 def measure_all(
     runs: Mapping[str, str], pairs: str, rows: int | None, rounds: int
 ) -> dict[str, dict[str, Any]]:
-    """Let all sides train and translate in turns; what is found out about each."""
+    """Train and translate with all sides in turns; return what is found out about each."""
     table = datasets.load_dataset("json", data_files=pairs, split="train")
     sources, references = table["en"][:rows], table["de"][:rows]
     sides = {name: Translator(Path(run)) for name, run in runs.items()}

@@ -17,7 +17,7 @@ WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("a", "e
 
 @pytest.fixture
 def module(monkeypatch):
-    """Give the function that imports one of them, as they import each other."""
+    """Return the function that imports one of them, as they import each other."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
     def load(name: str) -> ModuleType:
@@ -28,7 +28,7 @@ def module(monkeypatch):
 
 @pytest.fixture
 def program():
-    """Give the function that runs one of them with arguments, and gives what it printed."""
+    """Return the function that runs one of them with arguments, and returns what it printed."""
 
     def run(name: str, *arguments: object) -> str:
         command = [sys.executable, str(BENCHMARKS / name), *map(str, arguments)]
@@ -39,7 +39,7 @@ def program():
 
 @pytest.fixture
 def no_accelerator_remains():
-    """Let the next test choose its own precision."""
+    """Forget the accelerator afterwards, so that the next test can choose its precision."""
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
     PartialState._reset_state()

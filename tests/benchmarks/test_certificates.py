@@ -14,7 +14,7 @@ from tercet.interop.t5 import T5_ENCODER
 
 @pytest.fixture
 def certificates(module, monkeypatch):
-    """Give the module, for models so small that they take no time."""
+    """Return the module, for models so small that they take no time."""
     certificates = module("certificates")
     monkeypatch.setitem(certificates.SIZES, "vocab_size", 31)
     monkeypatch.setitem(certificates.SIZES, "num_hidden_layers", 1)

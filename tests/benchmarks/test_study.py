@@ -16,14 +16,14 @@ STUDIES = sorted((Path(__file__).parents[2] / "benchmarks" / "studies").glob("*.
 
 @pytest.fixture
 def load(module):
-    """Give the function that loads a shipped study."""
+    """Return the function that loads a shipped study."""
     files = {path.stem: path for path in STUDIES}
     return lambda name, *given, **more: module("study_file").load_study(files[name], given, **more)
 
 
 @pytest.fixture
 def shop(module, load, tmp_path, monkeypatch):
-    """Give the function that opens a part of a study whose work is only noted."""
+    """Return the function that opens a part of a study."""
     study = module("study")
     monkeypatch.setattr(study, "text_sample", lambda text, folder, characters: text)
 
@@ -139,7 +139,7 @@ def test_settings_follow_variant_trial_and_command_line(load):
 
 @pytest.fixture
 def noted(module, monkeypatch):
-    """Let trainings and judges be noted instead of being carried out; a name tells how long a step takes."""
+    """Note trainings and judgements instead of carrying them out; a moving average doubles the time."""
     study, done = module("study"), []
 
     def once(cell, what, compute):

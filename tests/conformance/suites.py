@@ -39,7 +39,7 @@ class SharedLaws:
     skipTest: Any  # noqa: N815 (unittest's own name)
 
     def each(self):
-        """Give each generative model in evaluation mode, and a batch of prompts."""
+        """Yield each generative model in evaluation mode, and a batch of prompts."""
         for model_class in self.all_generative_model_classes:
             config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
             config.eos_token_id = None

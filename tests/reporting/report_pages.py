@@ -102,7 +102,7 @@ def small(name: str, folder: Path, steps: int) -> PretrainingRecipe:
 
 
 def task_of(kind: str, folder: Path) -> FineTuningRecipe:
-    """Say what is learned from the rows of `write_rows`."""
+    """Load the recipe that learns from the rows of `write_rows`."""
     recipes = {
         "tagging": "token-classification",
         "regression": "text-similarity",
