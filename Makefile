@@ -43,26 +43,26 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.installed ## measure training, generation and the data beside stock models and collators
-	$(BIN)/python benchmarks/pretraining.py --page docs/performance.md
-	$(BIN)/python benchmarks/generation.py --page docs/performance.md
-	$(BIN)/python benchmarks/data_pipeline.py --page docs/performance.md
+	$(BIN)/python benchmarks/speed.py pretraining --page docs/performance.md
+	$(BIN)/python benchmarks/speed.py generation --page docs/performance.md
+	$(BIN)/python benchmarks/speed.py data_pipeline --page docs/performance.md
 
 pages: $(VENV)/.installed ## write one report of each kind from small runs, and check them in a browser: runs/pages
-	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python benchmarks/report_pages.py --folder runs/pages
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python tests/reporting/report_pages.py --folder runs/pages
 
 ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
 	$(BIN)/python benchmarks/ecosystem.py --page docs/ecosystem.md
 
 conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
 	$(BIN)/pip install --quiet 'parameterized>=0.9'
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/conformance.py --folder .conformance
+	OMP_NUM_THREADS=1 $(BIN)/python tests/conformance/conformance.py --folder .conformance
 
 gpu: ## measure training on this machine's GPU, in eight minutes and without installing (GPU=--smoke: on a CPU)
 	$(PYTHON) benchmarks/gpu.py $(or $(GPU),--page docs/performance.md)
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it
-	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES)
 
 clean: ## remove what was built, keep what was trained
 	rm -rf $(VENV) build dist site typings *.egg-info .pytest_cache .ruff_cache

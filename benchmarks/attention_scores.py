@@ -1,8 +1,5 @@
 """Compare attention scores: the time that each takes, and what each learns to recall.
 
-    python benchmarks/attention_scores.py                       both, some minutes on one core
-    python benchmarks/attention_scores.py --steps 0             the times alone
-
 Times are those of one layer's attention, forward and backward, for a sequence of 512 tokens and four heads of
 64 channels, by one thread: processor time, in which other work on the machine counts little. Recall is
 associative: a text has pairs of a key and its value, and then the keys in another order, each of which asks
@@ -11,12 +8,17 @@ token before it, its key, and a key finds the value that knows it. `joined` take
 vector of each value has that of its key added.
 """
 
-import sys
 import time
-from argparse import ArgumentParser
+from argparse import Namespace
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
+from measuring import Conditions, in_fresh_process
+from publishing import Result, describe_run, lines_of, table
+from speed import Benchmark
 from torch import Tensor
 
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
@@ -33,14 +35,29 @@ LEARNED = 1e-3
 """Loss of a batch below which training ends."""
 
 
-def seconds(score: str, length: int = 512, head_dim: int = 64, repeats: int = 15) -> list[float]:
+@dataclass(frozen=True)
+class ScoreCase:
+    """A score, and the size of the attention that is timed."""
+
+    score: str
+    length: int = 512
+    head_dim: int = 64
+    repeats: int = 15
+
+    def shrunk(self) -> "ScoreCase":
+        """Return the same so small that it takes no time."""
+        return replace(self, length=16, head_dim=8, repeats=2)
+
+
+def seconds(case: ScoreCase) -> list[float]:
     """Time forward and backward passes of a layer's attention, in seconds of the processor."""
-    config = TercetDecoderConfig(hidden_size=4 * head_dim, num_attention_heads=4, attention_score=score)
+    hidden_size = 4 * case.head_dim
+    config = TercetDecoderConfig(hidden_size=hidden_size, num_attention_heads=4, attention_score=case.score)
     config._attn_implementation = "sdpa"  # a bare layer has no `set_attn_implementation`
     attention = SelfAttention(config, 0, is_causal=True)
-    x = torch.randn(1, length, config.hidden_size, requires_grad=True)
+    x = torch.randn(1, case.length, config.hidden_size, requires_grad=True)
     times = []
-    for _ in range(repeats + 1):
+    for _ in range(case.repeats + 1):
         begin = time.process_time()
         attention(x, None, None)[0].sum().backward()
         times.append(time.process_time() - begin)
@@ -112,31 +129,48 @@ def without_keys(seed: int = 1) -> float:
     return (answers == answers.mode(-1, keepdim=True).values).float().mean().item()
 
 
-def main(arguments: list[str]) -> int:
-    """Print both tables."""
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=1500, help="of training at most; 0: none")
-    parser.add_argument("--scores", nargs="+", choices=SCORES, default=list(SCORES))
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    usual = min(seconds("dot_product"))
-    print("| score | minimum | median | minimum by that of dot products |\n|---|---|---|---|")
-    for score in options.scores:
-        times = seconds(score)
-        cells = (
-            f"{1000 * min(times):.1f} ms",
-            f"{1000 * median(times):.1f} ms",
-            f"{min(times) / usual:.1f}x",
-        )
-        print(f"| {score} | {' | '.join(cells)} |", flush=True)
+def measure_case(case: ScoreCase, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+    """Time a score, and train with it if `--steps` are given."""
+    found: dict[str, Any] = {"seconds": in_fresh_process(conditions, seconds, case)}
     if options.steps:
-        print("\n| score | recalled | steps | recalled, joined | steps, joined |\n|---|---|---|---|---|")
-        print(f"| (most frequent value of the text) | {without_keys():.1%} | | | |")
-    for score in options.scores if options.steps else ():
-        found = (recall(score, options.steps, is_joined=is_joined) for is_joined in (False, True))
-        print(f"| {score} | {' | '.join(f'{share:.1%} | {steps}' for share, steps in found)} |", flush=True)
-    return 0
+        for name, is_joined in (("recall", False), ("recall_joined", True)):
+            learn = partial(recall, case.score, options.steps, is_joined=is_joined)
+            found[name] = in_fresh_process(conditions, learn)
+    return found
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def render(result: Result) -> str:
+    """Write both tables; times are related to those of dot products where these were measured."""
+    cases = result["cases"]
+    usual = min(cases.get("dot_product", next(iter(cases.values())))["seconds"])
+    rows = [
+        {"score": name, "minimum": 1000 * min(own), "median": 1000 * median(own), "ratio": min(own) / usual}
+        for name, own in ((name, case["seconds"]) for name, case in cases.items())
+    ]
+    lines = [*describe_run(result), "", *table(TIMES, rows, "l")]
+    learned = [
+        [name, *(f"{share:.1%} | {steps}" for share, steps in (case["recall"], case["recall_joined"]))]
+        for name, case in cases.items()
+        if "recall" in case
+    ]
+    if learned:
+        head = ["score", "recalled", "steps", "recalled, joined", "steps, joined"]
+        guess = ["(most frequent value of the text)", f"{without_keys():.1%}", "", "", ""]
+        lines += ["", *lines_of(head, [guess, *learned], "l")]
+    return "\n".join(lines)
+
+
+TIMES = {
+    "score": "{score}",
+    "minimum": "{minimum:.1f} ms",
+    "median": "{median:.1f} ms",
+    "minimum by that of dot products": "{ratio:.1f}x",
+}
+
+BENCHMARK = Benchmark(
+    {name: ScoreCase(name) for name in SCORES},
+    measure_case,
+    text=render,
+    options={"--steps": {"type": int, "default": 1500, "help": "of training at most; 0: none"}},
+    defaults={"threads": 1},
+)

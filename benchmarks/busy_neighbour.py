@@ -1,8 +1,5 @@
 """Train on a quiet machine, and beside other programs that take all of its cores: what is left of the speed?
 
-    python benchmarks/busy_neighbour.py                              six minutes on two cores
-    python benchmarks/busy_neighbour.py --page docs/performance.md   and put the table there
-
 Every way to train is a process of its own, as in `measuring.py`, and they take turns. Then as many programs
 that do nothing but count are started as there are processors, each in a session of its own, as from another
 terminal, and the turns are repeated. Nothing raises any priority. Let the machine rest meanwhile.
@@ -17,20 +14,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from cases import CASES, Case
-from command_line import rounds_parser
-from measuring import Conditions, Worker, begin_result, turns
-from publishing import describe_run, keep, publish
+from measuring import Conditions, Worker, turns
+from publishing import Result
 from sides import SIDES, Side, prepare_tercet
+from speed import Benchmark
 
 from tercet.training.packing import sequence_lengths
 from tercet.training.precision import fastest_float32_products
-
-RESULTS = Path(__file__).parent / "results" / "busy_neighbour.json"
 
 SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 """What tells OpenMP's threads how long they spin."""
@@ -70,27 +64,22 @@ WAYS = {
     "the same, one thread": Way(SIDES["tercet"], BOUNDED, threads=1),
 }
 
-HEAD = """\
-| training | alone, tokens/s | slowest to fastest | on a busy machine | slowest to fastest | ratio |
-|---|--:|--:|--:|--:|--:|"""
+
+def measure_case(case: Case, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
+    """Measure all ways, alone and beside others."""
+    result |= {"neighbours": options.neighbours}
+    return {"sides": relate(measure_ways(case, options))}
 
 
-def main(arguments: list[str]) -> int:
-    """Measure all ways, alone and beside others, print the table, and write it down."""
-    options = parse(arguments)
-    conditions = Conditions(options.threads, own_scheduler_group=False)
-    result = begin_result(
-        conditions,
-        options.waits_for_rest,
-        rounds=options.rounds,
-        neighbours=options.neighbours,
-        case=options.case,
-    )
-    case = CASES[options.case].shrunk() if options.smoke else CASES[options.case]
-    result["speeds"] = measure_ways(case, options)
-    keep(options.output, result)
-    publish(render(result), options.page, __file__)
-    return 0
+def relate(ways: Mapping[str, dict[str, list[float]]]) -> dict[str, dict[str, Any]]:
+    """Add to each way's speeds their medians, their bounds, and what is left beside others."""
+    sides: dict[str, dict[str, Any]] = {}
+    for name, found in ways.items():
+        sides[name] = found | {"ratio": median(found["beside"]) / median(found["alone"])}
+        for when, speeds in found.items():
+            bounds = {f"slowest_{when}": min(speeds), f"fastest_{when}": max(speeds)}
+            sides[name] |= bounds | {f"median_{when}": median(speeds)}
+    return sides
 
 
 def measure_ways(case: Case, options: Namespace) -> dict[str, dict[str, list[float]]]:
@@ -125,7 +114,7 @@ def begin(case: Case, way: Way, threads: int) -> Worker:
 
 
 def turn(worker: Worker, tokens: int, seconds: float) -> float:
-    """Let a way train for some seconds; its tokens per second."""
+    """Train in one way for some seconds; return its tokens per second."""
     begun, passes = time.perf_counter(), 0
     while passes == 0 or time.perf_counter() - begun < seconds:
         worker.work_once()
@@ -135,7 +124,7 @@ def turn(worker: Worker, tokens: int, seconds: float) -> float:
 
 @contextmanager
 def neighbours(number: int) -> Iterator[list[subprocess.Popen]]:
-    """Let that many other programs keep processors busy."""
+    """Run that many other programs, which keep processors busy."""
     command = [sys.executable, "-c", COUNT]
     programs = [subprocess.Popen(command, start_new_session=True) for _ in range(number)]
     try:
@@ -146,29 +135,24 @@ def neighbours(number: int) -> Iterator[list[subprocess.Popen]]:
             program.wait()
 
 
-def render(result: dict[str, Any]) -> str:
-    """Write the result as Markdown: the machine, and the table."""
-    rows = [row(name, speeds["alone"], speeds["beside"]) for name, speeds in result["speeds"].items()]
-    others = f"{result['neighbours']} other busy programs; case: {result['case']}"
-    return "\n".join([*describe_run(result, others), "", HEAD, *rows])
+def describe_neighbours(result: Result) -> list[str]:
+    """Describe what was trained, and beside how many programs."""
+    return [f"{result['neighbours']} other busy programs; case: {', '.join(result['cases'])}"]
 
 
-def row(name: str, alone: list[float], beside: list[float]) -> str:
-    """Write a way's row."""
-    cells = [name]
-    for speeds in (alone, beside):
-        cells += [f"{median(speeds):,.0f}", f"{min(speeds):,.0f} to {max(speeds):,.0f}"]
-    return f"| {' | '.join([*cells, f'{median(beside) / median(alone):.0%}'])} |"
-
-
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = rounds_parser(__doc__, RESULTS)
-    parser.set_defaults(rounds=3)
-    parser.add_argument("--case", choices=CASES, default="encoder", help="what is trained (%(default)s)")
-    parser.add_argument("--neighbours", type=int, default=os.cpu_count(), help="busy programs (%(default)s)")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+BENCHMARK = Benchmark(
+    CASES,
+    measure_case,
+    {
+        "training": "{side}",
+        "alone, tokens/s": "{median_alone:,.0f}",
+        "slowest to fastest": "{slowest_alone:,.0f} to {fastest_alone:,.0f}",
+        "on a busy machine": "{median_beside:,.0f}",
+        "slowest to fastest ": "{slowest_beside:,.0f} to {fastest_beside:,.0f}",
+        "ratio": "{ratio:.0%}",
+    },
+    alignment="lr",
+    options={"--neighbours": {"type": int, "default": os.cpu_count(), "help": "busy programs"}},
+    defaults={"rounds": 3, "cases": ["encoder"], "common_scheduler_group": True},
+    remarks=describe_neighbours,
+)

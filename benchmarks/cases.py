@@ -8,6 +8,7 @@ Legend: S sequences of a case, T tokens of the longest sequence, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -203,17 +204,25 @@ class EncoderCase(Case):
 
 def masked_language_modeling(vocab_size: int) -> MaskedLanguageModeling:
     """Build the objective over a vocabulary without text."""
-    vocabulary = {token: idx for idx, token in enumerate(SPECIAL)}
-    vocabulary |= {f"word{idx}": idx for idx in range(len(SPECIAL), vocab_size)}
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")),
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        unk_token="[UNK]",
-    )
-    return MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer)))
+    roles = {token.strip("[]").lower(): token for token in SPECIAL}
+    return MaskedLanguageModeling(DynamicMasking(Corruption(without_text(vocab_size, SPECIAL, roles))))
+
+
+def without_text(
+    vocab_size: int, first: Sequence[str], roles: Mapping[str, str], **more: Any
+) -> PreTrainedTokenizerFast:
+    """Build a tokenizer of words that no text has.
+
+    Args:
+        vocab_size: Number of tokens.
+        first: The first tokens.
+        roles: `pad`, `cls`, ... -> its token; there is one for `unk`.
+        more: What else the tokenizer is told.
+    """
+    tokens = [*first, *(f"word{idx}" for idx in range(len(first), vocab_size))]
+    words = WordLevel({token: idx for idx, token in enumerate(tokens)}, unk_token=roles["unk"])
+    signs = {f"{role}_token": token for role, token in roles.items()}
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words), **signs, **more)
 
 
 @dataclass(frozen=True)

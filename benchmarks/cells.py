@@ -1,6 +1,8 @@
 """Cells of a benchmark: each is computed once and kept, so that a killed program goes on with the others."""
 
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +15,7 @@ RESULT = "result.json"
 
 
 def cell_folder(folder: Path, name: str, depends_on: object) -> Path:
-    """Name the folder of a cell.
+    """Return the folder of a cell.
 
     Args:
         folder: Of all cells.
@@ -24,7 +26,7 @@ def cell_folder(folder: Path, name: str, depends_on: object) -> Path:
 
 
 def once(cell: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """Compute a cell, unless that was finished before; give its result.
+    """Compute a cell, unless that was finished before; return its result.
 
     Args:
         cell: Its folder, which `cell_folder` has named.
@@ -35,3 +37,11 @@ def once(cell: Path, compute: Callable[[Path], dict[str, Any]]) -> dict[str, Any
         cell.mkdir(parents=True, exist_ok=True)
         replace_text(kept, json.dumps(compute(cell)) + "\n")
     return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def afresh(run: Callable[[Path], dict[str, Any]], cell: Path) -> dict[str, Any]:
+    """Call a run in the folder of its cell, without what an interrupted one has left."""
+    print(f"{cell} ...", file=sys.stderr, flush=True)
+    shutil.rmtree(cell)
+    cell.mkdir()
+    return run(cell)

@@ -7,7 +7,7 @@ The models are random: what differs between two computations does not depend on 
 """
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import transformers
-from publishing import publish
+from publishing import RESULTS, Result, describe_run, keep, lines_of, publish
 
 from tercet.modeling import TercetEncoderConfig
 from tercet.stock import certify, from_stock, to_stock
@@ -50,22 +50,37 @@ SPREAD = 0.2
 
 RESPECTS = ("predictions", "loss", "gradients", "different texts")
 
-HEAD = """\
-| architecture | model | Tercet | direction | predictions, float64 | float32 | loss | gradients | texts |
-|---|---|---|---|--:|--:|--:|--:|--:|"""
+HEAD = (
+    "architecture",
+    "model",
+    "Tercet",
+    "direction",
+    "predictions, float64",
+    "float32",
+    *RESPECTS[1:3],
+    "texts",
+)
 
 
 def main(arguments: list[str]) -> int:
-    """Certify every counterpart, print the table, and put it into a page."""
-    options = parse(arguments)
+    """Certify every counterpart, print the table, write it down, and put it into a page."""
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    parser.add_argument("--output", type=Path, default=RESULTS / "certificates.json")
+    options = parser.parse_args(arguments)
     rows = [row for architecture in ARCHITECTURES.values() for row in rows_of(architecture)]
-    versions = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
-    text = "\n".join([f"With {versions}.", "", HEAD, *rows])
-    publish(text, options.page, __file__)
+    versions = {name: version(name) for name in ("tercet", "torch", "transformers")}
+    keep(options.output, result := {"machine": {"versions": versions}, "rows": rows})
+    publish(render(result), options.page, "certificates")
     return 0
 
 
-def rows_of(architecture: Architecture) -> Iterator[str]:
+def render(result: Result) -> str:
+    """Write the table."""
+    return "\n".join([*describe_run(result), "", *lines_of(HEAD, result["rows"], "llllr")])
+
+
+def rows_of(architecture: Architecture) -> Iterator[list[str]]:
     """Certify each model of an architecture, on its way in and on its way out."""
     for counterpart in architecture.counterparts:
         print(f"certifying {counterpart.stock} ...", file=sys.stderr, flush=True)
@@ -100,15 +115,14 @@ def build(architecture: Architecture, counterpart: Counterpart) -> transformers.
     return model.eval()
 
 
-def row(architecture: Architecture, counterpart: Counterpart, way: str, certificate: Certificate) -> str:
+def row(
+    architecture: Architecture, counterpart: Counterpart, way: str, certificate: Certificate
+) -> list[str]:
     """Show the largest difference in each respect."""
     wide, narrow = PRECISIONS
-    cells = [
-        largest(certificate, "predictions", wide),
-        *(largest(certificate, respect, narrow) for respect in RESPECTS),
-    ]
-    ours = f"`{counterpart.ours}`"
-    return f"| {architecture.model_type} | `{counterpart.stock}` | {ours} | {way} | {' | '.join(cells)} |"
+    names = (architecture.model_type, f"`{counterpart.stock}`", f"`{counterpart.ours}`", way)
+    found = [("predictions", wide), *((respect, narrow) for respect in RESPECTS)]
+    return [*names, *(largest(certificate, *each) for each in found)]
 
 
 def largest(certificate: Certificate, respect: str, precision: str) -> str:
@@ -121,13 +135,6 @@ def largest(certificate: Certificate, respect: str, precision: str) -> str:
     if not found:
         return ""
     return f"{max(found):.0f} differ" if respect == "different texts" else f"{max(found):.1e}"
-
-
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

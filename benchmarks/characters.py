@@ -1,8 +1,7 @@
 """How fast the character language model learns, and how fast it embeds the words of sentences.
 
-    python benchmarks/characters.py
-    python benchmarks/characters.py --flair FLAIR/bin/python --text data/pretrain_en/validation
-    python benchmarks/characters.py --hidden 2048 --rounds 3
+    python benchmarks/speed.py characters --flair FLAIR/bin/python --text data/pretrain_en/validation
+    python benchmarks/speed.py characters --hidden 2048 --rounds 3
 
 One thread. Training: random characters in batches of 32 rows of 250, both directions. Embedding: sentences of
 a text. Seconds are those of the processor, which other programs disturb least, and the sides take turns:
@@ -15,18 +14,21 @@ flair          flair's language models and `FlairEmbeddings`, of the same sizes,
                environment that has flair; it embeds 32 sentences of like lengths at a time
 """
 
-import argparse
 import json
 import subprocess
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import torch
+from measuring import Conditions, in_fresh_process
+from publishing import Result, describe_run
+from speed import Benchmark
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
@@ -169,21 +171,12 @@ class Flair:
 
 
 def take_turns(sides: Mapping[str, Work], rounds: int) -> dict[str, float]:
-    """Let all sides work in turns, once without counting; the median of each one's seconds."""
+    """Time all sides in turns, after a pass that does not count; return the median of each side."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds + 1):
         for name, work in sides.items():
             seconds[name].append(work())
     return {name: median(own[1:]) for name, own in seconds.items()}
-
-
-def show(title: str, seconds: Mapping[str, float], **amounts: int) -> None:
-    """Print the speed of each side, and its ratio to the last one's, flair's or that of plain torch."""
-    print(title)
-    *_, (peer, theirs) = seconds.items()
-    for name, own in seconds.items():
-        speeds = ", ".join(f"{count / own:9,.0f} {unit}/s" for unit, count in amounts.items())
-        print(f"  {name:12} {speeds}, {theirs / own:.2f} x {peer}")
 
 
 def sentences_of(source: str, count: int) -> list[list[str]]:
@@ -192,41 +185,62 @@ def sentences_of(source: str, count: int) -> list[list[str]]:
     return list(islice(filter(None, lines), count))
 
 
-def main() -> None:
-    """Print the speed of each side."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--hidden", type=int, default=512, help="states of one direction")
-    parser.add_argument("--rounds", type=int, default=7, help="measured rounds")
-    parser.add_argument("--text", default="documentation", help="what sentences are taken from")
-    parser.add_argument("--sentences", type=int, default=1000, help="how many are embedded")
-    parser.add_argument("--flair", type=Path, metavar="PYTHON", help="of an environment that has flair")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    sentences = sentences_of(options.text, options.sentences)
+def measure_work(kind: str, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+    """Time all sides in one process."""
+    sizes = (options.hidden, options.rounds, options.text, options.sentences, options.flair)
+    return in_fresh_process(conditions, time_work, kind, *sizes)
+
+
+def time_work(
+    kind: str, hidden: int, rounds: int, text: str, num_sentences: int, flair: Path | None
+) -> dict[str, Any]:
+    """Time a kind of work, `train` or `embed`: the `seconds` of each side, and the `amounts` of a pass."""
+    sentences = sentences_of(text, num_sentences)
     lines = [" ".join(words) for words in sentences]
     tokenizer = train_tokenizer(lines, "characters", VOCABULARY)
-    training, embedding = {}, {}
+    sides: dict[str, Work] = {}
     for name, precision in (("tercet", "fp32"), ("tercet-bf16", "bf16")):
-        training[name] = training_step(OurModel(options.hidden), precision)
-        embedding[name] = embedding_pass(options.hidden, tokenizer, sentences, precision)
-    training["plain torch"] = training_step(PlainModel(options.hidden))
+        if kind == "train":
+            sides[name] = training_step(OurModel(hidden), precision)
+        else:
+            sides[name] = embedding_pass(hidden, tokenizer, sentences, precision)
+    if kind == "train":
+        sides["plain torch"] = training_step(PlainModel(hidden))
     with ExitStack() as stack:
-        if options.flair:
+        if flair:
             # Flair's dictionary has an entry for unknown characters already.
             about = {
                 "characters": [each for each in tokenizer.get_vocab() if len(each) == 1][: VOCABULARY - 1],
-                "hidden": options.hidden, "embedding": EMBEDDING, "rows": ROWS, "length": LENGTH,
+                "hidden": hidden, "embedding": EMBEDDING, "rows": ROWS, "length": LENGTH,
                 "sentences": sentences,
             }  # fmt: skip
-            flair = stack.enter_context(Flair(options.flair, about))
-            training["flair"], embedding["flair"] = flair.work("train"), flair.work("embed")
-        steps = take_turns(training, options.rounds)
-        show("training, both directions", steps, characters=ROWS * LENGTH)
-        passes = take_turns(embedding, options.rounds)
-    amounts = {"words": sum(map(len, sentences)), "characters": sum(map(len, lines))}
-    show("words of sentences", passes, **amounts)
+            sides["flair"] = stack.enter_context(Flair(flair, about)).work(kind)
+        seconds = take_turns(sides, rounds)
+    of_text = {"words": sum(map(len, sentences)), "characters": sum(map(len, lines))}
+    return {"seconds": seconds, "amounts": {"characters": ROWS * LENGTH} if kind == "train" else of_text}
 
 
-if __name__ == "__main__":
-    main()
+def render(result: Result) -> str:
+    """Write the speed of each side, and its ratio to the last one's, flair's or that of plain torch."""
+    lines = describe_run(result)
+    for title, case in result["cases"].items():
+        lines += ["", title]
+        *_, (peer, theirs) = case["seconds"].items()
+        for name, own in case["seconds"].items():
+            speeds = ", ".join(f"{count / own:9,.0f} {unit}/s" for unit, count in case["amounts"].items())
+            lines.append(f"  {name:12} {speeds}, {theirs / own:.2f} x {peer}")
+    return "\n".join(lines)
+
+
+BENCHMARK = Benchmark(
+    {"training, both directions": "train", "words of sentences": "embed"},
+    measure_work,
+    text=render,
+    options={
+        "--hidden": {"type": int, "default": 512, "help": "states of one direction"},
+        "--text": {"default": "documentation", "help": "what sentences are taken from"},
+        "--sentences": {"type": int, "default": 1000, "help": "how many are embedded"},
+        "--flair": {"type": Path, "metavar": "PYTHON", "help": "of an environment that has flair"},
+    },
+    defaults={"threads": 1, "rounds": 7},
+)

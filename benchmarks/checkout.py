@@ -43,7 +43,7 @@ def is_met(requirement: str) -> bool:
 
 
 def make_importable() -> Path:
-    """Let this process and those that it starts import `tercet`, and the programs of this folder.
+    """Make `tercet` and the programs of this folder importable here, and in processes that start here.
 
     Links to the folders, and what `importlib.metadata` asks for, lie in the returned folder until the end.
     """

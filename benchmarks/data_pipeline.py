@@ -1,22 +1,21 @@
 """Make batches side by side with `datasets` and transformers' collators: real tokens per second, their ratio.
 
-    python benchmarks/data_pipeline.py                                everything, five minutes
-    python benchmarks/data_pipeline.py --flows encoder --rounds 9
-    python benchmarks/data_pipeline.py --page docs/performance.md     and put the table there
+A pass is a whole epoch in random order, or a few, from files on the disk to batches in memory: equal token
+ids in a corpus of ours and in a table of `datasets`, both tokenized before. Ours includes the plan of the
+epoch, the corruption and the cutting into micro-batches. Texts are random, as in `cases.py`; only the
+decoder's blocks are full.
 
-`data_pipeline_sides.py` says what is made. A pass is a whole epoch in random order, or a few, from files on
-the disk to batches in memory; ours includes the plan of the epoch, the corruption and the cutting into
-micro-batches.
 The sides share a process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
 the processor's time, so that what else the machine does counts little. Only the last column is measured by
 the clock: ours with two workers of the data loader, which are processes of their own.
 """
 
 import os
-import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -24,48 +23,203 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import datasets
+import numpy as np
 import torch
-from command_line import rounds_parser
-from data_pipeline_sides import FLOWS, Flow
-from measuring import Conditions, begin_result, in_fresh_process, turns
-from publishing import keep, publish
+from cases import LONGEST_OF_OTHERS, SEED, SHARE_FULL, SHORTEST, without_text
+from measuring import Conditions, in_fresh_process, turns
+from publishing import NOISY, Result, lines_of
+from speed import Benchmark
 from torch.utils.data import DataLoader
+from transformers import (
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+    PreTrainedTokenizerBase,
+)
 
+from tercet.objectives.base_recipe import Corpus
+from tercet.objectives.recipes import (
+    CausalLanguageModelingRecipe,
+    DenoisingRecipe,
+    MaskedLanguageModelingRecipe,
+    NextSentenceRecipe,
+    SingleObjectiveRecipe,
+    SpanCorruptionRecipe,
+    TranslationRecipe,
+)
+from tercet.text.bad_records import Tally
+from tercet.text.corpus import TokenizedCorpus, offsets, save_corpus
+from tercet.text.special_tokens import SENTINEL, is_special
 from tercet.training.batches import StepDataset, endless_steps
+from tercet.training.examples import Examples
 from tercet.training.heap import retain_heap
 from tercet.training.workers import DataCursor
 
-RESULTS = Path(__file__).parent / "results" / "data_pipeline.json"
-CPU = torch.device("cpu")
+SIGNS = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"} | {
+    "bos": "<s>", "eos": "</s>"
+}  # fmt: skip
+"""The first tokens of the vocabulary, by role."""
+
+VOCABULARY, SENTINELS = 30_522, 100
+"""Tokens, and how many of them are sentinels where there are any."""
+
 EPOCHS = 4
 """Of ours in a pass: one would be over too soon."""
 
-NOISY = "**The machine was busy when this began: measure again at rest.**"
-
-HEAD = """\
-| flow | stock, tokens/s | slowest to fastest | tercet, tokens/s | slowest to fastest | ratio | two workers |
-|---|--:|--:|--:|--:|--:|--:|"""
+Draw = Callable[[Path, int, int], Corpus]
+"""Writes a random corpus into a folder, for so many examples of at most so many tokens."""
 
 
-def main(arguments: list[str]) -> int:
-    """Measure what the arguments ask for, print it, and write it down."""
-    options = parse(arguments)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    conditions = Conditions(
-        threads=options.threads, heap="retained", own_scheduler_group=not options.common_scheduler_group
+def write(folder: Path, documents: Sequence[Any], rng: np.random.Generator) -> TokenizedCorpus:
+    """Save random documents, whose sentences have the given lengths, and map them into memory."""
+    sentences = np.hstack(documents)
+    size, first = int(sentences.sum()), len(SIGNS) + SENTINELS
+    corpus = TokenizedCorpus(
+        tokens=(first - 1 + np.exp(rng.random(size) * np.log(VOCABULARY - first))).astype(np.uint16),
+        word_starts=rng.random(size) < 0.7,
+        sentence_offsets=offsets(sentences),
+        document_offsets=offsets(np.array([np.size(document) for document in documents])),
+        document_bytes=np.zeros(len(documents), dtype=np.int64),
     )
-    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, flows={})
-    result["machine"]["versions"]["datasets"] = datasets.__version__
-    for name in options.flows:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        flow = FLOWS[name].shrunk() if options.smoke else FLOWS[name]
-        result["flows"][name] = in_fresh_process(conditions, measure_flow, flow, options.rounds)
-        keep(options.output, result)
-    publish(render(result), options.page, __file__)
-    return 0
+    save_corpus([corpus], folder, VOCABULARY, Tally())
+    return TokenizedCorpus.load(folder)
 
 
-def measure_flow(flow: Flow, rounds: int) -> dict[str, Any]:
+def random_lengths(longest: int, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw the lengths of texts that are cut at `longest`: (number,)."""
+    others = rng.integers(SHORTEST, round(LONGEST_OF_OTHERS * longest) + 1, size=number)
+    return np.where(rng.random(number) < SHARE_FULL, longest, others)
+
+
+def draw_texts(folder: Path, number: int, length: int) -> Corpus:
+    """Draw documents of one sequence each, with room for [CLS] and [SEP]."""
+    rng = np.random.default_rng(SEED)
+    return write(folder, list(random_lengths(length - 2, number, rng)), rng)
+
+
+def draw_documents(folder: Path, number: int, length: int) -> Corpus:
+    """Draw documents of several sentences, which are about two sequences long."""
+    rng = np.random.default_rng(SEED)
+    sizes = rng.integers(2, 2 * length // 11, size=number // 2)
+    return write(folder, [rng.integers(4, 41, size=size) for size in sizes], rng)
+
+
+def draw_pairs(folder: Path, number: int, length: int) -> Corpus:
+    """Draw sources, and targets that are up to a fifth longer or shorter."""
+    rng = np.random.default_rng(SEED)
+    sources = random_lengths(length - 1, number, rng)
+    targets = np.clip((sources * rng.uniform(0.8, 1.2, number)).astype(int), 1, length - 1)
+    return write(folder / "sources", list(sources), rng), write(folder / "targets", list(targets), rng)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One way from a corpus to batches."""
+
+    name: str
+    recipe: SingleObjectiveRecipe
+    sequence_length: int
+    draw: Draw
+    collator: Callable[[PreTrainedTokenizerBase], Any] | None = None
+    """Builds transformers' collator, if it has one for this objective."""
+    fields: tuple[str, ...] = ("input_ids",)
+    """What the stock collator reads of an example."""
+    batch_size: int = 32
+    """Rows of a stock batch."""
+    num_examples: int = 16_384
+    """Of an epoch, about."""
+    tokens_per_step: int = 16_384
+    """Of ours: the engine's default."""
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Build a vocabulary without text; sentinels would slow the stock collators down."""
+        has_sentinels = isinstance(self.recipe, SpanCorruptionRecipe)
+        sentinels = [SENTINEL.format(idx) for idx in range(SENTINELS if has_sentinels else 0)]
+        first = [*SIGNS.values(), *sentinels]
+        return without_text(VOCABULARY, first, SIGNS, extra_special_tokens=sentinels)
+
+    def steps(self, folder: Path) -> StepDataset:
+        """Write the texts and build our pipeline, as a recipe does; documents are joined for the decoder."""
+        corpus, tokenizer = self.draw(folder, self.num_examples, self.sequence_length), self.tokenizer()
+        options = {"sequence_length": self.sequence_length, "seed": SEED}
+        is_joined = isinstance(self.recipe, CausalLanguageModelingRecipe)
+        source = self.recipe.examples(corpus, tokenizer, **options, isolate_documents=not is_joined)
+        objective = self.recipe.build(tokenizer, **options, decoder_start_id=0)
+        size = self.tokens_per_step
+        return StepDataset(source, objective, tokens_per_step=size, tokens_per_micro_batch=size, seed=SEED)
+
+    def stock(self, examples: Examples, folder: Path, num_workers: int = 0) -> DataLoader | None:
+        """Write the same examples as a table, and build the stock pipeline, if there is one."""
+        if self.collator is None:
+            return None
+        datasets.Dataset.from_dict(self.columns(examples)).save_to_disk(folder)
+        table: Any = datasets.load_from_disk(folder)
+        return DataLoader(
+            table,
+            self.batch_size,
+            shuffle=True,
+            collate_fn=self.collator(self.tokenizer()),
+            num_workers=num_workers,
+        )
+
+    def columns(self, examples: Examples) -> dict[str, list[Any]]:
+        """Turn examples into columns; which tokens are special is kept, as by `run_mlm.py`, to save time."""
+        made = [examples[idx] for idx in range(len(examples))]
+        is_sign = is_special(self.tokenizer())
+        for example in made:
+            example["special_tokens_mask"] = is_sign[example["input_ids"]].astype(int)
+        return {name: [np.asarray(example[name]).tolist() for example in made] for name in self.fields}
+
+    def shrunk(self) -> "Flow":
+        """Return the same flow so small that it takes no time: to see that everything runs."""
+        return replace(self, num_examples=256, tokens_per_step=1024)
+
+
+MASKED = ("input_ids", "special_tokens_mask")
+
+MLM = MaskedLanguageModelingRecipe("masked_language_modeling")
+
+FLOWS: dict[str, Flow] = {
+    flow.name: flow
+    for flow in (
+        Flow("encoder", MLM, 128, draw_texts, DataCollatorForLanguageModeling, MASKED),
+        Flow(
+            "encoder, pairs",
+            NextSentenceRecipe("masked_language_modeling_with_next_sentence"),
+            128,
+            draw_documents,
+            DataCollatorForLanguageModeling,
+            (*MASKED, "token_type_ids", "next_sentence_label"),
+        ),
+        Flow(
+            "decoder",
+            CausalLanguageModelingRecipe("causal_language_modeling"),
+            256,
+            draw_documents,
+            partial(DataCollatorForLanguageModeling, mlm=False),
+            batch_size=8,
+        ),
+        Flow(
+            "seq2seq, translation",
+            TranslationRecipe("translation"),
+            64,
+            draw_pairs,
+            DataCollatorForSeq2Seq,
+            ("input_ids", "labels"),
+        ),
+        Flow(
+            "encoder, static masks of words",
+            replace(MLM, whole_word=True, masking="static"),
+            128,
+            draw_texts,
+        ),
+        Flow("seq2seq, span corruption", SpanCorruptionRecipe("span_corruption"), 128, draw_documents),
+        Flow("seq2seq, denoising", DenoisingRecipe("denoising"), 128, draw_documents),
+    )
+}
+"""What is measured, by name; the last three have no counterpart among transformers' collators."""
+
+
+def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
     """Time both sides in turns: `tokens_per_second` of each pass, and what our loader's workers bring."""
     retain_heap()
     datasets.disable_progress_bars()
@@ -80,21 +234,19 @@ def measure_flow(flow: Flow, rounds: int) -> dict[str, Any]:
             )
             passes = {"stock": lambda: drain(loader, tokens)} | passes
         speeds: dict[str, list[float]] = {name: [] for name in passes}
-        for make_batches in passes.values():
-            make_batches()
-        for name in turns(list(passes), rounds):
-            speeds[name].append(speed(passes[name], time.process_time))
+        for name in (*passes, *turns(list(passes), rounds)):
+            speeds[name].append(speed(passes[name], time.process_time))  # the first one does not count
         return {
             "examples": len(examples),
             "tokens_per_step": flow.tokens_per_step,
             "stock_batch_size": flow.batch_size,
-            "speeds": speeds,
+            "speeds": {name: found[1:] for name, found in speeds.items()},
             "speed_with_workers": speed_with_workers(steps),
         }
 
 
 def streams(examples: Any) -> list[str]:
-    """Name the fields of an example that hold its tokens."""
+    """Return the names of the fields of an example that hold its tokens."""
     return [name for name in ("input_ids", "labels") if name in examples[0]]
 
 
@@ -111,7 +263,7 @@ class Pass:
         for step in endless_steps(self.steps, DataCursor(self.epoch, 0)):
             if step.cursor[0] == last:
                 break
-            step.micro_batches(CPU)
+            step.micro_batches(torch.device("cpu"))
             tokens += step.tokens
         self.epoch = last
         return tokens
@@ -143,43 +295,42 @@ def speed_with_workers(steps: StepDataset, num_workers: int = 2, num_steps: int 
     return speed(take, time.perf_counter)
 
 
-def render(result: dict[str, Any]) -> str:
+def measure_flow(flow: Flow, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
+    """Time both sides in a process of their own."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    result["machine"]["versions"]["datasets"] = datasets.__version__
+    return in_fresh_process(conditions, time_flow, flow, options.rounds)
+
+
+def render(result: Result) -> str:
     """Write a run's result as Markdown."""
     machine = result["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    head = ["flow", "stock, tokens/s", SPREAD, "tercet, tokens/s", SPREAD, "ratio", "two workers"]
     return "\n".join(
         [
             f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
             f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start.",
             *(["", NOISY] if result["is_noisy"] else []),
             "",
-            HEAD,
-            *(row(name, flow) for name, flow in result["flows"].items()),
+            *lines_of(head, (row(name, flow) for name, flow in result["cases"].items())),
         ]
     )
 
 
-def row(name: str, flow: dict[str, Any]) -> str:
-    """Write one flow's line of the table."""
+SPREAD = "slowest to fastest"
+
+
+def row(name: str, flow: dict[str, Any]) -> list[str]:
+    """Return the cells of a flow."""
     speeds = flow["speeds"]
     ratio = f"{median(speeds['tercet']) / median(speeds['stock']):.0f}x" if "stock" in speeds else "-"
     cells = [name]
-    for side in ("stock", "tercet"):
-        found = speeds.get(side)
+    for found in (speeds.get(side) for side in ("stock", "tercet")):
         cells += (
             [f"{median(found):,.0f}", f"{min(found):,.0f} to {max(found):,.0f}"] if found else ["none", "-"]
         )
-    cells += [ratio, f"{flow['speed_with_workers']:,.0f}"]
-    return f"| {' | '.join(cells)} |"
+    return [*cells, ratio, f"{flow['speed_with_workers']:,.0f}"]
 
 
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = rounds_parser(__doc__, RESULTS)
-    parser.set_defaults(threads=1)
-    parser.add_argument("--flows", nargs="+", choices=FLOWS, default=list(FLOWS), metavar="FLOW")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+BENCHMARK = Benchmark(FLOWS, measure_flow, text=render, defaults={"threads": 1, "heap": "retained"})

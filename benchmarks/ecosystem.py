@@ -7,20 +7,18 @@ Each test of tests/ecosystem that bears the mark `ecosystem` is a cell of the ta
 version of transformers has a file of results: run this with another one installed, and the table shows both.
 """
 
-import json
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import defaultdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pytest
-from publishing import keep, write_between_marks
+from publishing import RESULTS, keep, lines_of, read, write_between_marks
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-NAME = "ecosystem-transformers-{}.json"
+NAME = "ecosystem-transformers-{}"
 
 MEMBERS = ("encoder", "decoder", "hybrid", "seq2seq", "translator", "character model", "ELMo", "tagger")
 """The columns: of each library's table, those of the members that were tried with it."""
@@ -53,7 +51,7 @@ class Cells:
             self.outcomes[cell].append(YES if report.passed else NO)
 
     def verdicts(self) -> list[dict[str, str]]:
-        """Say of each cell that it works, that it does not, or why that was not tried."""
+        """Return of each cell whether it works, or why that was not tried."""
         rows = []
         for (library, what, member), outcomes in self.outcomes.items():
             reasons = [outcome for outcome in outcomes if outcome != YES]
@@ -63,22 +61,24 @@ class Cells:
 
 
 def member_of(item: Any, mark: pytest.Mark) -> str:
-    """Name the member that a test is about: the one of its mark, or of its parameters."""
+    """Return the member that a test is about: that of its mark, or of its parameters."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     return mark.kwargs.get("member") or parameters.get("member") or parameters["kind"]
 
 
 def main(arguments: list[str]) -> int:
     """Run the tests, keep what came of them, and put the table of all such runs into a page."""
-    options = parse(arguments)
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
+    options = parser.parse_args(arguments)
     cells = Cells()
     status = pytest.main(["-q", "-p", "no:cacheprovider", str(ROOT / "tests" / "ecosystem")], plugins=[cells])
     verdicts = cells.verdicts()
     libraries = dict.fromkeys(["tercet", "torch", *(row["library"] for row in verdicts)])
     result = {"versions": versions_of(libraries), "cells": verdicts}
-    keep(RESULTS / NAME.format(version("transformers")), result)
+    keep(RESULTS / f"{NAME.format(version('transformers'))}.json", result)
     if options.page:
-        write_between_marks(options.page, render(read_results()), __file__)
+        write_between_marks(options.page, render(read_results()), NAME.format("*"))
     return int(status)
 
 
@@ -95,8 +95,7 @@ def versions_of(libraries: dict[str, None]) -> dict[str, str]:
 
 def read_results() -> list[dict[str, Any]]:
     """Read the results of all versions of transformers, the newest first."""
-    paths = RESULTS.glob(NAME.format("*"))
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    results = [read(path) for path in RESULTS.glob(f"{NAME.format('*')}.json")]
     return sorted(results, key=lambda result: numbers(result["versions"]["transformers"]), reverse=True)
 
 
@@ -115,38 +114,22 @@ def render(results: list[dict[str, Any]]) -> str:
     parts = [describe(results)]
     for library, tried in rows.items():
         members = [each for each in MEMBERS if any(each in found for found in tried.values())]
-        parts += [
-            "",
-            f"### {library}",
-            "",
-            f"| what | {' | '.join(members)} |",
-            f"|{'---|' * (len(members) + 1)}",
-        ]
-        parts += [
-            f"| {what} | {' | '.join(text_of(found.get(each, {})) for each in members)} |"
-            for what, found in tried.items()
-        ]
+        lines = ([what, *(text_of(found.get(each, {})) for each in members)] for what, found in tried.items())
+        parts += ["", f"### {library}", "", *lines_of(["what", *members], lines, "l")]
     return "\n".join(parts)
 
 
 def describe(results: list[dict[str, Any]]) -> str:
-    """Name the versions of every run."""
+    """List the versions of every run."""
     runs = (", ".join(f"{name} {number}" for name, number in each["versions"].items()) for each in results)
     return "Tried with " + ", and with ".join(runs) + "."
 
 
 def text_of(verdicts: dict[str, str]) -> str:
-    """Say once what holds for all versions, and else what holds for which."""
+    """Write once what holds for all versions, and else what holds for which."""
     if len(set(verdicts.values())) <= 1:
         return next(iter(verdicts.values()), "")
     return "; ".join(f"{verdict} ({number})" for number, verdict in verdicts.items())
-
-
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

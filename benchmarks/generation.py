@@ -1,65 +1,144 @@
-"""Generate side by side with the stock model: tokens per second, their ratio, and whether texts are the same.
+"""Generate side by side with GPT-2: tokens per second, their ratio, and whether texts are the same.
 
-    python benchmarks/generation.py                                  everything, ten minutes on two cores
-    python benchmarks/generation.py --cases 4x256 --rounds 9
-    python benchmarks/generation.py --page docs/performance.md       and put the table there
+    stock          transformers as shipped, float32
+    stock-bf16     its model in bfloat16, freed memory kept
+    tercet         ours as shipped, float32
+    tercet-bf16    our model in bfloat16, freed memory kept
 
-`generation_sides.py` says what is generated and by whom, `measuring.py` how the time is taken. Let the
-machine rest meanwhile.
+The models have equal weights, and all call `generate` with the same arguments, greedily, behind random
+prompts. Nothing ends a text early, so that all write equally much.
 """
 
-import sys
 import time
 from argparse import Namespace
-from dataclasses import asdict
-from pathlib import Path
-from statistics import median
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
-from command_line import rounds_parser
-from generation_sides import WRITERS, WRITING_CASES, WritingCase, compare_texts
-from measuring import Conditions, begin_result, in_fresh_process, measure
-from publishing import describe_run, keep, publish
+from cases import BASE, SEED, DecoderCase
+from measuring import Conditions, in_fresh_process, measure
+from peers import copy_weights
+from publishing import Result, summarize
+from sides import Pass, Side, as_they_are
+from speed import Benchmark
+from torch import Tensor
 
-RESULTS = Path(__file__).parent / "results" / "generation.json"
+SHARE_OF_PROMPT = 5
+"""One of so many tokens is given."""
 
-HEAD = """\
-| case | side | tokens/s | slowest to fastest | over stock | over stock-bf16 | weights, GB/s | same tokens |
-|---|---|--:|--:|--:|--:|--:|--:|"""
+LIVELINESS = 4.0
+"""Factor of the random matrices of the layers. Without it a model with a tied head repeats its last word, and
+nothing would follow from equal texts."""
 
-
-def main(arguments: list[str]) -> int:
-    """Measure what the arguments ask for, print it, and write it down."""
-    options = parse(arguments)
-    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, cases={})
-    result["bandwidth"] = in_fresh_process(conditions, measure_bandwidth)
-    for name in options.cases:
-        case = WRITING_CASES[name].shrunk() if options.smoke else WRITING_CASES[name]
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        texts = in_fresh_process(conditions, compare_texts, case)
-        sides = measure(case, WRITERS, conditions, options.rounds)
-        summarize(sides, case, texts)
-        result["cases"][name] = {"case": asdict(case), "texts": texts, "sides": sides}
-        keep(options.output, result)
-    publish(render(result), options.page, __file__)
-    return 0
+PEERS = {"stock": ("stock",), "stock-bf16": ("stock-bf16",)}
 
 
-def summarize(sides: dict[str, dict[str, Any]], case: WritingCase, texts: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class WritingCase(DecoderCase):
+    """Texts of `sequence_length` tokens, a fifth of which is given."""
+
+    dropout: float = 0.0
+    cache: str | None = None
+    """As `generate` names it; `static` lets transformers compile each step on a GPU."""
+
+    @property
+    def num_new_tokens(self) -> int:
+        """How many tokens are written behind a prompt."""
+        return self.sequence_length - self.sequence_length // SHARE_OF_PROMPT
+
+    def prompts(self) -> Tensor:
+        """Draw what is given, (B, T)."""
+        length = self.sequence_length - self.num_new_tokens
+        words = self.words(self.batch_size * length, np.random.default_rng(SEED))
+        return torch.from_numpy(words).view(self.batch_size, length)
+
+    def models(self) -> Mapping[str, Any]:
+        """Build the stock model and ours, equal and in float32."""
+        torch.manual_seed(SEED)
+        stock, ours = self.stock().eval(), self.tercet().eval()
+        with torch.no_grad():
+            for parameter in stock.get_submodule("transformer.h").parameters():
+                parameter *= LIVELINESS if parameter.dim() == 2 else 1
+        copy_weights(stock, ours, self.preset)
+        return {"stock": stock, "tercet": ours}
+
+    def write(self, model: Any) -> Tensor:
+        """Generate behind all prompts; return the new tokens, (B, T)."""
+        new = self.num_new_tokens
+        texts = model.generate(
+            self.prompts().to(model.device),
+            max_new_tokens=new,
+            do_sample=False,
+            cache_implementation=self.cache,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        return texts[:, -new:]
+
+
+def prepare(case: WritingCase, device: torch.device, *, whose: str, dtype: torch.dtype) -> Pass:
+    """Build a model; return what writes all texts once."""
+    return partial(case.write, case.models()[whose].to(device, dtype))
+
+
+WRITERS = {
+    f"{whose}{suffix}": Side(partial(prepare, whose=whose, dtype=dtype), precision, bool(suffix), as_they_are)
+    for whose in ("stock", "tercet")
+    for suffix, dtype, precision in (("", torch.float32, "fp32"), ("-bf16", torch.bfloat16, "bf16"))
+}
+"""The sides, by name, in the order of a round; those in bfloat16 keep freed memory as well."""
+
+WRITING_CASES = {
+    case.name: case
+    for case in (
+        WritingCase("4x256", 50_257, 160, batch_size=1),
+        WritingCase("4x256-batch-8", 50_257, 160, batch_size=8),
+        WritingCase("12x768", 50_257, 160, batch_size=1, **BASE),
+        WritingCase("12x768-batch-8", 50_257, 160, batch_size=8, **BASE),
+    )
+}
+"""What is generated, by name: layers x width."""
+
+
+def measure_case(case: WritingCase, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+    """Compare the texts, time all sides, and relate them to each other and to the reading of weights."""
+    texts = in_fresh_process(conditions, compare_texts, case)
+    sides = measure(case, WRITERS, conditions, options.rounds)
+    describe_sides(sides, case, texts)
+    return {"case": asdict(case), "texts": texts, "sides": sides}
+
+
+def describe_sides(sides: Mapping[str, dict[str, Any]], case: WritingCase, texts: Mapping[str, Any]) -> None:
     """Add to each side's `seconds` its speed, its ratio to the stock sides, and how fast it reads weights."""
+    summarize(sides, case.num_new_tokens * case.batch_size, "tokens_per_second", PEERS)
     for name, side in sides.items():
-        steps = [case.num_new_tokens / seconds for seconds in side["seconds"]]
-        side["tokens_per_second"] = median(steps) * case.batch_size
-        side["slowest"], side["fastest"] = min(steps) * case.batch_size, max(steps) * case.batch_size
-        side["precision"] = WRITERS[name].precision
-        weight_bytes = texts["parameters"] * (2 if side["precision"] == "bf16" else 4)
-        side["bytes_per_second"] = median(steps) * weight_bytes
+        precision = WRITERS[name].precision
+        weight_bytes = texts["parameters"] * (2 if precision == "bf16" else 4)
+        steps = side["tokens_per_second"] / case.batch_size
+        side |= {"precision": precision, "gigabytes_per_second": steps * weight_bytes / 1e9}
         side["same_tokens"] = texts["same_tokens"][name]
-    for side in sides.values():
-        for peer in ("stock", "stock-bf16"):
-            side[f"ratio_to_{peer}"] = side["tokens_per_second"] / sides[peer]["tokens_per_second"]
+
+
+def compare_texts(case: WritingCase) -> dict[str, Any]:
+    """Generate with both models in both types; return the share of tokens in common with `stock`.
+
+    Also return how many parameters the models have, and how varied the stock model's texts are: its different
+    tokens in a text, on average.
+    """
+    models, texts = case.models(), {}
+    for dtype, suffix in ((torch.float32, ""), (torch.bfloat16, "-bf16")):
+        texts |= {f"{whose}{suffix}": case.write(model.to(dtype)) for whose, model in models.items()}
+    return {
+        "parameters": sum(parameter.numel() for parameter in models["stock"].parameters()),
+        "num_new_tokens": case.num_new_tokens,
+        "different_tokens": sum(len(text.unique()) for text in texts["stock"]) / case.batch_size,
+        "same_tokens": {
+            name: (text == texts["stock"]).double().mean().item() for name, text in texts.items()
+        },
+    }
 
 
 def measure_bandwidth() -> float:
@@ -73,51 +152,29 @@ def measure_bandwidth() -> float:
     return numbers.nbytes / min(seconds)
 
 
-def render(result: dict[str, Any]) -> str:
-    """Write a run's result as Markdown: the machine, the texts, the table."""
-    return "\n".join(
-        [
-            *describe_run(result, f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"),
-            "",
-            *(
-                f"- {name}: {case['texts']['parameters']:,} parameters on both sides; "
-                f"{case['texts']['different_tokens']:.0f} different tokens in a text of "
-                f"{case['texts']['num_new_tokens']}"
-                for name, case in result["cases"].items()
-            ),
-            "",
-            HEAD,
-            *(
-                _row(case_name, side_name, side)
-                for case_name, case in result["cases"].items()
-                for side_name, side in case["sides"].items()
-            ),
-        ]
+def varieties(result: Result) -> list[str]:
+    """Describe of each case how large the models are, and how varied their texts."""
+    shown = (
+        "- {name}: {parameters:,} parameters on both sides; {different_tokens:.0f} different tokens in a "
+        "text of {num_new_tokens}"
     )
+    return [shown.format(name=name, **case["texts"]) for name, case in result["cases"].items()]
 
 
-def _row(case: str, name: str, side: dict[str, Any]) -> str:
-    cells = [
-        case,
-        f"{name} ({side['precision']})",
-        f"{side['tokens_per_second']:,.0f}",
-        f"{side['slowest']:,.0f} to {side['fastest']:,.0f}",
-        f"{side['ratio_to_stock']:.2f}x",
-        f"{side['ratio_to_stock-bf16']:.2f}x",
-        f"{side['bytes_per_second'] / 1e9:.1f}",
-        f"{side['same_tokens']:.0%}",
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = rounds_parser(__doc__, RESULTS)
-    parser.add_argument(
-        "--cases", nargs="+", choices=WRITING_CASES, default=list(WRITING_CASES), metavar="CASE"
-    )
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+BENCHMARK = Benchmark(
+    WRITING_CASES,
+    measure_case,
+    {
+        "case": "{case}",
+        "side": "{side} ({precision})",
+        "tokens/s": "{tokens_per_second:,.0f}",
+        "slowest to fastest": "{slowest:,.0f} to {fastest:,.0f}",
+        "over stock": "{ratio_to_stock:.2f}x",
+        "over stock-bf16": "{ratio_to_stock-bf16:.2f}x",
+        "weights, GB/s": "{gigabytes_per_second:.1f}",
+        "same tokens": "{same_tokens:.0%}",
+    },
+    begin=lambda conditions: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
+    remarks=lambda result: [f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"],
+    facts=varieties,
+)

@@ -11,7 +11,6 @@ what no longer fits into the minutes is left out and named. Results are written 
 `gpu_cases.py` says what is measured, `gpu_laws.py` what must be equal, `gpu_runs.py` how.
 """
 
-import json
 import os
 import sys
 import time
@@ -61,7 +60,7 @@ def run(options: Namespace, deadline: float) -> None:
     from gpu_cases import PARTS, SAME_WHEN_TINY
     from gpu_table import render
     from measuring import Conditions, begin_result, in_fresh_process, measure_peaks
-    from publishing import publish
+    from publishing import publish, read
 
     has_gpu, names = torch.cuda.is_available(), PARTS.keys() if options.parts is None else options.parts
     if unknown := [name for name in names if name not in PARTS]:
@@ -71,9 +70,7 @@ def run(options: Namespace, deadline: float) -> None:
     if names and not has_gpu and not options.smoke:
         raise ValueError("torch finds no GPU here: add --smoke to try everything with tiny shapes on a CPU")
     output = options.output or (Path("runs/gpu-smoke.json") if options.smoke else RESULTS)
-    result = (
-        json.loads(output.read_text()) if options.parts is not None and output.exists() else {"parts": {}}
-    )
+    result = read(output) if options.parts is not None and output.exists() else {"parts": {}}
     if names:
         conditions = Conditions(
             torch.get_num_threads(),
@@ -93,7 +90,7 @@ def run(options: Namespace, deadline: float) -> None:
         measure_all([*names], options, conditions, result, deadline, output)
     elif "peaks" not in result:
         raise ValueError(f"{output} does not exist: measure something first")
-    publish(render(result), options.page, __file__)
+    publish(render(result), options.page, "gpu")
 
 
 def measure_all(

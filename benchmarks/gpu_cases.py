@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import CASES, SPECIAL, Case, DecoderCase, EncoderCase, masked_language_modeling
-from generation_sides import BASE, WRITERS, WritingCase
+from cases import BASE, CASES, SPECIAL, Case, DecoderCase, EncoderCase, masked_language_modeling
+from generation import WRITERS, WritingCase
 from gpu_laws import prepare_laws
 from sides import SIDES, Pass, Side, as_they_are, pad_all, prepare_tercet, stock_pass
 from transformers import (
@@ -73,7 +73,7 @@ class ModernBertCase(MaskedCase):
 
 @dataclass(frozen=True)
 class BigBirdCase(MaskedCase):
-    """BigBird: `long_texts_sides.py` explains both patterns."""
+    """BigBird: `long_texts.py` explains both patterns."""
 
     preset = "bert-base"
     block_size: int = 64
@@ -184,7 +184,7 @@ BIG_BIRD = {
 
 PACKED = Side(prepare_packed, "auto", retains_heap=True, products=as_they_are)
 
-LONG = {"dropout": 0.0, "num_batches": 4} | BASE
+LONG = BASE | {"dropout": 0.0, "num_batches": 4}
 
 PARTS: dict[str, Part] = {
     **{

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import torch
 from cases import Case, CaseExamples
-from parity import compare
 from peers import padded
-from sides import Pass, first_epoch, training_recipe
+from sides import Pass, compare, first_epoch, training_recipe
 from torch import Tensor, nn
 
 from tercet.training.batches import Step

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from cases import DecoderCase
 from checkout import ROOT
-from generation_sides import WritingCase
+from generation import WritingCase
 from gpu_cases import Part
 from measuring import Conditions, Worker, seconds_of, turns
 from sides import Pass
@@ -71,6 +71,7 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
         workers[name] = worker = Worker(part.case, part.sides[name], conditions, prepared)
         if name == "laws":
             sides[name]["laws"] = worker.do(result_of)
+            worker.finish()
             return
         sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
         for _ in range(part.sides[name].warm_ups - 1):
@@ -155,7 +156,7 @@ def describe(case: Any) -> Result:
 
 
 def result_of(work_once: Pass, device: torch.device) -> Any:
-    """Give what a side's work returns."""
+    """Return what a side's work returns."""
     return work_once()
 
 

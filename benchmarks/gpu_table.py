@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from gpu_cases import PARTS
-from publishing import describe_run
+from publishing import describe_run, lines_of
 
 DATA_SHEETS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}
 """Dense operations in bfloat16 per second, by what the name of a GPU contains."""
@@ -25,7 +25,7 @@ def render(result: Mapping[str, Any]) -> str:
     if result["is_smoke"]:
         lines += ["", "**Tiny shapes, only to see that everything runs: the figures mean nothing.**"]
     for head, rows in tables.items():
-        lines += ["", *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))]
+        lines += ["", *lines_of(head, rows, "l")]
     return "\n".join(lines)
 
 

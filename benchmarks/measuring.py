@@ -75,7 +75,7 @@ class Conditions:
 
 
 def raise_own_group() -> bool:
-    """Raise the priority of the present session, and tell whether that was permitted."""
+    """Raise the priority of the present session, and return whether that was permitted."""
     try:
         AUTOGROUP.write_text(str(GROUP_PRIORITY))
     except OSError:
@@ -111,11 +111,11 @@ class Worker:
         self.preparation = self._receive()
 
     def work_once(self) -> float:
-        """Let it do its work (train on every batch, or write all texts); the seconds that this took."""
+        """Do its work once (train on every batch, or write all texts); return the seconds that this took."""
         return self.do(seconds_of)
 
     def do(self, task: Callable[[Pass, torch.device], Any] | None) -> Any:
-        """Let it call a function with its work and its device; what comes of it. `None` ends it.
+        """Call a function with its work and its device there; return the result. `None` ends it.
 
         Raises:
             RuntimeError: It failed, or its process died.
@@ -190,7 +190,7 @@ def measure(
 
 
 def turns(names: list[str], rounds: int) -> Iterator[str]:
-    """Name the sides forwards and backwards in turn, so that none always follows the same one."""
+    """Yield the sides forwards and backwards in turn, so that none always follows the same one."""
     for number in range(rounds):
         yield from reversed(names) if number % 2 else names
 
@@ -208,7 +208,7 @@ def present_device() -> torch.device:
 
 
 def begin_result(conditions: Conditions, waits_for_rest: bool, **more: Any) -> dict[str, Any]:
-    """Say when, where and under what conditions a program measures what follows.
+    """Build the head of a result: when, where and under what conditions a program measures.
 
     Args:
         conditions: Of the measurement.
@@ -247,7 +247,7 @@ def wait_for_rest() -> None:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Name the machine and the versions, and tell how busy it is."""
+    """Describe the machine, the versions, and how busy it is."""
     return {
         "processor": processor_name(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

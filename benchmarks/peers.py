@@ -63,7 +63,7 @@ RENAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def copy_weights(stock: nn.Module, ours: nn.Module, preset: str) -> None:
-    """Give ours the stock model's weights; each has all parameters of the other."""
+    """Copy the stock model's weights into ours; each has all parameters of the other."""
     weights = dict(in_our_names(stock, preset))
     parameters = dict(ours.named_parameters())
     assert weights.keys() == parameters.keys(), weights.keys() ^ parameters.keys()

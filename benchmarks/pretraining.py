@@ -1,77 +1,74 @@
 """Train side by side with the stock models: real tokens per second, their ratio, and peak memory.
 
-    python benchmarks/pretraining.py                                  everything, ten minutes on two cores
-    python benchmarks/pretraining.py --cases encoder --rounds 9
-    python benchmarks/pretraining.py --page docs/performance.md       and put the table there
-
-`cases.py` says what is trained, `sides.py` by whom, `measuring.py` how the time is taken, and `parity.py`
-proves that the models are the same. Let the machine rest meanwhile.
+`cases.py` lists what is trained, `sides.py` by whom, and proves that the models are the same.
 """
 
-import sys
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 from cases import CASES, Case
-from command_line import rounds_parser
-from measuring import Conditions, begin_result, in_fresh_process, measure, measure_peaks, present_device
-from parity import compare
-from publishing import keep, publish, render, summarize
-from sides import SIDES
+from measuring import Conditions, in_fresh_process, measure, measure_peaks, present_device
+from publishing import Result, summarize
+from sides import SIDES, compare
+from speed import Benchmark
 
 from tercet.training.packing import sequence_lengths
 from tercet.training.precision import choose_precision
 
-RESULTS = Path(__file__).parent / "results" / "pretraining.json"
+PEERS = {"stock": ("stock",), "best_stock": ("stock-tuned", "stock-compiled")}
 
 
-def main(arguments: list[str]) -> int:
-    """Measure what the arguments ask for, print it, and write it down."""
-    options = parse(arguments)
-    conditions = Conditions(options.threads, options.heap, not options.common_scheduler_group)
-    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, cases={})
-    result["peaks"] = in_fresh_process(conditions, measure_peaks)
-    for name in options.cases:
-        case = CASES[name].shrunk() if options.smoke else CASES[name]
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        result["cases"][name] = measure_case(case, options, conditions, result["peaks"])
-        keep(options.output, result)
-    publish(render(result), options.page, __file__)
-    return 0
+def measure_case(case: Case, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
+    """Compare the models, time all sides, and relate them to each other and to the machine.
 
-
-def measure_case(
-    case: Case, options: Namespace, conditions: Conditions, peaks: dict[str, float]
-) -> dict[str, Any]:
-    """Compare the models, time all sides, and relate them to each other and to the machine."""
+    Wasted work is no achievement: a side's share of the peak counts what a real token needs.
+    """
     parity = in_fresh_process(conditions, compare, case)
     sides = measure(case, {name: SIDES[name] for name in options.sides}, conditions, options.rounds)
-    device = present_device()
+    tokens, device = int(sequence_lengths(case.pool()).sum()), present_device()
+    summarize(sides, tokens, "tokens_per_second", PEERS)
     for name, side in sides.items():
         side["precision"] = choose_precision(SIDES[name].precision, device)
-    tokens = int(sequence_lengths(case.pool()).sum())
-    summarize(sides, tokens, parity["flops_per_token"], peaks)
+        flops = side["tokens_per_second"] * parity["flops_per_token"]
+        side["utilization"] = flops / result["peaks"][side["precision"]]
     return {"case": asdict(case), "tokens": tokens, "parity": parity, "sides": sides}
 
 
-def usual_sides() -> list[str]:
-    """Name all sides but the compiled stock model on a CPU, where it takes minutes and was never faster."""
-    return [name for name in SIDES if name != "stock-compiled" or torch.cuda.is_available()]
+def largest_products(result: Result) -> list[str]:
+    """Describe how fast the machine is at best."""
+    fp32, bf16 = (result["peaks"][precision] / 1e9 for precision in ("fp32", "bf16"))
+    return [f"largest product {fp32:,.0f} GFLOP/s in fp32 and {bf16:,.0f} in bf16"]
 
 
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = rounds_parser(__doc__, RESULTS)
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), metavar="CASE")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=usual_sides(), metavar="SIDE")
-    parser.add_argument("--heap", choices=("own", "default", "retained"), default="own", help=HEAP)
-    return parser.parse_args(arguments)
+def parities(result: Result) -> list[str]:
+    """Describe of each case how equal the models are."""
+    shown = (
+        "- {name}: {parameters:,} parameters on both sides; loss {stock_loss:.6f} (stock) and "
+        "{tercet_loss:.6f} (Tercet), relative difference {loss_difference:.0e}, of all gradients "
+        "{gradient_difference:.0e}"
+    )
+    return [shown.format(name=name, **case["parity"]) for name, case in result["cases"].items()]
 
 
-HEAP = "keep freed memory as each side does on its own (stock does not, the others do), on none, or on all"
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+BENCHMARK = Benchmark(
+    CASES,
+    measure_case,
+    {
+        "case": "{case}",
+        "side": "{side} ({precision})",
+        "tokens/s": "{tokens_per_second:,.0f}",
+        "slowest to fastest": "{slowest:,.0f} to {fastest:,.0f}",
+        "over stock": "{ratio_to_stock:.2f}x",
+        "over best stock": "{ratio_to_best_stock:.2f}x",
+        "share of peak": "{utilization:.0%}",
+        "memory, MiB": "{memory_mib:,.0f}",
+    },
+    sides=[*SIDES],
+    # On a CPU the compiled stock model takes minutes, and was never faster.
+    defaults={"sides": [name for name in SIDES if name != "stock-compiled" or torch.cuda.is_available()]},
+    begin=lambda conditions: {"peaks": in_fresh_process(conditions, measure_peaks)},
+    remarks=largest_products,
+    facts=parities,
+)

@@ -1,94 +1,63 @@
-"""What was measured, as a Markdown table, and where a page keeps it."""
+"""Results as JSON, as Markdown tables, and in their places on pages.
+
+A page keeps a table between two marks that name its file in `results/`; a test makes all of them again.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-PEERS = {"stock": ("stock",), "best_stock": ("stock-tuned", "stock-compiled")}
-"""What speeds are related to: the fastest of the sides that are named."""
+RESULTS = Path(__file__).parent / "results"
 
-HEAD = """\
-| case | side | tokens/s | slowest to fastest | over stock | over best stock | share of peak | memory, MiB |
-|---|---|--:|--:|--:|--:|--:|--:|"""
+NOISY = "**The machine was busy when this began: measure again at rest.**"
+TRIAL = "**A trial: a few steps of tiny models. The scores mean nothing.**"
 
-
-def summarize(
-    sides: dict[str, dict[str, Any]], tokens: int, flops_per_token: float, peaks: dict[str, float]
-) -> None:
-    """Add to each side's `seconds` its speed, its ratio to the stock sides, and its share of the peak.
-
-    Args:
-        sides: What `measure` returned, and each side's `precision`.
-        tokens: Real tokens of a pass, of encoder and decoder together.
-        flops_per_token: What a real token needs, the same for all sides: wasted work is no achievement.
-        peaks: Of the machine, by precision, in floating-point operations per second.
-    """
-    for side in sides.values():
-        speeds = [tokens / seconds for seconds in side["seconds"]]
-        side["tokens_per_second"] = median(speeds)
-        side["slowest"], side["fastest"] = min(speeds), max(speeds)
-        side["utilization"] = median(speeds) * flops_per_token / peaks[side["precision"]]
-    for side in sides.values():
-        for name, peers in PEERS.items():
-            side[f"ratio_to_{name}"] = side["tokens_per_second"] / max(
-                sides[peer]["tokens_per_second"] for peer in peers if peer in sides
-            )
+Result = dict[str, Any]
 
 
-def render(result: dict[str, Any]) -> str:
-    """Write a run's result as Markdown: the machine, the parity of the models, the table."""
-    peaks = result["peaks"]
-    largest = (
-        f"largest product {peaks['fp32'] / 1e9:,.0f} GFLOP/s in fp32 and {peaks['bf16'] / 1e9:,.0f} in bf16"
-    )
-    return "\n".join(
-        [
-            *describe_run(result, largest),
-            "",
-            *(_parity(name, case) for name, case in result["cases"].items()),
-            "",
-            HEAD,
-            *(
-                _row(case_name, side_name, side)
-                for case_name, case in result["cases"].items()
-                for side_name, side in case["sides"].items()
-            ),
-        ]
-    )
-
-
-def keep(path: Path, result: dict[str, Any]) -> None:
+def keep(path: Path, result: Result) -> None:
     """Write all numbers down, after every case: what comes later may fail."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def publish(text: str, page: Path | None, script: str) -> None:
-    """Print a script's table, and put it into its place on a page, if one is named.
+def read(path: Path) -> Result:
+    """Read what `keep` has written.
+
+    Raises:
+        ValueError: There is no such file.
+    """
+    if not path.exists():
+        raise ValueError(f"{path} does not exist: measure something first")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def publish(text: str, page: Path | None, name: str, picture: Path | None = None, caption: str = "") -> None:
+    """Print a table, and put it into its place on a page, if one is named, with a picture beside the page.
 
     Raises:
         ValueError: The page has no place for it.
     """
     print(text)
     if page:
-        write_between_marks(page, text, script)
+        write_between_marks(page, f"{text}\n\n![{caption}]({picture.name})" if picture else text, name)
 
 
-def marks_of(script: str) -> tuple[str, str]:
-    """Return the lines of a page between which a script's table stands."""
-    begin, end = (f"<!-- benchmarks/{Path(script).name}: {which} -->" for which in ("begin", "end"))
+def marks_of(name: str) -> tuple[str, str]:
+    """Return the lines of a page between which the table of `results/NAME.json` stands."""
+    begin, end = (f"<!-- benchmarks/results/{name}.json: {which} -->" for which in ("begin", "end"))
     return begin, end
 
 
-def write_between_marks(page: Path, text: str, script: str) -> None:
-    """Replace what stands between a script's two marks on a page.
+def write_between_marks(page: Path, text: str, name: str) -> None:
+    """Replace what stands between a result's two marks on a page.
 
     Raises:
         ValueError: The page has no such marks.
     """
-    first, last = marks_of(script)
+    first, last = marks_of(name)
     before, begin, rest = page.read_text(encoding="utf-8").partition(first)
     _, end, after = rest.partition(last)
     if not end:
@@ -96,13 +65,41 @@ def write_between_marks(page: Path, text: str, script: str) -> None:
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
-def describe_run(result: Mapping[str, Any], *more: str) -> list[str]:
-    """Say when, where and with what was measured, and what `more` there is to know of the machine.
+def table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], alignment: str = "lr") -> list[str]:
+    """Write rows as a Markdown table.
 
-    A busy machine is of no account where no times are told (`is_timed` is false).
+    Args:
+        columns: Title -> what a cell shows, a format string of the fields; blanks tell equal titles apart.
+        rows: Their fields.
+        alignment: `l` or `r` for each column; the last letter holds for all that follow.
     """
+    return lines_of(
+        [title.strip() for title in columns],
+        ([shown.format(**row) for shown in columns.values()] for row in rows),
+        alignment,
+    )
+
+
+def lines_of(head: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "lr") -> list[str]:
+    """Write cells as a Markdown table; `alignment` as in `table`."""
+    rules = [{"l": "---", "r": "--:"}[each] for each in alignment.ljust(len(head), alignment[-1])]
+    return [
+        f"| {' | '.join(head)} |",
+        f"|{'|'.join(rules)}|",
+        *(f"| {' | '.join(cells)} |" for cells in rows),
+    ]
+
+
+def describe_run(result: Mapping[str, Any], *more: str) -> list[str]:
+    """Describe when, where and with what was measured, and what `more` there is to know of the machine.
+
+    A busy machine is of no account where no times are told (`is_timed` is false). A result without conditions
+    names versions alone.
+    """
+    versions = ", ".join(f"{name} {number}" for name, number in result["machine"]["versions"].items())
+    if "conditions" not in result:
+        return [f"With {versions}."]
     machine, conditions = result["machine"], result["conditions"]
-    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     remarks = [
         f"load average {machine['load_average']:.2f} at the start",
         *more,
@@ -113,30 +110,24 @@ def describe_run(result: Mapping[str, Any], *more: str) -> list[str]:
         f"threads: {conditions['threads']}; Python {machine['python']}, {versions}.",
         f"Rounds: {result['rounds']}; {'; '.join(remarks)}.",
     ]
-    if result["is_noisy"] and result.get("is_timed", True):
-        lines += ["", "**The machine was busy when this began: measure again at rest.**"]
-    return lines
+    return lines + ["", NOISY] * (result["is_noisy"] and result.get("is_timed", True))
 
 
-def _parity(name: str, case: dict[str, Any]) -> str:
-    parity = case["parity"]
-    return (
-        f"- {name}: {parity['parameters']:,} parameters on both sides; "
-        f"loss {parity['stock_loss']:.6f} (stock) and {parity['tercet_loss']:.6f} (Tercet), "
-        f"relative difference {parity['loss_difference']:.0e}, of all gradients "
-        f"{parity['gradient_difference']:.0e}"
-    )
+def summarize(
+    sides: Mapping[str, dict[str, Any]], amount: float, speed: str, peers: Mapping[str, Sequence[str]]
+) -> None:
+    """Add to each side's `seconds` its speed, the slowest and the fastest one, and its ratios to other sides.
 
-
-def _row(case: str, name: str, side: dict[str, Any]) -> str:
-    cells = [
-        case,
-        f"{name} ({side['precision']})",
-        f"{side['tokens_per_second']:,.0f}",
-        f"{side['slowest']:,.0f} to {side['fastest']:,.0f}",
-        f"{side['ratio_to_stock']:.2f}x",
-        f"{side['ratio_to_best_stock']:.2f}x",
-        f"{side['utilization']:.0%}",
-        f"{side['memory_mib']:,.0f}",
-    ]
-    return f"| {' | '.join(cells)} |"
+    Args:
+        sides: What `measure` returned.
+        amount: What is done in a pass: tokens, choices.
+        speed: What the speed is called.
+        peers: Name of a ratio -> the sides to whose fastest one the speed is related.
+    """
+    for side in sides.values():
+        speeds = [amount / seconds for seconds in side["seconds"]]
+        side |= {speed: median(speeds), "slowest": min(speeds), "fastest": max(speeds)}
+    for side in sides.values():
+        for name, names in peers.items():
+            fastest = max(sides[peer][speed] for peer in names if peer in sides)
+            side[f"ratio_to_{name}"] = side[speed] / fastest

@@ -13,7 +13,7 @@ is not measured, and neither is what Trainer adds to the stock model's step.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -21,7 +21,7 @@ from typing import Any, Literal, cast
 import torch
 from accelerate import Accelerator
 from cases import Case, CaseExamples
-from peers import padded
+from peers import copy_weights, in_our_names, padded
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
@@ -29,7 +29,7 @@ from torch.optim import AdamW
 from tercet.training import compiling
 from tercet.training.batches import Step
 from tercet.training.compiling import compiled_blocks
-from tercet.training.loop import Progress, train
+from tercet.training.loop import Progress, accumulate_gradients, train
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
 from tercet.training.precision import build_accelerator, choose_precision, fastest_float32_products
@@ -38,6 +38,7 @@ from tercet.training.schedules import build_schedule
 from tercet.training.sharding import prepare_model
 from tercet.training.stages import TrainingData, prepare_data
 from tercet.training.threads import thread_adapter
+from tercet.training.utilization import count_flops_per_token
 from tercet.training.workers import DataCursor
 
 LEARNING_RATE = 1e-4
@@ -85,16 +86,27 @@ def stock_pass(
     is_autocast: bool,
     compiles: bool = False,
 ) -> Pass:
-    """Write the loop that everybody writes."""
+    """Train a stock model, compiled or as it is."""
     model.train()
     if compiles:
         model.compile(dynamic=True, backend=compiling.BACKEND)
+    return step_on(model, batches, lambda batch: model(**batch).loss, device, is_autocast)
+
+
+def step_on(
+    model: nn.Module,
+    batches: list[dict[str, Tensor]],
+    loss_of: Callable[[dict[str, Tensor]], Tensor],
+    device: torch.device,
+    is_autocast: bool,
+) -> Pass:
+    """Write the loop that everybody writes around a model and its loss: an optimizer step on every batch."""
     optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
 
     def train_once() -> None:
         for batch in batches:
             with torch.autocast(device.type, torch.bfloat16, enabled=is_autocast):
-                loss = model(**batch).loss
+                loss = loss_of(batch)
             loss.backward()
             clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -178,32 +190,67 @@ def first_epoch(data: TrainingData) -> list[Step]:
     return [steps[DataCursor(0, number, number)] for number in range(len(steps.plan(0)[1]))]
 
 
+def compare(case: Case) -> dict[str, Any]:
+    """Score one batch with both models: equal weights, no dropout, float32.
+
+    Returns their losses, the relative difference of the losses and of all gradients (Frobenius), how many
+    parameters they have, and how many floating-point operations ours spends on a real token.
+    """
+    case = replace(case, dropout=0.0)
+    recipe = training_recipe(case, precision="fp32", compile=False)
+    accelerator = build_accelerator(recipe, Path())
+    torch.manual_seed(0)
+    device, objective = cast(torch.device, accelerator.device), case.objective()
+    with device:
+        stock, ours = case.stock().train(), case.tercet().train()
+    copy_weights(stock, ours, case.preset)
+    ours = accelerator.prepare(ours)
+    step = first_epoch(prepare_data(CaseExamples(case), objective, recipe, accelerator))[0]
+
+    stock_loss = stock(**pad_all(case, [step.parts[0].batch], device)[0]).loss
+    stock_loss.backward()
+    with fastest_float32_products(device):
+        our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
+        gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
+        difference = gradient_difference(gradients, dict(in_our_names(stock, case.preset, gradients=True)))
+        flops_per_token = count_flops_per_token(ours, objective, step, accelerator)
+    return {
+        "stock_loss": stock_loss.item(),
+        "tercet_loss": our_loss.item(),
+        "loss_difference": abs(our_loss.item() / stock_loss.item() - 1),
+        "gradient_difference": difference,
+        "parameters": sum(parameter.numel() for parameter in stock.parameters()),
+        "flops_per_token": flops_per_token,
+    }
+
+
+def gradient_difference(ours: dict[str, Any], stock: dict[str, Any]) -> float:
+    """Relate the difference of all gradients, as one vector, to the length of the stock model's."""
+    squares = [(ours[name] - stock[name]).double().square().sum() for name in ours]
+    of_stock = [gradient.double().square().sum() for gradient in stock.values()]
+    return float((torch.stack(squares).sum() / torch.stack(of_stock).sum()).sqrt())
+
+
 def as_they_are(device: torch.device) -> AbstractContextManager:
     """Leave float32 products to torch's own choice."""
     return nullcontext()
 
 
 SIDES = {
-    "stock": Side(prepare_stock, "fp32", retains_heap=False, products=as_they_are),
-    "stock-tuned": Side(prepare_tuned_stock, "auto", retains_heap=True, products=as_they_are),
-    "stock-compiled": Side(
-        partial(prepare_tuned_stock, compiles=True),
-        "auto",
-        retains_heap=True,
-        products=as_they_are,
-        warm_ups=3,
-    ),
-    "tercet": Side(
-        prepare_tercet,
-        "auto",
-        retains_heap=True,
-        products=fastest_float32_products,
-    ),
-    "tercet-float32": Side(
-        partial(prepare_tercet, precision="fp32"),
-        "fp32",
-        retains_heap=True,
-        products=fastest_float32_products,
-    ),
+    name: Side(prepare, precision, retains_heap, products, warm_ups)
+    for name, prepare, precision, retains_heap, products, warm_ups in (
+        ("stock", prepare_stock, "fp32", False, as_they_are, 1),
+        ("stock-tuned", prepare_tuned_stock, "auto", True, as_they_are, 1),
+        ("stock-compiled", partial(prepare_tuned_stock, compiles=True), "auto", True, as_they_are, 3),
+        ("tercet", prepare_tercet, "auto", True, fastest_float32_products, 1),
+        (
+            "tercet-float32",
+            partial(prepare_tercet, precision="fp32"),
+            "fp32",
+            True,
+            fastest_float32_products,
+            1,
+        ),
+    )
 }
 """The sides, by name, in the order of a round."""

@@ -1,6 +1,6 @@
 """Translators beside each other: quality, by the length of the source, and speed of training and of decoding.
 
-    python benchmarks/translators.py --runs recurrent=runs/translation-multi30k-recurrent \
+    python benchmarks/speed.py translators --runs recurrent=runs/translation-multi30k-recurrent \
         "without attention=runs/without-attention" transformer=runs/translation-multi30k \
         --pairs data/multi30k_en_de/test_2016_flickr.jsonl.gz --page docs/recurrent.md
 
@@ -10,11 +10,10 @@ shows whether attention rescues long sentences (Bahdanau et al., 2015, figure 2)
 """
 
 import json
-import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,10 +21,10 @@ from typing import Any
 
 import datasets
 import torch
-from command_line import benchmark_parser
-from measuring import Conditions, begin_result, in_fresh_process
-from publishing import describe_run, keep, publish
+from measuring import Conditions, in_fresh_process
+from publishing import Result
 from samples import row_sample
+from speed import Benchmark
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from tercet.configs.recipe import load_recipe
@@ -36,38 +35,39 @@ from tercet.pretraining.translation_scores import score_translations, translate
 from tercet.reporting.line_charts import LinePanel, draw_lines
 from tercet.training.run_folder import MODEL, RECIPE
 
-RESULTS = Path(__file__).parent / "results" / "translators.json"
-PICTURE = "bleu-by-length.png"
 BEAMS = (1, 5)
 TRAINING_STEPS = 40
 """Of a round; the first half is not counted."""
 HELD_OUT = 32
 """Pairs that the end of a round's training is measured on: few, since nothing follows from them."""
 
-COLUMNS = (
-    "model", "parameters", "tokens of training", "training, tokens/s", "BLEU, greedy", "beam 5",
-    "shortest fifth", "longest fifth", "sentences/s, greedy", "beam 5",
-)  # fmt: skip
-"""Of the table; BLEU by length is that of beam 5."""
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs that all sides translate."""
+
+    rows: int | None = None
+    """How many, at most."""
+
+    def shrunk(self) -> "Pairs":
+        """Return a few of them."""
+        return replace(self, rows=24)
 
 
-def main(arguments: list[str]) -> int:
-    """Measure, print the table, draw the picture, and write both down."""
-    options = parse(arguments)
-    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds)
+def measure_case(case: Pairs, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+    """Train and translate with all runs that are named."""
     runs = dict(each.split("=", 1) for each in options.runs)
-    result["sides"] = in_fresh_process(conditions, measure_all, runs, str(options.pairs), options.rounds)
-    keep(options.output, result)
-    draw_lines([panel_of(result["sides"])], options.picture)
-    publish(render(result), options.page, __file__)
-    return 0
+    measured = (runs, str(options.pairs), case.rows, options.rounds)
+    sides = in_fresh_process(conditions, measure_all, *measured)
+    return {"sides": {name: side | shown(side) for name, side in sides.items()}}
 
 
-def measure_all(runs: Mapping[str, str], pairs: str, rounds: int) -> dict[str, dict[str, Any]]:
-    """Let all sides train and translate in turns; what is found out about each."""
+def measure_all(
+    runs: Mapping[str, str], pairs: str, rows: int | None, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """Train and translate with all sides in turns; return what is found out about each."""
     table = datasets.load_dataset("json", data_files=pairs, split="train")
-    sources, references = list(table["en"]), list(table["de"])
+    sources, references = table["en"][:rows], table["de"][:rows]
     sides = {name: Translator(Path(run)) for name, run in runs.items()}
     for _ in range(rounds):
         for side in sides.values():
@@ -143,20 +143,15 @@ def last_record(run: Path) -> dict[str, Any]:
     return [record for record in records if "tokens_per_second" in record][-1]
 
 
-def render(result: Mapping[str, Any]) -> str:
-    """Write what was found as Markdown."""
-    rows = [f"| {' | '.join([name, *cells(side)])} |" for name, side in result["sides"].items()]
-    head = [f"| {' | '.join(COLUMNS)} |", f"|---|{'--:|' * (len(COLUMNS) - 1)}"]
-    return "\n".join([*describe_run(result), "", *head, *rows])
-
-
-def cells(side: Mapping[str, Any]) -> list[str]:
-    """Write what was found about a model."""
-    ends = [group_in_words(side["by_length"][place]) for place in (0, -1)]
-    speeds = [f"{side['rows'] / median(side['seconds'][beams]):.0f}" for beams in BEAMS]
-    bleu = [f"{side['bleu'][beams]:.2f}" for beams in BEAMS]
-    numbers = (side["parameters"], side["tokens"], median(side["training"]))
-    return [*(f"{number:,.0f}" for number in numbers), *bleu, *ends, *speeds]
+def shown(side: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the table shows of a model, beside its sizes."""
+    return {
+        "training_speed": median(side["training"]),
+        **{f"bleu_{beams}": side["bleu"][beams] for beams in BEAMS},
+        **{f"speed_{beams}": side["rows"] / median(side["seconds"][beams]) for beams in BEAMS},
+        "shortest": group_in_words(side["by_length"][0]),
+        "longest": group_in_words(side["by_length"][-1]),
+    }
 
 
 def group_in_words(group: Mapping[str, Any]) -> str:
@@ -165,26 +160,39 @@ def group_in_words(group: Mapping[str, Any]) -> str:
     return f"{group['bleu']:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def panel_of(sides: Mapping[str, Mapping[str, Any]]) -> LinePanel:
-    """Lay out the curves of all models."""
+def draw(result: Result, file: Path) -> None:
+    """Draw BLEU by the length of the source."""
+    sides = result["cases"]["all"]["sides"]
     groups = {name: [LengthGroup(**each) for each in side["by_length"]] for name, side in sides.items()}
-    return LinePanel(
+    panel = LinePanel(
         "BLEU by length of the source, beam 5",
         "words of the source",
         {name: [(each.mean_length, each.bleu) for each in own] for name, own in groups.items()},
         {name: [each.interval for each in own] for name, own in groups.items()},
     )
+    draw_lines([panel], file)
 
 
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Read the command line."""
-    parser = benchmark_parser(__doc__, RESULTS)
-    parser.add_argument("--runs", nargs="+", required=True, metavar="NAME=FOLDER", help="finished runs")
-    parser.add_argument("--pairs", type=Path, required=True, help='JSON lines with the columns "en" and "de"')
-    parser.add_argument("--rounds", type=int, default=3, help="of training and of translating")
-    parser.add_argument("--picture", type=Path, default=Path(PICTURE))
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+BENCHMARK = Benchmark(
+    {"all": Pairs()},
+    measure_case,
+    {
+        "model": "{side}",
+        "parameters": "{parameters:,.0f}",
+        "tokens of training": "{tokens:,.0f}",
+        "training, tokens/s": "{training_speed:,.0f}",
+        "BLEU, greedy": "{bleu_1:.2f}",
+        "beam 5": "{bleu_5:.2f}",
+        "shortest fifth": "{shortest}",
+        "longest fifth": "{longest}",
+        "sentences/s, greedy": "{speed_1:.0f}",
+        "beam 5 ": "{speed_5:.0f}",
+    },
+    alignment="lr",
+    options={
+        "--runs": {"nargs": "+", "required": True, "metavar": "NAME=FOLDER", "help": "finished runs"},
+        "--pairs": {"type": Path, "required": True, "help": 'JSON lines with the columns "en" and "de"'},
+    },
+    defaults={"rounds": 3},
+    draw=draw,
+)

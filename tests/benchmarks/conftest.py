@@ -1,5 +1,7 @@
-"""The benchmark's modules, which are scripts beside the package, and its cases without their size."""
+"""The benchmarks' modules, which are scripts beside the package, and cases without their size."""
 
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +17,7 @@ WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("a", "e
 
 @pytest.fixture
 def module(monkeypatch):
-    """Give the function that imports one of them, as they import each other."""
+    """Return the function that imports one of them, as they import each other."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
     def load(name: str) -> ModuleType:
@@ -25,8 +27,19 @@ def module(monkeypatch):
 
 
 @pytest.fixture
+def program():
+    """Return the function that runs one of them with arguments, and returns what it printed."""
+
+    def run(name: str, *arguments: object) -> str:
+        command = [sys.executable, str(BENCHMARKS / name), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    return run
+
+
+@pytest.fixture
 def no_accelerator_remains():
-    """Let the next test choose its own precision."""
+    """Forget the accelerator afterwards, so that the next test can choose its precision."""
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
     PartialState._reset_state()

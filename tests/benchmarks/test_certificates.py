@@ -1,5 +1,6 @@
 """The table of certificates: a row for each model and way with the largest differences, and all hold."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from tercet.stock.t5 import T5_ENCODER
 
 @pytest.fixture
 def certificates(module, monkeypatch):
-    """Give the module, for models so small that they take no time."""
+    """Return the module, for models so small that they take no time."""
     certificates = module("certificates")
     monkeypatch.setitem(certificates.SIZES, "vocab_size", 31)
     monkeypatch.setitem(certificates.SIZES, "num_hidden_layers", 1)
@@ -26,22 +27,17 @@ def only(architecture, *names: str):
     return replace(architecture, counterparts=(base, *(each for each in others if each.stock in names)))
 
 
-def cells(line: str) -> list[str]:
-    """Return the cells of a row."""
-    return [cell.strip() for cell in line.strip("|").split("|")]
-
-
 def test_program_writes_a_row_for_each_model_and_way(certificates, module, monkeypatch, tmp_path, capsys):
     gpt2 = only(GPT2, "GPT2LMHeadModel")
     monkeypatch.setattr(certificates, "ARCHITECTURES", {"gpt2": gpt2})
     page = tmp_path / "page.md"
-    begin, end = module("publishing").marks_of("certificates.py")
+    begin, end = module("publishing").marks_of("certificates")
     page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
-    assert certificates.main(["--page", str(page)]) == 0
+    assert certificates.main(["--page", str(page), "--output", str(tmp_path / "result.json")]) == 0
     printed = capsys.readouterr().out
     assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"
     assert printed.startswith("With tercet ")
-    head, _, *rows = [cells(line) for line in printed.splitlines() if line.startswith("|")]
+    rows, head = json.loads((tmp_path / "result.json").read_text())["rows"], certificates.HEAD
     assert [row[:4] for row in rows] == [
         ["gpt2", f"`{each.stock}`", f"`{each.ours}`", way]
         for each in gpt2.counterparts
@@ -62,10 +58,10 @@ def test_program_writes_a_row_for_each_model_and_way(certificates, module, monke
     ids=lambda architecture: architecture.model_type,
 )
 def test_models_of_the_table_are_one(certificates, architecture):
-    for line in certificates.rows_of(architecture):
-        figures = [float(cell) for cell in cells(line)[4:8] if cell]
+    for cells in certificates.rows_of(architecture):
+        figures = [float(cell) for cell in cells[4:8] if cell]
         assert len(figures) >= 2
-        assert max(figures) < TOLERANCE, line
+        assert max(figures) < TOLERANCE, cells
 
 
 def test_largest_difference_of_each_respect_is_shown(certificates):
@@ -81,5 +77,5 @@ def test_largest_difference_of_each_respect_is_shown(certificates):
         )
     )
     certificate = Certificate("GPT2Model", "TercetDecoderModel", {}, {}, differences, {})
-    line = certificates.row(GPT2, GPT2.counterparts[0], "out", certificate)
-    assert cells(line)[3:] == ["out", "3.0e-15", "4.0e-07", "", "5.0e-08", "2 differ"]
+    cells = certificates.row(GPT2, GPT2.counterparts[0], "out", certificate)
+    assert cells[3:] == ["out", "3.0e-15", "4.0e-07", "", "5.0e-08", "2 differ"]

@@ -1,14 +1,7 @@
-"""The tables of long texts, and the whole program on models that take no time."""
-
-import json
-import subprocess
-import sys
-from pathlib import Path
+"""Long texts: equal models that read equally many blocks, and how times grow."""
 
 import pytest
 import torch
-
-ROOT = Path(__file__).parents[2]
 
 
 def measured(length, work, **seconds):
@@ -18,47 +11,48 @@ def measured(length, work, **seconds):
 
 
 def test_times_are_medians_and_growth_is_a_power(module, tmp_path):
-    benchmark, growth = module("long_texts"), module("long_texts_growth")
+    benchmark = module("long_texts")
     cases = [
         measured(1024, "training", tercet=[1.0, 3.0, 2.0], stock=[8.0]),
         measured(4096, "training", tercet=[8.0], stock=[128.0]),
     ]
     for case in cases:
-        benchmark.summarize(case["sides"])
+        benchmark.relate(case["sides"])
     assert cases[0]["sides"]["tercet"]["median"] == 2
     assert cases[1]["sides"]["tercet"]["ratio_to_stock"] == 16
     assert cases[1]["sides"]["tercet"]["memory_ratio"] == 5 / 6
-    assert growth.growth_rows(cases, "training") == [
-        "| training | tercet | 1,024 | 4,096 | 4.00x | 1.00 | 1.00x | 0.00 |",
-        "| training | stock | 1,024 | 4,096 | 16.00x | 2.00 | 1.00x | 0.00 |",
+    assert benchmark.growth_rows(cases, "training") == [
+        ["training", "tercet", "1,024", "4,096", "4.00x", "1.00", "1.00x", "0.00"],
+        ["training", "stock", "1,024", "4,096", "16.00x", "2.00", "1.00x", "0.00"],
     ]
-    growth.draw(cases, tmp_path / "growth.png")
+    benchmark.draw({"cases": dict(enumerate(cases))}, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 1000
 
 
 def test_blocks_pay_from_the_length_behind_which_full_attention_is_never_faster(module):
-    growth = module("long_texts_growth")
+    benchmark = module("long_texts")
     seconds = {256: (1, 2), 512: (4, 3), 1024: (5, 9), 2048: (10, 40)}
     cases = [
-        measured(length, "forward", tercet=[sparse], **{"tercet-full": [full]})
+        measured(length, "forward", tercet=[sparse], stock=[1], **{"tercet-full": [full]})
         for length, (sparse, full) in seconds.items()
     ]
     for case in cases:
-        for side in case["sides"].values():
-            side["median"] = side["seconds"][0]
-    assert growth.pays_from(cases[:2], "forward") == "tercet is nowhere faster than tercet-full"
-    assert growth.pays_from(cases, "forward").endswith("from 1,024 tokens (1.80x at 1,024, 4.00x at 2,048)")
+        benchmark.relate(case["sides"])
+    assert benchmark.pays_from(cases[:2], "forward") == "tercet is nowhere faster than tercet-full"
+    assert benchmark.pays_from(cases, "forward").endswith(
+        "from 1,024 tokens (1.80x at 1,024, 4.00x at 2,048)"
+    )
 
 
 @pytest.mark.parametrize("length", [1024, 4096, 16384])
 def test_ours_read_at_least_as_many_blocks_as_the_stock_model(length, module):
-    readers = module("long_texts_sides")
+    readers = module("long_texts")
     blocks = readers.blocks_per_query(readers.ReadingCase(length, trains=False))
     assert blocks["stock"] <= blocks["tercet"] < 1.1 * blocks["stock"]
 
 
 def test_blocks_of_the_stock_model_are_those_that_its_weights_are_at(module):
-    readers = module("long_texts_sides")
+    readers = module("long_texts")
     case = readers.ReadingCase(256, trains=True).shrunk()
     model = case.build_stock("block_sparse").train()
     ids = torch.randint(5, 1000, (1, case.length))
@@ -70,7 +64,7 @@ def test_blocks_of_the_stock_model_are_those_that_its_weights_are_at(module):
 
 @pytest.mark.parametrize("trains", [True, False])
 def test_both_sides_have_equal_parameters_and_read_a_text(trains, module):
-    readers = module("long_texts_sides")
+    readers = module("long_texts")
     case = readers.ReadingCase(256, trains).shrunk()
     ours, stock = case.build_tercet("big_bird_attention"), case.build_stock("block_sparse")
     counts = [sum(weight.numel() for weight in model.parameters()) for model in (ours, stock)]
@@ -79,25 +73,3 @@ def test_both_sides_have_equal_parameters_and_read_a_text(trains, module):
         side.prepare(case, torch.device("cpu"))()
     assert ("stock-bf16" in readers.readers_of(case)) != trains
     assert "stock-full" not in readers.readers_of(readers.ReadingCase(8192, trains))
-
-
-@pytest.mark.slow
-def test_program_measures_all_sides_and_writes_them_down(tmp_path, module):
-    begin, end = module("publishing").marks_of("long_texts.py")
-    output, page = tmp_path / "result.json", tmp_path / "page.md"
-    page.write_text(f"before\n{begin}\n{end}\nafter\n")
-    options = ["--try", "--lengths", "256", "512", "--rounds", "1", "--threads", "1"]
-    options += ["--common-scheduler-group", "--output", output, "--page", page, "--any-load"]
-    command = [sys.executable, ROOT / "benchmarks" / "long_texts.py", *options]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    cases = json.loads(output.read_text())["cases"]
-    assert [(case["work"], case["case"]["length"]) for case in cases] == [
-        ("training", 256), ("forward", 256), ("training", 512), ("forward", 512)
-    ]  # fmt: skip
-    names = ["tercet", "tercet-bf16", "tercet-full", "stock", "stock-bf16", "stock-full"]
-    for case in cases:
-        assert list(case["sides"]) == [
-            name for name in names if name != "stock-bf16" or case["work"] == "forward"
-        ]
-    assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"
-    assert (tmp_path / "long_texts.png").exists()

@@ -36,7 +36,7 @@ BARS = [
 @pytest.fixture(scope="module")
 def checks():
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+        patch.syspath_prepend(str(Path(__file__).parent))
         yield import_module("page_checks")
 
 

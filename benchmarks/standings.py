@@ -1,0 +1,324 @@
+"""What a study has found: scores with their doubt, who is separable from whom, tables and a picture.
+
+A score's 95 % interval joins two doubts, as independent ones: that over rows, by bootstrap, and that over
+seeds, by Student's t. With one model of one seed, the latter is not known and left out.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot, sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from publishing import TRIAL, describe_run, lines_of
+from scipy.stats import t as student
+from study_file import Judge, Part, Study, Table
+
+Standing = Mapping[str, Any]
+"""A row of a result: its fields, what its training cost, and `judgements`, those of all seeds by judge."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score and half of its interval's width."""
+
+    score: float
+    half: float
+
+    def meets(self, other: "Estimate") -> bool:
+        """Return whether the intervals overlap, so that the two are not separable."""
+        return abs(self.score - other.score) <= self.half + other.half
+
+
+def estimate(judgements: Sequence[Mapping[str, Any]]) -> Estimate:
+    """Join the judgements of the seeds of pretraining.
+
+    Several of them are the samples over which scores spread. Of a single one, the seeds of its own task are.
+    """
+    of_models = [mean(each["values"]) for each in judgements]
+    samples = of_models if len(judgements) > 1 else judgements[0]["values"]
+    of_rows = mean((high - low) / 2 for low, high in (each["interval"] for each in judgements))
+    of_seeds = 0.0
+    if (num := len(samples)) > 1:
+        of_seeds = float(student.ppf(0.975, num - 1)) * stdev(samples) / sqrt(num)
+    return Estimate(mean(of_models), hypot(of_rows, of_seeds))
+
+
+def values_of(judgements: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return the scores of all seeds."""
+    return [value for each in judgements for value in each["values"]]
+
+
+def by_interval(judge: Judge, own: Sequence[Mapping[str, Any]], _: Sequence[Mapping[str, Any]]) -> str:
+    """Write a score and its doubt."""
+    return shown(judge, estimate(own))
+
+
+def shown(judge: Judge, own: Estimate) -> str:
+    """Write an estimate."""
+    return " ± ".join(judge.shown.format(judge.scale * value) for value in (own.score, own.half))
+
+
+def by_spread(judge: Judge, own: Sequence[Mapping[str, Any]], _: Sequence[Mapping[str, Any]]) -> str:
+    """Write the mean over seeds, and its deviation if there are several."""
+    values = [judge.scale * value for value in values_of(own)]
+    numbers = [mean(values), *([stdev(values)] if len(values) > 1 else [])]
+    return " ± ".join(map(judge.shown.format, numbers))
+
+
+def by_difference(judge: Judge, own: Sequence[Mapping[str, Any]], first: Sequence[Mapping[str, Any]]) -> str:
+    """Write the same, and the difference of the mean from that of the first row."""
+    text = by_spread(judge, own, first)
+    difference = mean(values_of(own)) - mean(values_of(first))
+    return text if own is first else f"{text} ({judge.shown.replace(':', ':+').format(difference)})"
+
+
+def by_best(judge: Judge, own: Sequence[Mapping[str, Any]], _: Sequence[Mapping[str, Any]]) -> str:
+    """Write mean ± deviation of the task's seeds, and in brackets the best seed's interval."""
+    numbers = (own[0]["mean"], own[0]["deviation"], *own[0]["interval"])
+    return "{} ± {} [{}, {}]".format(*(judge.shown.format(judge.scale * number) for number in numbers))
+
+
+STYLES: dict[str, Callable[..., str]] = {
+    "interval": by_interval,
+    "spread": by_spread,
+    "difference": by_difference,
+    "best": by_best,
+}
+"""How a judge's scores are shown, by the name that a table has."""
+
+
+def render(study: Study, result: Mapping[str, Any]) -> str:
+    """Write the tables of all parts and, where a part has them, the verdicts."""
+    lines = describe_run(result) if study.head != "none" else []
+    if result.get("is_trial"):
+        lines += ["", TRIAL]
+    is_timed, settings = result.get("is_timed", False), {**result, **result.get("settings", {})}
+    for part in study.parts:
+        if rows := result["parts"].get(part.name):
+            if part.table.note:
+                lines += ["", note_of(part.table, settings, rows[0])]
+            lines += ["", *LAYOUTS[part.table.layout](part, rows, is_timed)]
+            lines += verdicts(part, rows)
+    return "\n".join(lines[not lines[0] :])
+
+
+def note_of(table: Table, settings: Mapping[str, Any], first: Standing) -> str:
+    """Write a table's note; a list among the settings is shown as code."""
+    doubt = "; one model of each, so that its seed's part is not known."
+    about = {**settings, **first, "doubt": doubt if settings.get("rounds", 1) == 1 else " and seeds."}
+    for name, value in settings.items():
+        if isinstance(value, list):
+            about[name] = ", ".join(f"`{each}`" for each in value) or "no change"
+    return table.note.format(**about)
+
+
+def judges_of(part: Part, rows: Sequence[Standing]) -> dict[str, Judge]:
+    """Return the judges that have judged a row."""
+    return {
+        name: judge for name, judge in part.judges.items() if any(name in each["judgements"] for each in rows)
+    }
+
+
+def lines_of_rows(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[str]:
+    """Write a line for each row: its columns, and its scores by all judges."""
+    judges, table, first = judges_of(part, rows), part.table, rows[0]
+    head, lines = [*table.columns], [cells_of(table.columns, each, rows) for each in rows]
+    for name, judge in judges.items():
+        head += [judge.title, *(["unseen words"] if judge.options.get("unseen") else [])]
+        for cells, each in zip(lines, rows, strict=True):
+            cells += scores_of(judge, table, each["judgements"].get(name), first["judgements"].get(name))
+    if is_timed:
+        head += table.timed
+        for cells, each in zip(lines, rows, strict=True):
+            cells += cells_of(table.timed, each, rows)
+    if is_timed and "same_time" in first:
+        for name, judge in judges.items():
+            head.append(judge.title.replace("tokens", "time"))
+            for cells, each in zip(lines, rows, strict=True):
+                cells += scores_of(judge, table, each["same_time"].get(name), first["same_time"].get(name))
+    if table.guess != "none":
+        lines.insert(0, guesses(part, rows, len(head)))
+    return lines_of(head, lines, table.alignment)
+
+
+def scores_of(judge: Judge, table: Table, own: Any, first: Any) -> list[str]:
+    """Write what a judge says of a row; nothing if it was not judged."""
+    cells = [STYLES[table.style](judge, own, first) if own else ""]
+    return cells + ([f"{100 * own[0]['unseen']:.1f}" if own else ""] if judge.options.get("unseen") else [])
+
+
+def cells_of(columns: Mapping[str, str], row: Standing, rows: Sequence[Standing]) -> list[str]:
+    """Write the columns of a row, from its fields and from what its training or its judges cost."""
+    seconds = row.get("seconds") or [
+        each["seconds"] for found in row["judgements"].values() for each in found if "seconds" in each
+    ]
+    about = {
+        **row,
+        "label": label(row, rows),
+        "change": "<br>".join(f"`{each}`" for each in row.get("overrides", ())),
+    }
+    if seconds:
+        about["minutes"] = mean(seconds) / 60
+    for name in ("parameters", "tokens"):
+        about[f"{name}_in_millions"] = row.get(name, 0) / 1e6
+    return [shown.format(**about) for shown in columns.values()]
+
+
+def guesses(part: Part, rows: Sequence[Standing], width: int) -> list[str]:
+    """Write what needs no model, where that is known, or what the best baseline reaches."""
+    names, cells = [], []
+    for name, judge in judges_of(part, rows).items():
+        own = next(each["judgements"][name][0] for each in rows if name in each["judgements"])
+        guess = own.get("guess")
+        if part.table.guess == "best baseline":
+            best, guess = max(own["baselines"].items(), key=lambda each: each[1])
+            names.append(best.replace("_", " "))
+        cells.append("" if guess is None else judge.shown.format(judge.scale * guess))
+    line = [names[0] if names else "a guess", *[""] * (len(part.table.columns) - 1), *cells]
+    return [*line, *[""] * (width - len(line))]
+
+
+def lines_of_judges(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[str]:
+    """Write a line for each judge: what needs no model, and the score of each row."""
+    lines = []
+    for name, judge in judges_of(part, rows).items():
+        found = [each["judgements"].get(name) for each in rows]
+        guess = next(own[0]["guess"] for own in found if own)
+        cells = (scores_of(judge, part.table, own, found[0])[0] for own in found)
+        lines.append([judge.title, f"{guess:.3g}", *cells])
+    return lines_of([*part.table.columns, *(each["name"] for each in rows)], lines, part.table.alignment)
+
+
+def lines_of_answers(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[str]:
+    """Write the mean of the seeds for everybody who has answered, and every seed where they differ."""
+    head, lines = " | ".join(part.table.columns), []
+    ((name, _),) = part.judges.items()
+    seeds = [each["scores"] for each in rows[0]["judgements"][name]]
+    for what, title in part.judges[name].options["questions"].items():
+        for number, who in enumerate(seeds[0][what]):
+            scores = [100 * each[what][who] for each in seeds]
+            every = ", ".join(f"{score:.1f}" for score in scores) if max(scores) > min(scores) else ""
+            lines.append(["" if number else title, who, f"{mean(scores):.1f}", every])
+    return [
+        f"| {head} |".replace("|  |", "| |"),
+        *lines_of([*part.table.columns], lines, part.table.alignment)[1:],
+    ]
+
+
+LAYOUTS: dict[str, Callable[[Part, Sequence[Standing], bool], list[str]]] = {
+    "rows": lines_of_rows,
+    "columns": lines_of_judges,
+    "answers": lines_of_answers,
+}
+"""How a table is laid out, by the name that it has."""
+
+
+def label(standing: Standing, standings: Iterable[Standing]) -> str:
+    """Return a row's name, with its reading if there are several of this name."""
+    is_only = sum(each["name"] == standing["name"] for each in standings) == 1
+    return (
+        standing["name"]
+        if is_only or "reading" not in standing
+        else f"{standing['name']} ({standing['reading']})"
+    )
+
+
+def verdicts(part: Part, rows: Sequence[Standing]) -> list[str]:
+    """Write the verdicts of each group of rows that has some."""
+    field, *groups = part.table.verdicts or ("",)
+    return [
+        text
+        for group in groups
+        for text in verdicts_of(group, part, [each for each in rows if each[field] == group])
+    ]
+
+
+def verdicts_of(group: str, part: Part, rows: Sequence[Standing]) -> list[str]:
+    """Write for every judge which row of a group is best, and which are not separable from it."""
+    lines, tops = [], dict[str, int]()
+    if len({each["name"] for each in rows}) < 2:
+        return []
+    for name, judge in judges_of(part, rows).items():
+        for suffix, compared in comparable(judge, rows).items():
+            found = {
+                label(each, rows): estimate(each["judgements"][name])
+                for each in compared
+                if name in each["judgements"]
+            }
+            if len(found) < 2:
+                continue
+            best, others = top_of(judge, found)
+            for top in (best, *others):
+                tops[top] = tops.get(top, 0) + 1
+            lines.append(f"- {judge.title}{suffix}: {verdict(judge, found, best, others)}")
+    if not lines:
+        return []
+    summary = ", ".join(f"{name} {count}" for name, count in sorted(tops.items(), key=lambda each: -each[1]))
+    head = f"**{group}**, best or not separable from the best, out of {len(lines)} comparisons: {summary}."
+    return ["", head, "", *lines]
+
+
+def comparable(judge: Judge, rows: Sequence[Standing]) -> dict[str, list[Standing]]:
+    """Return groups of rows whose scores by a judge mean the same, by what the group is called."""
+    if not judge.among:
+        return {"": [*rows]}
+    groups: dict[str, list[Standing]] = {}
+    for each in rows:
+        groups.setdefault(f" ({each[judge.among]})", []).append(each)
+    return groups
+
+
+def top_of(judge: Judge, found: Mapping[str, Estimate]) -> tuple[str, list[str]]:
+    """Find the best score, and the others whose intervals overlap with its own."""
+    choose = max if judge.is_higher_better else min
+    best = choose(found, key=lambda name: found[name].score)
+    return best, [name for name in found if name != best and found[name].meets(found[best])]
+
+
+def verdict(judge: Judge, found: Mapping[str, Estimate], best: str, others: Sequence[str]) -> str:
+    """Write who is best, and who is not separable from it."""
+    text = f"{best} is best ({shown(judge, found[best])})"
+    if not others:
+        return f"{text}, separably from all others."
+    if len(others) == len(found) - 1:
+        return f"{text}, but none of the others is separable from it at this size."
+    return f"{text}; not separable from it at this size: {', '.join(others)}."
+
+
+def draw(study: Study, result: Mapping[str, Any], file: Path) -> None:
+    """Draw the scores of the first part with their intervals, one panel for each judge."""
+    part = study.parts[0]
+    standings = result["parts"][part.name]
+    field, *groups = part.table.verdicts
+    names, judges = [label(each, standings) for each in standings], judges_of(part, standings)
+    colors = dict(zip(groups, (f"C{number}" for number in range(len(groups))), strict=True))
+    columns = min(len(judges), 4)
+    rows = -(-len(judges) // columns)
+    with matplotlib.rc_context({"font.size": 9, "svg.hashsalt": "tercet"}):
+        size = (2.2 + 2.6 * columns, 1.2 + rows * (0.5 + 0.22 * len(names)))
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        for panel, (name, judge) in zip(panels.flat, judges.items(), strict=False):
+            for place, standing in enumerate(standings):
+                if name in standing["judgements"]:
+                    own = estimate(standing["judgements"][name])
+                    panel.errorbar(
+                        judge.scale * own.score, place, xerr=judge.scale * own.half,
+                        fmt="o", markersize=4, color=colors[standing[field]],
+                    )  # fmt: skip
+            panel.set_title(judge.title.replace(", ", ",\n"), fontsize=9)
+            panel.grid(axis="x", alpha=0.3)
+        for panel in panels.flat[len(judges) :]:
+            panel.set_axis_off()
+        panels[0, 0].set_yticks(range(len(names)), names)
+        panels[0, 0].invert_yaxis()
+        for group, color in colors.items():
+            if any(each[field] == group for each in standings):
+                panels[0, 0].plot([], [], "o", color=color, label=group)
+        figure.legend(loc="outside lower center", ncols=len(groups))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=150)

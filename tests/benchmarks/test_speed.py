@@ -1,0 +1,224 @@
+"""Benchmarks of speed: sides do the same work, figures are what they are called, and the program runs."""
+
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tercet.configs.recipe import load_recipe
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+
+SMOKES = {
+    "pretraining": ["--cases", "encoder", "--sides", "stock", "stock-tuned", "tercet"],
+    "generation": ["--cases", "4x256"],
+    "distillation": [],
+    "data_pipeline": ["--cases", "encoder"],
+    "fewshot": ["--cases", "4x256"],
+    "long_texts": ["--cases", "training-1024", "forward-1024"],
+    "busy_neighbour": ["--neighbours", "1"],
+    "attention_scores": ["--cases", "additive", "dot_product", "--steps", "2"],
+}
+"""Options with which each benchmark takes little time."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOKES)
+def test_program_measures_all_sides_and_writes_them_down(name, tmp_path, module, program):
+    if name == "fewshot":
+        pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed")
+    begin, end = module("publishing").marks_of(name)
+    output, page = tmp_path / "result.json", tmp_path / "page.md"
+    page.write_text(f"before\n{begin}\n{end}\nafter\n")
+    common = ["--smoke", "--any-load", "--rounds", "1", "--threads", "1", "--common-scheduler-group"]
+    printed = program("speed.py", name, *SMOKES[name], *common, "--output", output, "--page", page)
+    picture = f"\n![]({name}.png)\n" if name == "long_texts" else ""
+    assert page.read_text() == f"before\n{begin}\n{printed}{picture}{end}\nafter\n"
+    assert (tmp_path / f"{name}.png").exists() == bool(picture)
+    for case in json.loads(output.read_text())["cases"].values():
+        for side in case.get("sides", {}).values():
+            assert min(side["alone"] if name == "busy_neighbour" else side["seconds"]) > 0
+    assert program("speed.py", name, "--render", "--output", output) == printed
+
+
+def test_a_result_that_is_not_there_is_asked_for(module, tmp_path, capsys):
+    assert module("speed").main(["finetuning", "--render", "--output", str(tmp_path / "none.json")]) == 2
+    assert "none.json does not exist: measure something first" in capsys.readouterr().err
+
+
+def test_shares_of_the_peak_count_what_a_token_needs(module, monkeypatch):
+    benchmark, case = module("pretraining"), module("cases").CASES["encoder"].shrunk()
+    sides = {"stock": {"seconds": [4.0]}, "tercet": {"seconds": [1.0]}}
+    monkeypatch.setattr(benchmark, "measure", lambda *_: sides)
+    monkeypatch.setattr(benchmark, "in_fresh_process", lambda *_: {"flops_per_token": 2.0})
+    monkeypatch.setitem(benchmark.PEERS, "best_stock", ("stock",))
+    options = SimpleNamespace(sides=list(sides), rounds=1)
+    result = {"peaks": {"fp32": 100.0, "bf16": 400.0}}
+    found = benchmark.measure_case(case, options, None, result)
+    tercet = found["sides"]["tercet"]
+    assert tercet["utilization"] == found["tokens"] * 2 / result["peaks"][tercet["precision"]]
+    assert tercet["ratio_to_stock"] == 4
+
+
+@pytest.fixture(params=["4x256", "12x768-batch-8"])
+def writing(request, module):
+    return module("generation").WRITING_CASES[request.param].shrunk()
+
+
+def test_texts_in_float32_are_the_same(writing, module):
+    texts = module("generation").compare_texts(writing)
+    assert texts["num_new_tokens"] == 13
+    assert texts["same_tokens"]["stock"] == texts["same_tokens"]["tercet"] == 1
+    assert texts["same_tokens"].keys() == module("generation").WRITERS.keys()
+
+
+def test_a_fifth_of_a_text_is_given_and_each_step_reads_all_weights(module):
+    generation = module("generation")
+    case = generation.WRITING_CASES["4x256-batch-8"]
+    assert case.prompts().shape == (8, 32)
+    assert case.num_new_tokens == 128
+    sides = {name: {"seconds": [1.0 if "bf16" in name else 2.0]} for name in generation.WRITERS}
+    texts = {"parameters": 1000, "same_tokens": dict.fromkeys(sides, 1.0)}
+    generation.describe_sides(sides, case, texts)
+    assert sides["tercet"]["tokens_per_second"] == 512
+    assert sides["tercet"]["gigabytes_per_second"] == 64 * 4000 / 1e9
+    assert sides["tercet-bf16"]["gigabytes_per_second"] == 128 * 2000 / 1e9
+
+
+@pytest.mark.parametrize("name", ["stock", "stock-bf16", "tercet", "tercet-bf16"])
+def test_every_side_writes(writing, name, module):
+    text = module("generation").WRITERS[name].prepare(writing, torch.device("cpu"))()
+    assert text.shape == (4, 13)
+
+
+def test_both_ways_to_distil_compute_one_loss(module):
+    told = module("distillation").compare(module("distillation").CASE.shrunk())
+    assert told["difference"] < 1e-5
+    assert told["stock"] > 1
+
+
+def test_all_sides_score_choices_alike(module):
+    pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed")
+    found = module("fewshot").compare_scores(module("fewshot").ASKING_CASES["4x256"].shrunk())
+    for name, difference in found["difference"].items():
+        assert difference < (0.5 if name.endswith("bf16") else 1e-4)
+    assert found["same_picks"]["prefix-cache"] == found["same_picks"]["tercet"] == 1
+
+
+def test_neighbours_run_until_they_are_not_needed(module):
+    with module("busy_neighbour").neighbours(2) as programs:
+        assert [each.poll() for each in programs] == [None, None]
+    assert None not in [each.poll() for each in programs]
+
+
+def test_values_that_are_asked_stand_behind_their_keys(module):
+    benchmark = module("attention_scores")
+    texts, answers = benchmark.draw_texts(50, torch.Generator().manual_seed(0))
+    num_pairs = benchmark.NUM_PAIRS
+    for text, values in zip(texts.tolist(), answers.tolist(), strict=True):
+        pairs, asked = text[: 2 * num_pairs], text[2 * num_pairs :]
+        assert sorted(asked) == sorted(pairs[::2])
+        assert [pairs[pairs.index(key) + 1] for key in asked] == values
+
+
+def test_joined_values_carry_the_vectors_of_their_keys(module):
+    benchmark, read = module("attention_scores"), []
+
+    class Model:
+        def get_input_embeddings(self):
+            return torch.nn.Embedding.from_pretrained(torch.arange(32.0)[:, None])
+
+        def __call__(self, inputs_embeds, logits_to_keep):
+            read.append(inputs_embeds[..., 0])
+            return SimpleNamespace(logits=inputs_embeds)
+
+    texts, _ = benchmark.draw_texts(5, torch.Generator().manual_seed(0))
+    for is_joined in (False, True):
+        benchmark.values_read(Model(), texts, is_joined)
+    expected = texts.clone()
+    expected[:, 1:16:2] += texts[:, 0:16:2]
+    assert read[0].equal(texts.float())
+    assert read[1].equal(expected.float())
+
+
+def test_every_side_of_characters_has_a_speed_and_its_ratio_to_flairs(tmp_path, module, monkeypatch, capsys):
+    benchmark = module("characters")
+    monkeypatch.setattr(benchmark, "in_fresh_process", lambda conditions, function, *given: function(*given))
+    text, python = tmp_path / "text.txt", tmp_path / "python"
+    text.write_text("The green house is old.\nIt stands by the river.\n")
+    python.write_text("#!/bin/sh\nread about\nwhile read kind; do echo 100.0; done\n")
+    python.chmod(0o755)
+    arguments = ["--hidden", 8, "--rounds", 1, "--text", text, "--sentences", 2, "--flair", python]
+    arguments += ["--any-load", "--output", tmp_path / "result.json"]
+    assert module("speed").main(["characters", *map(str, arguments)]) == 0
+    printed = capsys.readouterr().out
+    training, embedding = printed.partition("training, both directions")[2].split("words of sentences")
+    lines = training.strip().splitlines()
+    assert [line.split()[0] for line in lines] == ["tercet", "tercet-bf16", "plain", "flair"]
+    assert [line.split()[0] for line in embedding.strip().splitlines()] == ["tercet", "tercet-bf16", "flair"]
+    assert lines[-1].split()[1:] == ["80", "characters/s,", "1.00", "x", "flair"]
+    assert embedding.rstrip().endswith("0 words/s,         0 characters/s, 1.00 x flair")
+
+
+def test_finetuning_takes_turns_and_keeps_what_is_finished(module, monkeypatch, tmp_path):
+    benchmark, runs = module("finetuning"), []
+
+    def side(contest, seed, folder, *, name):
+        runs.append((name, seed))
+        return {"score": 0.5 + seed / 10, "seconds": {"stock": 8.0, "stock-tuned": 6.0, "tercet": 2.0}[name]}
+
+    monkeypatch.setattr(benchmark, "SIDES", {name: partial(side, name=name) for name in benchmark.SIDES})
+    monkeypatch.setattr(benchmark, "in_fresh_process", lambda conditions, function, *given: function(*given))
+    monkeypatch.setattr(benchmark, "judge", lambda contest, folder, num_rows: {"score_on_others": 0.25})
+    options = SimpleNamespace(
+        model=tmp_path, data=tmp_path, folder=tmp_path / "runs", rows=None, epochs=2, rounds=2,
+        sides=[*benchmark.SIDES], stock_seeds=1, others=10,
+    )  # fmt: skip
+    contest = benchmark.BENCHMARK.cases["sst2"]
+    found = benchmark.measure_task(contest, options, None, {})
+    assert runs == [("stock", 0), ("stock-tuned", 0), ("tercet", 0), ("tercet", 1), ("stock-tuned", 1)]
+    assert benchmark.measure_task(contest, options, None, {}) == found
+    assert len(runs) == 5
+    lines = module("publishing").table(
+        benchmark.BENCHMARK.columns, [{"case": "sst2", "side": "tercet"} | found["sides"]["tercet"]], "lllr"
+    )
+    row = "| sst2 (4,000 rows) | accuracy | tercet | 0.55 ± 0.071 | 0.25 ± 0 | 2 | 4.00x | 3.00x |"
+    assert lines[-1] == row
+
+
+@pytest.mark.slow
+def test_translators_are_measured_by_quality_and_speed(tmp_path, program):
+    pairs, output, picture = tmp_path / "pairs.jsonl", tmp_path / "result.json", tmp_path / "picture.png"
+    texts = ("a dog ran", "the cat sat under trees", "two small birds sing in the rain")
+    pairs.write_text("".join(json.dumps({"en": text, "de": text[::-1]}) + "\n" for text in texts * 8))
+    for name, score in (("recurrent", "dot_product"), ("bottleneck", "none")):
+        overrides = [
+            f"corpus.train={pairs}", f"corpus.validation={pairs}", "tokenizer.vocab_size=80",
+            f"model.overrides={{hidden_size: 16, attention_score: {score}}}",
+            "training.steps=2", "training.log_every=1", "training.evaluate_every=2",
+            "training.checkpoint_every=2", "training.tokens_per_step=128", f"output={tmp_path / name}",
+        ]  # fmt: skip
+        pretrain(load_recipe(PretrainingRecipe, "translation-multi30k-recurrent", overrides))
+    runs = [f"{name}={tmp_path / name}" for name in ("recurrent", "bottleneck")]
+    options = [
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+        "--any-load",
+        "--common-scheduler-group",
+        "--output",
+        output,
+    ]
+    printed = program(
+        "speed.py", "translators", "--pairs", pairs, "--runs", *runs, *options, "--picture", picture
+    )
+    sides = json.loads(output.read_text())["cases"]["all"]["sides"]
+    assert list(sides) == ["recurrent", "bottleneck"]
+    assert all(len(side["training"]) == 1 and side["training"][0] > 0 for side in sides.values())
+    assert all(len(side["by_length"]) == 3 for side in sides.values())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [line.count("|") for line in printed.splitlines()[-4:]] == [11] * 4
+    assert program("speed.py", "translators", "--render", "--output", output, "--picture", picture) == printed
