@@ -40,9 +40,11 @@ def recipe_completions(prefix: str, parsed_args: Namespace, **_: object) -> list
 def key_completions(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """List the keys of a command's recipe, a level at a time: `training.`, then `training.steps=`."""
     from .configs.checking import dotted_keys
+    from .configs.stand_ins import without_libraries
     from .early_checks import kind_of
 
-    keys = dotted_keys(kind_of(parsed_args.command).shape)
+    with without_libraries():
+        keys = dotted_keys(kind_of(parsed_args.command).recipe)
     depth = prefix.count(".")
     above = {key.rpartition(".")[0] for key in keys}
     own = [key for key in keys if key.startswith(prefix) and key.count(".") == depth]
