@@ -31,7 +31,7 @@ from ..training.final_weights import FILES, each_kind, final_kind, folder_of, ki
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, delete, writing
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, Run, delete, running
 from ..training.stages import warn_of_unfilled_steps
 from ..training.tracking import LOG, as_json, read_log
 from .model import SavedModel, saved_models
@@ -57,56 +57,51 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         DiskFullError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
-    inputs, folder = find_inputs(recipe), recipe.folder
-    with writing(folder, join_processes()):
-        return pretrain_alone(recipe, inputs, folder, resume=resume, overwrite=overwrite)
+    inputs = find_inputs(recipe)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
+        return pretrain_in(run, recipe, inputs)
 
 
-def pretrain_alone(
-    recipe: PretrainingRecipe, inputs: Inputs, folder: Path, *, resume: bool, overwrite: bool
-) -> Path:
-    """Pretrain in a folder that nobody else writes."""
-    output = run_folder(recipe)
-    output.require_claimable(resume=resume, overwrite=overwrite)
-    accelerator = build_accelerator(recipe.training, folder)
-    run = prepare(recipe, inputs, accelerator, kept_tokenizer(recipe, overwrite=overwrite))
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
-        output.claim(resume=resume, overwrite=overwrite)
-        tell_of_unknown(run.held_out.about[UNKNOWN], "the held-out text")
-        tell_of_left_out(run.left_out["train"], "the training text")
-        tell_of_left_out(run.left_out["validation"], "the held-out text")
-        warn_of_unfilled_steps(run.data.stages)
-        keep_tokenizer(recipe, run.tokenizer)
-        goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(inputs.texts), goes_on=goes_on)
-    accelerator.wait_for_everyone()
+def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
+    """Pretrain in the folder that a run holds."""
+    accelerator = build_accelerator(recipe.training, run.folder)
+    parts = prepare(recipe, inputs, accelerator, kept_tokenizer(run))
+    with run.together() as is_main:
+        if is_main:
+            run.take()
+            tell_of_unknown(parts.held_out.about[UNKNOWN], "the held-out text")
+            tell_of_left_out(parts.left_out["train"], "the training text")
+            tell_of_left_out(parts.left_out["validation"], "the held-out text")
+            warn_of_unfilled_steps(parts.data.stages)
+            keep_tokenizer(recipe, parts.tokenizer)
+            goes_on = latest(run.folder / CHECKPOINTS) is not None
+            keep_texts(run.folder / TEXTS, identify(inputs.texts), goes_on=goes_on)
     outcome = fit(
-        run.model,
-        run.objective,
-        run.data,
+        parts.model,
+        parts.objective,
+        parts.data,
         recipe.training,
-        folder,
+        run.folder,
         accelerator,
-        width=run.model.config.hidden_size,
-        about=recipe_data(recipe) | {"text": run.extent},
-        resume=resume,
+        width=parts.model.config.hidden_size,
+        about=recipe_data(recipe) | {"text": parts.extent},
+        resume=run.resume,
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     models: Mapping[str, SavedModel] = {}
-    for kind, weights in each_kind(run.model, recipe.training, outcome.checkpoint, accelerator):
+    for kind, weights in each_kind(parts.model, recipe.training, outcome.checkpoint, accelerator):
         if accelerator.is_main_process:
-            models = saved_models(run.model, recipe, weights)
-            save_models(folder, models, run.tokenizer, recipe.training, kind)
+            models = saved_models(parts.model, recipe, weights)
+            save_models(run.folder, models, parts.tokenizer, recipe.training, kind)
     if accelerator.is_main_process:
-        trained_on = environment_of(run.model, accelerator)
-        save_summary(folder, models, outcome, recipe.training, run.held_out, run.left_out, trained_on)
-        parameters = sum(weights.numel() for weights in run.model.parameters())
-        levels = losses_without_context(recipe, run.objective, run.held_out, accelerator)
-        write_report(recipe, levels, read_log(folder / LOG), parameters)
+        trained_on = environment_of(parts.model, accelerator)
+        save_summary(run.folder, models, outcome, recipe.training, parts.held_out, parts.left_out, trained_on)
+        parameters = sum(weights.numel() for weights in parts.model.parameters())
+        levels = losses_without_context(recipe, parts.objective, parts.held_out, accelerator)
+        write_report(recipe, levels, read_log(run.folder / LOG), parameters)
     accelerator.wait_for_everyone()
-    return folder / MODEL
+    return run.folder / MODEL
 
 
 def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False) -> Path:
@@ -120,12 +115,10 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
             f"tokenizer.path is {recipe.tokenizer.path}, so there is no tokenizer to train: set "
             f"tokenizer.path=null"
         )
-    inputs, output = find_inputs(recipe), run_folder(recipe)
-    with writing(recipe.folder):
-        output.require_claimable(resume=False, overwrite=overwrite)
-        trained = kept_tokenizer(recipe, overwrite=overwrite)
-        tokenizer = load_or_train_tokenizer(recipe, inputs, trained)
-        output.claim(resume=False, overwrite=overwrite)
+    inputs = find_inputs(recipe)
+    with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
+        tokenizer = load_or_train_tokenizer(recipe, inputs, kept_tokenizer(run))
+        run.take()
         return keep_tokenizer(recipe, tokenizer)
 
 
