@@ -10,9 +10,9 @@ Other machines: python examples/compare_sizes.py device=a100 devices=256
 import sys
 
 from tercet.planning.device_layouts import Zero
+from tercet.planning.machines import load_plan
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.plan import Outlook, Plan, plan_run
-from tercet.planning.recipe import load_plan
 from tercet.planning.report import digits, duration, short, size, table
 
 TOKENS_PER_STEP = {

@@ -13,9 +13,8 @@ from ..modeling.pretrained_tercet import TercetPreTrainedModel
 from ..objectives.base_recipe import FullSequence
 from ..pretraining.recipe import PretrainingRecipe
 from .device_layouts import Layout, Memory, Share, layouts
-from .machines import PlanRecipe
+from .machines import PeakShare, PlanRecipe
 from .model_costs import build_planned_model, count_embeddings
-from .peak_shares import PeakShare
 from .planned_stages import PlannedStage, plan_stages
 
 SECONDS_PER_HOUR = 3600

@@ -27,9 +27,8 @@ def plan(options: Namespace) -> None:
       tercet plan encoder-english
       tercet plan my-recipe.yaml devices=8 device=a100 mfu=0.35 price_per_device_hour=1.80
     """
-    from .planning.devices import THIS_MACHINE
+    from .planning.machines import THIS_MACHINE, load_plan
     from .planning.plan import plan_run
-    from .planning.recipe import load_plan
     from .planning.report import report_plan
 
     recipe, machines = load_plan(options.recipe, options.overrides)
@@ -96,8 +95,8 @@ def verify_resume(options: Namespace) -> None:
     """
     from .configs.recipe import load_recipe
     from .pretraining.recipe import PretrainingRecipe
+    from .pretraining.verification import report
     from .pretraining.verification import verify_resume as verify
-    from .pretraining.verification_report import report
 
     recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
     verification = verify(recipe, steps=options.steps, say=lambda line: print(line, file=sys.stderr))

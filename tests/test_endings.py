@@ -8,6 +8,7 @@ import warnings
 import pytest
 from tqdm import tqdm
 
+from tercet.__main__ import say, warnings_in_lines
 from tercet.endings import (
     distillation_ending,
     finetuning_ending,
@@ -15,7 +16,6 @@ from tercet.endings import (
     pretraining_ending,
     prompting_ending,
 )
-from tercet.warning_lines import say, warnings_in_lines
 
 VERDICTS = [{"text": "Better than a guess.", "outcome": "better"}]
 

@@ -12,7 +12,7 @@ from tercet.configs.recipe import load_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.planning.recipe import load_plan
+from tercet.planning.machines import load_plan
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.tokenizer import train_tokenizer

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tercet.configs.checking import check_keys
 from tercet.configs.documents import read_document
-from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
+from tercet.configs.recipe import check_keys, load_recipe, parse_recipe, recipe_data
 from tercet.pretraining.recipe import PretrainingRecipe
 
 SOUND = {

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tercet.planning.machines import load_plan
 from tercet.planning.plan import plan_run
-from tercet.planning.recipe import load_plan
 
 
 def test_a_model_without_attention_is_refused():

@@ -12,13 +12,10 @@ from torch.utils._pytree import tree_leaves
 
 from tercet.configs.recipe import parse_recipe
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
-from tercet.planning.devices import DEVICES, THIS_MACHINE
-from tercet.planning.machines import PlanRecipe
+from tercet.planning.machines import DEVICES, THIS_MACHINE, PlanRecipe, load_plan, measure_this_machine
 from tercet.planning.model_costs import build_planned_model
 from tercet.planning.plan import Plan, plan_run
-from tercet.planning.recipe import load_plan
 from tercet.planning.report import digits, duration, report_plan, short, table
-from tercet.planning.this_machine import measure_this_machine
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.optimizers import build_optimizer
 from tercet.training.step_planning import share

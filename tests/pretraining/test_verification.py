@@ -14,9 +14,9 @@ from tercet.pretraining.verification import (
     differences,
     fingerprint,
     read_states,
+    report,
     verify_resume,
 )
-from tercet.pretraining.verification_report import report
 from tercet.training.metric_accumulator import MetricAccumulator
 
 
