@@ -58,6 +58,15 @@ class StandIn(ABCMeta):
         """Hold nothing."""
         return iter(())
 
+    def __neg__(cls) -> Any:
+        """Return what stands for the result."""
+        return cls
+
+
+for _operator in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    for _side in ("", "r"):  # tables that a module computes as it is imported
+        setattr(StandIn, f"__{_side}{_operator}__", StandIn.__getitem__)
+
 
 def stand_in(name: str) -> Any:
     """Make a class that stands for something of a library."""
