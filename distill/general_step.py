@@ -4,32 +4,25 @@ PreparedGeneralStep -> setup -> fit -> model       a run: the student, or one th
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from accelerate import Accelerator
 from torch import Tensor, nn
 
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.model import SavedModel
 from ..pretraining.prepared import extent_of
-from ..pretraining.run import save_models, save_summary
-from ..pretraining.text import UNKNOWN, identify
-from ..text.special_tokens import tell_of_unknown
-from ..text.texts_read import keep_texts
-from ..training.checkpoint import latest
+from ..pretraining.run import keep_models
+from ..pretraining.text import ReadText
 from ..training.disk import replace_text
-from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
-from ..training.examples import LeftOut, left_out_of, tell_of_left_out
-from ..training.final_weights import each_kind
-from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.examples import left_out_of
+from ..training.fit import fit
 from ..training.precision import build_accelerator
-from ..training.recipe import TrainingRecipe
-from ..training.run_folder import EVALUATION, MODEL, TEXTS, write_recipe
+from ..training.run_folder import EVALUATION, MODEL, write_recipe
 from ..training.stages import prepare_data
 from .cache import CachedTeacher
 from .general_prepared import PreparedGeneralStep, build_setup, source_of
@@ -71,14 +64,11 @@ def learn_general(
     )
     student, examples = learner.student, source.epoch(0)
     left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
+    text = ReadText(step.texts, step.held_out, left_out)
     if accelerator.is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_recipe(recipe, folder)
-        goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(step.texts), goes_on=goes_on)
-        tell_of_unknown(step.held_out.about[UNKNOWN], "the held-out text")
-        tell_of_left_out(left_out["train"], "the training text")
-        tell_of_left_out(left_out["validation"], "the held-out text")
+        text.tell(folder)
     accelerator.wait_for_everyone()
     outcome = fit(
         learner,
@@ -96,7 +86,12 @@ def learn_general(
     if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
         told = {"missing": objective.teacher.missing}
         replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
-    keep_student(learner, step, general.training, folder, outcome, left_out, accelerator)
+
+    def find(weights: Mapping[str, Tensor]) -> dict[str, SavedModel]:
+        return {MODEL: (student, of_prefix(weights, "student."))}
+
+    keep_models(learner, find, step.teacher.tokenizer, general.training, folder, outcome, text, accelerator)
+    accelerator.wait_for_everyone()
     told = results_of(folder)
     assert told is not None
     return told
@@ -124,27 +119,6 @@ def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
         return held_out.measure(cast(Learner, learner).student)
 
     return replace(held_out, measure=measure, criterion=lambda scores: scores[f"{base.term}/loss"])
-
-
-def keep_student(
-    learner: Learner,
-    step: PreparedGeneralStep,
-    training: TrainingRecipe,
-    folder: Path,
-    outcome: Outcome,
-    left_out: Mapping[str, Sequence[LeftOut]],
-    accelerator: Accelerator,
-) -> None:
-    """Write the finished student with the teacher's tokenizer, and what it came to."""
-    models: dict[str, SavedModel] = {}
-    for kind, weights in each_kind(learner, training, outcome.checkpoint, accelerator):
-        if accelerator.is_main_process:
-            models = {MODEL: (learner.student, of_prefix(weights, "student."))}
-            save_models(folder, models, step.teacher.tokenizer, training, kind)
-    if accelerator.is_main_process:
-        told = environment_of(learner, accelerator)
-        save_summary(folder, models, outcome, training, step.held_out, left_out, told)
-    accelerator.wait_for_everyone()
 
 
 def of_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

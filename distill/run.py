@@ -8,7 +8,7 @@ teacher -> student -> on raw text -> on rows -> model
 from pathlib import Path
 
 from ..training.precision import join_processes
-from ..training.run_folder import MODEL, writing
+from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
 from .general_step import learn_general
 from .output import GENERAL, TASK, WITHOUT_TEACHER, run_folder
@@ -34,26 +34,18 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
     """
     if recipe.general is not None:
         require_consistent(recipe.general.training)
-    with writing(recipe.folder, join_processes()):
-        return distill_alone(recipe, resume=resume, overwrite=overwrite)
-
-
-def distill_alone(recipe: DistillationRecipe, *, resume: bool, overwrite: bool) -> Path:
-    """Distill in a folder that nobody else writes."""
-    processes, output = join_processes(), run_folder(recipe)
-    output.require_claimable(resume=resume, overwrite=overwrite)
-    with processes.main_process_first():
-        prepared = prepare(recipe)
-    require_fit(prepared)
-    processes.wait_for_everyone()
-    if processes.is_main_process:
-        output.claim(resume=resume, overwrite=overwrite)
-    processes.wait_for_everyone()
-    for name in prepared.students:
-        learn_all(prepared, name, resume=resume)
-    if processes.is_main_process:
-        summarize(recipe, prepared)
-    processes.wait_for_everyone()
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
+        with run.main_first():
+            prepared = prepare(recipe)
+        require_fit(prepared)
+        with run.together() as is_main:
+            if is_main:
+                run.take()
+        for name in prepared.students:
+            learn_all(prepared, name, resume=resume)
+        with run.together() as is_main:
+            if is_main:
+                summarize(recipe, prepared)
     return recipe.model_folder
 
 

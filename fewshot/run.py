@@ -23,7 +23,7 @@ from ..reporting.verdicts import (
     with_interval,
 )
 from ..training.disk import partial_path, replace_text
-from ..training.run_folder import writing
+from ..training.run_folder import Run, running
 from ..training.threads import prepared_cpu
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome, conditions_of
@@ -53,14 +53,13 @@ def fewshot(
     """
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
-    with writing(recipe.folder):
-        return evaluate_alone(recipe, resume=resume, overwrite=overwrite, trust_remote_code=trust_remote_code)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite) as run:
+        evaluate_in(run, recipe, trust_remote_code=trust_remote_code)
+    return recipe.folder
 
 
-def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trust_remote_code: bool) -> Path:
-    """Evaluate, and write a folder that nobody else writes."""
-    output = run_folder(recipe)
-    output.require_claimable(resume=resume, overwrite=overwrite)
+def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> None:
+    """Evaluate all models in the folder that a run holds."""
     items = read_items(recipe)
     contamination = None
     if recipe.contamination is not None:
@@ -76,7 +75,7 @@ def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trus
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
             if not number:
-                output.claim(resume=resume, overwrite=overwrite)
+                run.take()
             outcomes, conditions = [], conditions_of(recipe)
             for outcome in tqdm(evaluation.outcomes(), name, len(conditions), disable=None, leave=False):
                 outcomes.append(outcome)
@@ -86,7 +85,6 @@ def evaluate_alone(recipe: FewShotRecipe, *, resume: bool, overwrite: bool, trus
             own = summarize_model(items.task, subject, weights, outcomes, contamination)
             models.append(own | {"protocol": reading_of(recipe, subject, evaluation.prompter.encoder)})
     conclude(recipe, items, models, contamination)
-    return recipe.folder
 
 
 @contextmanager

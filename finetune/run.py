@@ -24,7 +24,7 @@ from ..stock.models import from_stock
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, save_tokenizer
 from ..training.disk import replace_text
 from ..training.precision import join_processes
-from ..training.run_folder import MODEL, writing
+from ..training.run_folder import MODEL, Run, running
 from ..training.stages import require_consistent
 from ..training.tracking import as_json
 from .learning import learn
@@ -63,40 +63,32 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
     tried = combinations(recipe)
-    with writing(recipe.folder, join_processes()):
-        return finetune_alone(recipe, tried, resume=resume, overwrite=overwrite)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
+        return finetune_in(run, recipe, tried)
 
 
-def finetune_alone(recipe: FineTuningRecipe, tried: Combinations, *, resume: bool, overwrite: bool) -> Path:
-    """Fine-tune in a folder that nobody else writes."""
-    processes, output, folder = join_processes(), run_folder(recipe), recipe.folder
-    output.require_claimable(resume=resume, overwrite=overwrite)
-    with processes.main_process_first():
+def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations) -> Path:
+    """Fine-tune in the folder that a run holds."""
+    folder, adaptation = run.folder, recipe.adaptation
+    with run.main_first():
         prepared = prepare(recipe, tried)
-    if recipe.adaptation is not None:
-        require_member(recipe.adaptation, prepared.pretrained.model.config, recipe.model.path)
-        open_texts(further_pretraining(recipe.adaptation, recipe.model.path, folder))  # they are there
-    processes.wait_for_everyone()
-    if processes.is_main_process:
-        output.claim(resume=resume, overwrite=overwrite)
-        keep_rows(recipe, prepared)
-    processes.wait_for_everyone()
-    chosen = best_of_grid(tried, prepared, folder, resume=resume) if tried else recipe
+    if adaptation is not None:
+        require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)
+        open_texts(further_pretraining(adaptation, recipe.model.path, folder))  # they are there
+    with run.together() as is_main:
+        if is_main:
+            run.take()
+            keep_rows(recipe, prepared)
+    chosen = best_of_grid(tried, prepared, run) if tried else recipe
     before = None
-    if recipe.adaptation is not None:
-        before = learn_all(chosen, prepared, folder / BEFORE, resume=resume)
-        chosen = replace(
-            chosen,
-            model=replace(
-                chosen.model,
-                path=str(adapt(recipe.model, recipe.adaptation, folder / ADAPTED)),
-                revision=None,
-            ),
-        )
-    results = learn_all(chosen, prepared, folder, resume=resume)
-    if processes.is_main_process:
-        conclude(chosen, prepared, results, before)
-    processes.wait_for_everyone()
+    if adaptation is not None:
+        before = learn_all(chosen, prepared, folder / BEFORE, resume=run.resume)
+        adapted = str(adapt(recipe.model, adaptation, folder / ADAPTED))
+        chosen = replace(chosen, model=replace(chosen.model, path=adapted, revision=None))
+    results = learn_all(chosen, prepared, folder, resume=run.resume)
+    with run.together() as is_main:
+        if is_main:
+            conclude(chosen, prepared, results, before)
     return folder / MODEL
 
 
@@ -108,7 +100,7 @@ def learn_all(recipe: FineTuningRecipe, prepared: Prepared, folder: Path, *, res
     }
 
 
-def best_of_grid(tried: Combinations, prepared: Prepared, folder: Path, *, resume: bool) -> FineTuningRecipe:
+def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> FineTuningRecipe:
     """Try every combination of a grid with the first seed, and give the recipe that is best on validation."""
     splits = {name: split for name, split in prepared.splits.items() if name != "test"}
     results: list[dict[str, Any]] = [
@@ -117,16 +109,17 @@ def best_of_grid(tried: Combinations, prepared: Prepared, folder: Path, *, resum
             recipe,
             prepared.task,
             splits,
-            folder / GRID / ",".join(in_words(values)),
+            run.folder / GRID / ",".join(in_words(values)),
             recipe.training.seeds[0],
-            resume=resume,
+            resume=run.resume,
         )
         for values, recipe in tried
     ]
     for each in results:
         each["shortfall"] = prepared.task.minimized_metric(each["validation"])
-    if join_processes().is_main_process:
-        replace_text(folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
+    with run.together() as is_main:
+        if is_main:
+            replace_text(run.folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
     best = min(range(len(tried)), key=lambda number: results[number]["shortfall"])
     return tried[best][1]
 

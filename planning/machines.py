@@ -1,14 +1,212 @@
-"""The description of the machines that a plan assumes, as `key=value` pairs beside those of the recipe."""
+"""The machines that a run is planned for: what devices can do, and the share of it that training reaches.
 
+DEVICES            the makers' numbers               measure_this_machine   a second of products here
+PEAK_SHARES        what training reached (MFU)       PlanRecipe             `key=value` beside a recipe's
+
+Wide models spend their time in large matrix products, which come near a device's peak. Narrow ones spend it
+between products: on a GPU with starting kernels, in norms and in the optimizer. What other programs reach is
+no measure of ours; docs/scaling.md lists some of it.
+"""
+
+import os
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
+from math import log
+from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
+import torch
 from pydantic import Field
 
-from ..configs.recipe import parse_recipe, read_overrides
+from ..configs.recipe import load_recipe, parse_recipe, read_overrides
+from ..pretraining.recipe import PretrainingRecipe
+from ..training.precision import computes_on_cpu, fastest_float32_products, has_bfloat16
 from ..training.recipe import Positive
-from .machines import DEVICES, THIS_MACHINE, Device, PeakShare, expected_share
+from ..training.utilization import measure_peak
+
+Peaks = dict[str, float]
+"""Floating-point operations per second by format of the products, without sparsity."""
+
+THIS_MACHINE = "this_machine"
+"""Name of the device that is measured."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A kind of device."""
+
+    memory: float
+    """Bytes."""
+    peaks: Peaks
+    """Operations per second in each format that it computes in."""
+    node_bandwidth: float
+    """Bytes per second to the other devices of a machine, in one direction."""
+    network_bandwidth: float
+    """Bytes per second and device to other machines, in one direction."""
+    source: str
+    """Where the numbers come from."""
+    type: str = "cuda"
+    """What torch calls it."""
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it computes with a CPU's kernels, which keep other tensors for the backward pass."""
+        return self.type == "cpu"
+
+
+def tensor_cores(half: float, single: float) -> Peaks:
+    """Name the peaks of a GPU that computes both half formats alike."""
+    return {"bf16": half, "fp16": half, "fp32": single}
+
+
+def apple(cores: int, per_core: float, memory: float, source: str) -> Device:
+    """Describe a GPU of Apple's, whose cores are alike within a generation and compute all formats alike."""
+    return Device(memory, {"bf16": cores * per_core, "fp32": cores * per_core}, 1.25e9, 1.25e9, source, "mps")
+
+
+M1_CORE = 2.6e12 / 8
+"""Apple's announcement of the M1 (10 November 2020): 2.6 teraflops of eight cores."""
+
+M2_CORE = 3.6e12 / 10
+"""Apple's presentation of the M2 (6 June 2022): 3.6 teraflops of ten cores."""
+
+DEVICES = {
+    "a100": Device(
+        80e9, tensor_cores(312e12, 19.5e12), 300e9, 25e9, "NVIDIA A100 80GB SXM and DGX A100 data sheets"
+    ),
+    "h100": Device(
+        80e9, tensor_cores(989e12, 67e12), 450e9, 50e9, "NVIDIA H100 SXM and DGX H100 data sheets"
+    ),
+    "h200": Device(
+        141e9, tensor_cores(989e12, 67e12), 450e9, 50e9, "NVIDIA H200 SXM and DGX H200 data sheets"
+    ),
+    "rtx3090": Device(
+        24e9,
+        tensor_cores(71e12, 35.6e12),
+        31.5e9,
+        1.25e9,
+        "NVIDIA, Ampere GA102 GPU Architecture, 2021, appendix (accumulation in FP32); PCIe 4.0 x16",
+    ),
+    "rtx4090": Device(
+        24e9,
+        tensor_cores(165.2e12, 82.6e12),
+        31.5e9,
+        1.25e9,
+        "NVIDIA, Ada GPU Architecture, 2023, appendix A (accumulation in FP32); PCIe 4.0 x16",
+    ),
+    "rtx5090": Device(
+        32e9,
+        tensor_cores(209.5e12, 104.8e12),
+        63e9,
+        1.25e9,
+        "NVIDIA, RTX Blackwell GPU Architecture, 2025, appendix A (accumulation in FP32); PCIe 5.0 x16",
+    ),
+    "m1": apple(8, M1_CORE, 16e9, "Apple, announcement of M1, 2020; its largest memory"),
+    "m1-max": apple(32, M1_CORE, 64e9, "32 of M1's GPU cores (Apple, 2020 and 2021); its largest memory"),
+    "m2": apple(10, M2_CORE, 24e9, "Apple, presentation of M2, 2022; its largest memory"),
+    "m2-max": apple(38, M2_CORE, 96e9, "38 of M2's GPU cores (Apple, 2022 and 2023); its largest memory"),
+    "cpu": Device(
+        16e9,
+        {"bf16": 749e9, "fp32": 368e9},
+        1.25e9,
+        1.25e9,
+        "two cores of an AMD EPYC, measured by `make bench`; memory and Ethernet are assumed",
+        type="cpu",
+    ),
+}
+"""The devices that a plan can name. Data sheets count both directions of NVLink, and newer ones sparse
+products: both are halved here. The network's rate is that of one adapter for each device. Of Apple's newer
+chips, the maker publishes no operations per second."""
+
+
+@dataclass(frozen=True)
+class PeakShare:
+    """A share of peak that models of some width reach."""
+
+    width: int
+    """The models' hidden size."""
+    share: float
+    """Of the peak FLOPs in the precision of the products."""
+    source: str
+    """How it is known."""
+
+
+ASSUMED = PeakShare(2048, 0.4, "assumed, since nothing of this width or device was measured")
+
+PEAK_SHARES = {
+    "cpu": (
+        PeakShare(256, 0.43, "measured with an encoder of 4 layers on an AMD EPYC"),
+        PeakShare(768, 0.65, "measured with an encoder of 12 layers on an AMD EPYC"),
+    ),
+    "cuda": (
+        PeakShare(512, 0.06, "measured with 8 layers and NorMuon on one H200, not compiled"),
+        PeakShare(768, 0.19, "measured with BERT-base and GPT-2 on one H200, not compiled"),
+        ASSUMED,
+    ),
+}
+"""Measured shares by type of device, narrow models first; the tables of docs/performance.md and of
+docs/scaling.md have the runs."""
+
+
+def expected_share(device_type: str, width: int) -> tuple[float, tuple[PeakShare, ...]]:
+    """Return the share of peak to expect of a model, and the one or two known shares that it rests on.
+
+    Between two widths it is interpolated along the logarithm of the width; outside it is the nearest one.
+
+    >>> share, known = expected_share("cuda", 640)
+    >>> round(share, 3), [each.width for each in known]
+    (0.132, [512, 768])
+    """
+    known = PEAK_SHARES.get(device_type, (ASSUMED,))
+    share = np.interp(log(width), [log(each.width) for each in known], [each.share for each in known])
+    below = [each for each in known if each.width <= width] or known[:1]
+    above = [each for each in known if each.width >= width] or known[-1:]
+    return float(share), tuple(dict.fromkeys([below[-1], above[0]]))
+
+
+FORMATS = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
+"""Formats of products, with the names that `measure_peak` takes."""
+
+LINK = 1.25e9
+"""Bytes per second to other devices, which are not measured: Ethernet of 10 Gbit/s."""
+
+
+@cache
+def measure_this_machine() -> Device:
+    """Measure the device that a run would take, in every format that it multiplies by itself."""
+    device = own_device()
+    formats = {"fp32": True, "bf16": has_bfloat16(device), "fp16": device.type == "cuda"}
+    with fastest_float32_products(device):
+        peaks = {name: measure_peak(device, FORMATS[name]) for name, known in formats.items() if known}
+    source = f"{name_of(device)}, measured just now; links to other devices are assumed"
+    return Device(memory_of(device), peaks, LINK, LINK, source, device.type)
+
+
+def own_device() -> torch.device:
+    """Return the device that a run would take."""
+    chosen = None if computes_on_cpu() else torch.accelerator.current_accelerator()
+    return chosen or torch.device("cpu")
+
+
+def name_of(device: torch.device) -> str:
+    """Name a device in a sentence."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "cpu":
+        return f"{torch.get_num_threads()} threads of this machine's CPU"
+    return f"this machine's {device.type} device"
+
+
+def memory_of(device: torch.device) -> float:
+    """Count the bytes that a device has: a GPU's own, those that Metal may take, or the machine's."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory()
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
 
 Amount = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -51,8 +249,6 @@ class PlanRecipe:
     def kind(self) -> Device:
         """Look the device up, or measure it."""
         if self.device == THIS_MACHINE:
-            from .machines import measure_this_machine
-
             return measure_this_machine()
         return DEVICES[self.device]
 
@@ -110,3 +306,18 @@ def read_machines(overrides: Iterable[str]) -> PlanRecipe:
         return parse_recipe(PlanRecipe, read_overrides(overrides))
     except ValueError as error:
         raise ValueError(f"plan: {error}") from None
+
+
+def load_plan(source: str | Path, overrides: Iterable[str] = ()) -> tuple[PretrainingRecipe, PlanRecipe]:
+    """Read a recipe, and from the overrides what replaces its values and what describes the machines.
+
+    Args:
+        source: Path of a YAML file, or the name of a shipped recipe.
+        overrides: `devices=64` and its like describe the machines; keys with a dot, and those that a recipe
+            begins with, replace the recipe's values.
+
+    Raises:
+        ValueError: As in `load_recipe`; the same of the plan's values.
+    """
+    of_recipe, of_machines = split_overrides(overrides, {field.name for field in fields(PretrainingRecipe)})
+    return load_recipe(PretrainingRecipe, source, of_recipe), read_machines(of_machines)

@@ -26,6 +26,7 @@ from ..training.run_folder import (
     PAGE,
     RECIPE,
     TEXTS,
+    Run,
     RunFolder,
 )
 from .recipe import CorpusRecipe, PretrainingRecipe
@@ -75,7 +76,7 @@ def run_folder(recipe: PretrainingRecipe) -> RunFolder:
     )
 
 
-def kept_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool) -> Path | None:
-    """Find the tokenizer that an earlier command trained for this run, unless it is to be replaced."""
-    folder = recipe.folder / TOKENIZER
-    return folder if folder.exists() and not run_folder(recipe).replaces(overwrite) else None
+def kept_tokenizer(run: Run) -> Path | None:
+    """Find the tokenizer that an earlier command trained for a run, unless it is to be replaced."""
+    folder = run.folder / TOKENIZER
+    return folder if folder.exists() and not run.replaces else None

@@ -8,10 +8,12 @@ in the cache until then.
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from accelerate import Accelerator
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
@@ -20,18 +22,13 @@ from ..reporting.curves import draw_log
 from ..storage.model_folder import save_tokenizer
 from ..storage.remote_code import save_code
 from ..text.cache import made_once
-from ..text.special_tokens import tell_of_unknown
-from ..text.texts_read import keep_texts
-from ..training.checkpoint import latest
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
-from ..training.evaluation import HeldOut
-from ..training.examples import LeftOut, tell_of_left_out
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
-from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS, delete, writing
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, Run, delete, running
 from ..training.stages import warn_of_unfilled_steps
 from ..training.tracking import LOG, as_json, read_log
 from .model import SavedModel, saved_models
@@ -39,7 +36,7 @@ from .output import TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
 from .report import losses_without_context, write_report
-from .text import UNKNOWN, identify
+from .text import ReadText
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -57,56 +54,43 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         DiskFullError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
-    inputs, folder = find_inputs(recipe), recipe.folder
-    with writing(folder, join_processes()):
-        return pretrain_alone(recipe, inputs, folder, resume=resume, overwrite=overwrite)
+    inputs = find_inputs(recipe)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
+        return pretrain_in(run, recipe, inputs)
 
 
-def pretrain_alone(
-    recipe: PretrainingRecipe, inputs: Inputs, folder: Path, *, resume: bool, overwrite: bool
-) -> Path:
-    """Pretrain in a folder that nobody else writes."""
-    output = run_folder(recipe)
-    output.require_claimable(resume=resume, overwrite=overwrite)
-    accelerator = build_accelerator(recipe.training, folder)
-    run = prepare(recipe, inputs, accelerator, kept_tokenizer(recipe, overwrite=overwrite))
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:  # nothing of text or recipe can be wrong any more: an earlier run may go
-        output.claim(resume=resume, overwrite=overwrite)
-        tell_of_unknown(run.held_out.about[UNKNOWN], "the held-out text")
-        tell_of_left_out(run.left_out["train"], "the training text")
-        tell_of_left_out(run.left_out["validation"], "the held-out text")
-        warn_of_unfilled_steps(run.data.stages)
-        keep_tokenizer(recipe, run.tokenizer)
-        goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(inputs.texts), goes_on=goes_on)
-    accelerator.wait_for_everyone()
+def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
+    """Pretrain in the folder that a run holds."""
+    accelerator = build_accelerator(recipe.training, run.folder)
+    parts = prepare(recipe, inputs, accelerator, kept_tokenizer(run))
+    text = ReadText(inputs.texts, parts.held_out, parts.left_out)
+    with run.together() as is_main:
+        if is_main:
+            run.take()
+            keep_tokenizer(recipe, parts.tokenizer)
+            text.tell(run.folder)
+            warn_of_unfilled_steps(parts.data.stages)
     outcome = fit(
-        run.model,
-        run.objective,
-        run.data,
+        parts.model,
+        parts.objective,
+        parts.data,
         recipe.training,
-        folder,
+        run.folder,
         accelerator,
-        width=run.model.config.hidden_size,
-        about=recipe_data(recipe) | {"text": run.extent},
-        resume=resume,
+        width=parts.model.config.hidden_size,
+        about=recipe_data(recipe) | {"text": parts.extent},
+        resume=run.resume,
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    models: Mapping[str, SavedModel] = {}
-    for kind, weights in each_kind(run.model, recipe.training, outcome.checkpoint, accelerator):
-        if accelerator.is_main_process:
-            models = saved_models(run.model, recipe, weights)
-            save_models(folder, models, run.tokenizer, recipe.training, kind)
+    find = partial(saved_models, parts.model, recipe)
+    keep_models(parts.model, find, parts.tokenizer, recipe.training, run.folder, outcome, text, accelerator)
     if accelerator.is_main_process:
-        trained_on = environment_of(run.model, accelerator)
-        save_summary(folder, models, outcome, recipe.training, run.held_out, run.left_out, trained_on)
-        parameters = sum(weights.numel() for weights in run.model.parameters())
-        levels = losses_without_context(recipe, run.objective, run.held_out, accelerator)
-        write_report(recipe, levels, read_log(folder / LOG), parameters)
+        parameters = sum(weights.numel() for weights in parts.model.parameters())
+        levels = losses_without_context(recipe, parts.objective, parts.held_out, accelerator)
+        write_report(recipe, levels, read_log(run.folder / LOG), parameters)
     accelerator.wait_for_everyone()
-    return folder / MODEL
+    return run.folder / MODEL
 
 
 def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False) -> Path:
@@ -120,12 +104,10 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
             f"tokenizer.path is {recipe.tokenizer.path}, so there is no tokenizer to train: set "
             f"tokenizer.path=null"
         )
-    inputs, output = find_inputs(recipe), run_folder(recipe)
-    with writing(recipe.folder):
-        output.require_claimable(resume=False, overwrite=overwrite)
-        trained = kept_tokenizer(recipe, overwrite=overwrite)
-        tokenizer = load_or_train_tokenizer(recipe, inputs, trained)
-        output.claim(resume=False, overwrite=overwrite)
+    inputs = find_inputs(recipe)
+    with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
+        tokenizer = load_or_train_tokenizer(recipe, inputs, kept_tokenizer(run))
+        run.take()
         return keep_tokenizer(recipe, tokenizer)
 
 
@@ -164,35 +146,46 @@ def save_models(
             shutil.copy(run_folder / RECIPE, folder)
 
 
-def save_summary(
-    run_folder: Path,
-    models: Mapping[str, SavedModel],
-    outcome: Outcome,
+def keep_models(
+    trained: nn.Module,
+    find: Callable[[Mapping[str, Tensor]], Mapping[str, SavedModel]],
+    tokenizer: PreTrainedTokenizerBase,
     training: TrainingRecipe,
-    held_out: HeldOut,
-    left_out: Mapping[str, Sequence[LeftOut]],
-    trained_on: dict[str, Any],
+    run_folder: Path,
+    outcome: Outcome,
+    text: ReadText,
+    accelerator: Accelerator,
 ) -> None:
-    """Write what the finished models are and score, and draw the curves; delete models of earlier ends.
+    """Write the finished models with every kind of weights, what they are and score, and the curves.
+
+    Models of earlier ends are deleted. Every process calls this; the main one writes.
 
     Args:
-        run_folder: Of the run.
-        models: By their folders in it.
-        outcome: How the run ended.
+        trained: What has learned.
+        find: Returns the models in it by their folders, of all its weights.
+        tokenizer: Of all of them.
         training: Says which kinds of weights there are.
-        held_out: What it was measured on.
-        left_out: What of the text is in no example, of each split.
-        trained_on: The machine and the libraries.
+        run_folder: Of the run.
+        outcome: How the run ended.
+        text: That the run reads.
+        accelerator: Of the run.
     """
+    models: Mapping[str, SavedModel] = {}
+    for kind, weights in each_kind(trained, training, outcome.checkpoint, accelerator):
+        if accelerator.is_main_process:
+            models = find(weights)
+            save_models(run_folder, models, tokenizer, training, kind)
+    if not accelerator.is_main_process:
+        return
     kinds = {kind: scores_of(kind, outcome.scores) for kind in kinds_of(training)}
     final = final_kind(training)
     summary = outcome.progress.state_dict() | {
         "weights": final,
         "scores": kinds[final],
         "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
-        "held_out": dict(held_out.about),
-        "left_out": {split: [each._asdict() for each in own] for split, own in left_out.items()},
-        "trained_on": trained_on,
+        "held_out": dict(text.held_out.about),
+        "left_out": {split: [each._asdict() for each in own] for split, own in text.left_out.items()},
+        "trained_on": environment_of(trained, accelerator),
         "models": {name: type(model).__name__ for name, (model, _) in models.items()},
     }
     for name in models:

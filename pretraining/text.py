@@ -11,8 +11,9 @@ written out and compared with what people wrote.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -22,11 +23,15 @@ from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.chunks import ParallelPairs, StreamedExamples
 from ..text.corpus import TokenizedCorpus
 from ..text.documents import Documents, open_documents
-from ..text.special_tokens import control_tokens, tell_of_control_tokens
+from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_unknown
+from ..text.texts_read import keep_texts
 from ..text.tokenization import tokenize as tokenize_text
 from ..text.tokenization import tokenized_corpus
+from ..training.checkpoint import latest
 from ..training.evaluation import HeldOut
-from ..training.examples import Examples, ExampleSource, left_out_of
+from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
+from ..training.fit import CHECKPOINTS
+from ..training.run_folder import TEXTS
 from .recipe import PretrainingRecipe
 from .translation_scores import TranslationMeasure
 
@@ -79,6 +84,26 @@ def open_texts(recipe: PretrainingRecipe) -> Texts:
         ValueError: As in `open_text`.
     """
     return {split: open_text(recipe, split) for split in get_args(Split)}
+
+
+@dataclass(frozen=True)
+class ReadText:
+    """The text that a run reads."""
+
+    texts: Texts
+    """The documents of both splits."""
+    held_out: HeldOut
+    """What the run is measured on."""
+    left_out: Mapping[str, Sequence[LeftOut]]
+    """What is in no example, of each split."""
+
+    def tell(self, folder: Path) -> None:
+        """Tell what of the text a model does not get to see, and note in the run's folder what is read."""
+        tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
+        tell_of_left_out(self.left_out["train"], "the training text")
+        tell_of_left_out(self.left_out["validation"], "the held-out text")
+        goes_on = latest(folder / CHECKPOINTS) is not None
+        keep_texts(folder / TEXTS, identify(self.texts), goes_on=goes_on)
 
 
 def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:

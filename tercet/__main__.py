@@ -1,4 +1,3 @@
-# PYTHON_ARGCOMPLETE_OK
 """The command line's entry: what went wrong becomes one line, and the exit code says whose fault it was.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage (of an option, a recipe, a file), 130 interrupted, 141 nobody
@@ -9,9 +8,11 @@ import atexit
 import os
 import select
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
-from .__main__ import warnings_in_lines
 from .command_line import parse
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
@@ -57,6 +58,49 @@ def carry_out(arguments: Sequence[str]) -> int:
         print(f"tercet {options.command}: {one_line(error)}", file=sys.stderr)
         return 2 if isinstance(error, WRONG_USAGE) or is_named(error) else 1
     return 0
+
+
+@contextmanager
+def warnings_in_lines(command: str) -> Iterator[None]:
+    """Show warnings as lines of a command, as a context."""
+    told: set[str] = set()
+    earlier = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = " ".join(str(message).split())
+        if text not in told:
+            told.add(text)
+            say(f"tercet {command}: warning: {text}", file or sys.stderr)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = earlier
+
+
+def say(line: str, file: TextIO | None) -> None:
+    """Print a line, above the progress bars if some are shown."""
+    bars = sys.modules.get("tqdm")
+    if file is None:
+        return
+    try:
+        if bars is not None:
+            bars.tqdm.write(line, file=file)
+            return
+    except RuntimeError:
+        pass  # Other threads open and close bars meanwhile: those of huggingface_hub have their own lock.
+    print(line, file=file, flush=True)
+
+
+# PYTHON_ARGCOMPLETE_OK
 
 
 def leave_processes() -> None:

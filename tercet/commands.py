@@ -3,6 +3,8 @@
 import json
 import sys
 from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .endings import distillation_ending, finetuning_ending, pretraining_ending, prompting_ending, tell
@@ -68,16 +70,24 @@ def pretrain(options: Namespace) -> None:
       tercet pretrain encoder-demo training.steps=200 output=runs/short
       tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
     """
-    from accelerate import PartialState
-
-    from .configs.recipe import load_recipe
     from .pretraining.recipe import PretrainingRecipe
     from .pretraining.run import pretrain as run
 
-    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
+    train(PretrainingRecipe, run, pretraining_ending, options)
+
+
+def train(
+    cls: type, run: Callable[..., Path], ending: Callable[[Path], Iterator[str]], options: Namespace
+) -> None:
+    """Carry out the run of a recipe, tell how it ended, and print the folder of the finished model."""
+    from accelerate import PartialState
+
+    from .configs.recipe import load_recipe
+
+    recipe = load_recipe(cls, options.recipe, options.overrides)
     folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
     if PartialState().is_main_process:
-        tell(pretraining_ending, recipe.folder)
+        tell(ending, recipe.folder)
         print(folder)
 
 
@@ -117,17 +127,10 @@ def finetune(options: Namespace) -> None:
       tercet finetune text-classification model.path=runs/encoder-demo/model data.train=reviews.csv
       tercet finetune my-recipe.yaml training.seeds=[0,1,2] training.learning_rate=3e-5 --resume
     """
-    from accelerate import PartialState
-
-    from .configs.recipe import load_recipe
     from .finetune.recipe import FineTuningRecipe
     from .finetune.run import finetune as run
 
-    recipe = load_recipe(FineTuningRecipe, options.recipe, options.overrides)
-    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
-    if PartialState().is_main_process:
-        tell(finetuning_ending, recipe.folder)
-        print(folder)
+    train(FineTuningRecipe, run, finetuning_ending, options)
 
 
 def distill(options: Namespace) -> None:
@@ -143,17 +146,10 @@ def distill(options: Namespace) -> None:
       tercet distill encoder-distilled general.teacher=runs/encoder-english/model
       tercet distill task-distilled task.teacher=runs/reviews/model task.data.train=reviews.csv --resume
     """
-    from accelerate import PartialState
-
-    from .configs.recipe import load_recipe
     from .distill.recipe import DistillationRecipe
     from .distill.run import distill as run
 
-    recipe = load_recipe(DistillationRecipe, options.recipe, options.overrides)
-    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
-    if PartialState().is_main_process:
-        tell(distillation_ending, recipe.folder)
-        print(folder)
+    train(DistillationRecipe, run, distillation_ending, options)
 
 
 def predict(options: Namespace) -> None:

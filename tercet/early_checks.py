@@ -1,18 +1,22 @@
-"""What can be answered before torch is imported, which takes seconds: wrong names, keys and columns, missing
-models and files.
+"""What is answered before torch is imported, which takes seconds: wrong keys, values, columns, files.
 
-A command's recipe is read as plain data. Its keys are compared with the source of the dataclass that it must
-have the shape of (`configs/source_shapes.py`). Values are checked later, by the dataclass itself.
+A command's recipe is built from its dataclass as the command itself builds it, but by modules that were
+imported without heavy libraries (`configs/stand_ins.py`). What takes a model or a tokenizer to know is
+checked later.
 """
 
+import os
+import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .configs.recipe import check_keys, read_recipe, recipe_folders
-from .configs.source_shapes import field_names, read_shape
+from .configs.recipe import load_preset, parse_recipe, read_recipe, recipe_folders
+from .configs.stand_ins import without_libraries
 from .training.model_paths import RUNS, require_path
 
 
@@ -21,25 +25,27 @@ class Kind:
     """A kind of recipe."""
 
     folder: str
-    """Where its shipped recipes are, below `configs/`."""
-    module: str
-    """Where its dataclass is defined."""
-    dataclass: str
-    """The dataclass."""
+    """The folder of its modules, and below `configs/` of its shipped recipes."""
+    name: str
+    """The dataclass, in the module `recipe` of the folder of the same name."""
     article: str
     """Its name in a sentence."""
 
     @property
-    def shape(self) -> Any:
-        """Its keys, as a dataclass."""
-        return read_shape(self.module, self.dataclass)
+    def recipe(self) -> Any:
+        """Its dataclass."""
+        return getattr(import_module(f".{self.folder}.recipe", __package__), self.name)
+
+    def output(self, recipe: Any) -> Any:
+        """Return the folder of a run, and what decides whether the run may write there."""
+        return import_module(f".{self.folder}.output", __package__).run_folder(recipe)
 
 
 KINDS = {
-    "pretrain": Kind("pretraining", "tercet.pretraining.recipe", "PretrainingRecipe", "a pretraining recipe"),
-    "finetune": Kind("finetune", "tercet.finetune.recipe", "FineTuningRecipe", "a fine-tuning recipe"),
-    "distill": Kind("distill", "tercet.distill.recipe", "DistillationRecipe", "a distillation recipe"),
-    "fewshot": Kind("fewshot", "tercet.fewshot.recipe", "FewShotRecipe", "a few-shot recipe"),
+    "pretrain": Kind("pretraining", "PretrainingRecipe", "a pretraining recipe"),
+    "finetune": Kind("finetune", "FineTuningRecipe", "a fine-tuning recipe"),
+    "distill": Kind("distill", "DistillationRecipe", "a distillation recipe"),
+    "fewshot": Kind("fewshot", "FewShotRecipe", "a few-shot recipe"),
 }
 """Kinds of recipes by the command that runs them."""
 
@@ -95,52 +101,127 @@ MODEL_KEYS = (
 WRITTEN = "output"
 """The key whose path need not exist."""
 
+SPLITS = ("train", "validation", "test", "demonstrations")
+"""Keys that name files of rows."""
+
 
 def check_early(options: Namespace) -> None:
-    """Refuse what is wrong with a command's recipe or model, as far as this is known without torch.
+    """Refuse what is wrong with a command's recipe, model or folder, as far as this is known without torch.
 
     Raises:
-        ValueError: Unknown recipe, one of another kind, an unknown key, or rows without a needed column.
+        ValueError: Unknown recipe, one of another kind, an unknown key, an impossible value, rows without a
+            needed column, or an output folder that may not be written.
         FileNotFoundError: A named file or model is not there.
     """
-    if "recipe" in options:
-        overrides = list(options.overrides)
-        if options.command == "plan":
-            overrides = check_machines(overrides)
-        check_recipe(options.command, options.recipe, overrides)
     for named in ("model", "folder", "source"):
         models = getattr(options, named, None) or ()
         for model in [models] if isinstance(models, str) else models:
             require_output(model)
             require_path(model)
+    if "recipe" in options:
+        with without_libraries():
+            tables = check_recipe(options)
+        if tables:
+            from .text.record_files import require_columns_early
+
+            for source, columns in tables:
+                require_columns_early(source, columns)
     if options.command == "predict" and options.file != "-":
         from .text.record_files import find_file
 
         find_file(options.file)
 
 
-def check_recipe(command: str, source: str, overrides: Iterable[str]) -> None:
-    """Check the name and the keys of a command's recipe, and that the runs and rows it names are there."""
-    own = READS.get(command, command)
-    if (shipped := command_of(source)) not in (None, own):
+def check_recipe(options: Namespace) -> list[tuple[str, tuple[str, ...]]]:
+    """Check a command's recipe, what it names, and its folder; return the files of rows and their columns."""
+    command, source, overrides = options.command, options.recipe, list(options.overrides)
+    kind = kind_of(command)
+    if command == "plan":
+        overrides = check_machines(overrides)
+    shipped = command_of(source)
+    if shipped not in (None, READS.get(command, command)):
         raise ValueError(wrong_kind(source, str(shipped), command))
-    name, data = read_recipe(source, overrides, kind=KINDS[own].folder)
-    shape = KINDS[own].shape
-    if not shipped and (better := other_kind(own, data)):
+    name, data = read_recipe(source, overrides, kind=kind.folder)
+    if not shipped and (better := other_kind(kind, data)):
         raise ValueError(wrong_kind(source, better, command))
     try:
-        check_common_mistakes(data, shape)
-        check_keys(shape, data)
+        check_common_mistakes(data, kind.recipe)
+        recipe = parse_recipe(kind.recipe, data)
     except ValueError as error:
         raise ValueError(f"recipe {name}: {error}") from None
     for key, path in named_paths(data):
         require_output(path, f"recipe {name}: {key} = ")
         if key in MODEL_KEYS:
             require_path(path)
-    if own == "finetune":
-        from .early_rows import check_rows  # pydantic and pyarrow take a moment, too
+    if preset := getattr(getattr(recipe, "model", None), "preset", None):
+        check_overrides(recipe.model.overrides, load_preset(preset)["model_type"])
+    for part in parts_of(recipe):
+        check_part(part)
+    if "overwrite" in options and not getattr(options, "explain", False):
+        check_folder(kind.output(recipe), options)
+    return list(tables_of(recipe))
 
-        check_rows(data)
+
+def check_overrides(overrides: Iterable[str], model_type: str) -> None:
+    """Refuse a name that is nearly that of a field of ours; which fields are transformers' is known later."""
+    cls = next(cls for cls in map(configuration, CONFIGURATIONS) if cls.model_type == model_type)
+    for name in overrides:
+        if name not in fields_of(cls) and (near := get_close_matches(name, fields_of(cls), n=3, cutoff=0.8)):
+            raise ValueError(
+                f"model.overrides.{name} is not a field of {cls.__name__}: did you mean {' or '.join(near)}?"
+            )
+
+
+def check_folder(output: Any, options: Namespace) -> None:
+    """Refuse a folder that a fresh run may not write; what goes on or is running there comes later."""
+    from .training.lock import LOCK
+
+    is_main_process = os.environ.get("RANK", "0") == "0"  # others may come when the folder is written already
+    is_resumed = getattr(options, "resume", False)
+    if is_main_process and not is_resumed and not (output.folder / LOCK).exists():
+        output.require_claimable(resume=False, overwrite=options.overwrite)
+
+
+def tables_of(recipe: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the files of rows that a recipe names, each with the columns that are known to be needed."""
+    for part in parts_of(recipe):
+        if getattr(part, "dataset", "") is None:
+            resolve = getattr(part, "resolve", lambda file: file)
+            columns = getattr(recipe.task, "columns", ())
+            files = [resolve(file) for split in SPLITS if (file := getattr(part, split, None)) is not None]
+            yield from (
+                (file, columns) for file in files if not file.endswith(".txt")
+            )  # those have no columns
+
+
+def parts_of(recipe: Any) -> Iterator[Any]:
+    """Yield a recipe and all dataclasses in it."""
+    yield recipe
+    for field in fields(recipe):
+        if is_dataclass(value := getattr(recipe, field.name)):
+            yield from parts_of(value)
+
+
+def check_part(part: Any) -> None:
+    """Check a part of a recipe: that what it says of training is consistent, and that its text is there.
+
+    Raises:
+        ValueError: Values do not fit each other, or a text cannot be one.
+        FileNotFoundError: A text that is named by its path is not there.
+    """
+    from .pretraining.recipe import CorpusRecipe
+    from .text.documents import open_documents
+    from .training.recipe import TrainingRecipe
+    from .training.stages import require_consistent
+
+    if isinstance(part, TrainingRecipe):
+        require_consistent(part)
+    if isinstance(part, CorpusRecipe):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # who reads the text warns
+            for source in (part.train, part.validation):
+                if source != "documentation":
+                    open_documents(source)
 
 
 def kind_of(command: str) -> Kind:
@@ -162,24 +243,26 @@ def wrong_kind(source: str, right: str, command: str) -> str:
     return f"recipe {source} is {kind}: run `tercet {right} {source}`"
 
 
-def other_kind(command: str, data: dict[str, Any]) -> str | None:
+def other_kind(own: Kind, data: dict[str, Any]) -> str | None:
     """Find the one other command whose recipes have all of the keys, if this one's do not have them."""
-    fitting = [name for name, kind in KINDS.items() if set(data) <= names_in(kind.shape)]
-    return fitting[0] if len(fitting) == 1 and fitting[0] != command else None
+    if set(data) <= names_in(own.recipe):
+        return None
+    fitting = [name for name, kind in KINDS.items() if set(data) <= names_in(kind.recipe)]
+    return fitting[0] if len(fitting) == 1 else None
 
 
-def names_in(shape: Any) -> set[str]:
-    """Name the keys at the top of a recipe."""
-    return {field.name for field in fields(shape)}
+def names_in(recipe: Any) -> set[str]:
+    """Name the keys at the top of a recipe, or of a part of one, by its dataclass."""
+    return {field.name for field in fields(recipe)}
 
 
-def check_common_mistakes(data: dict[str, Any], shape: Any) -> None:
+def check_common_mistakes(data: dict[str, Any], cls: Any) -> None:
     """Answer keys that are no recipe's, but that say clearly what is meant.
 
     Raises:
         ValueError: A key chooses a device, or is a field of the model's configuration.
     """
-    known = names_in(shape)
+    known = names_in(cls)
     part = next((name for name in WITH_OVERRIDES if name in known), None)
     named = {(key,): value for key, value in data.items() if key not in known}
     for above in {"training", *WITH_OVERRIDES} & data.keys():
@@ -188,7 +271,7 @@ def check_common_mistakes(data: dict[str, Any], shape: Any) -> None:
     for (*above, key), value in named.items():
         if key in DEVICE_KEYS:
             raise ValueError(f"{'.'.join([*above, key])} = {value}: {DEVICES}")
-        if part and above in ([], [part]) and is_configured(key) and key not in all_names(shape):
+        if part and above in ([], [part]) and is_configured(key) and key not in all_names(cls):
             raise ValueError(
                 f"{'.'.join([*above, key])} = {value}: unknown key; did you mean {part}.overrides.{key}?"
             )
@@ -196,14 +279,23 @@ def check_common_mistakes(data: dict[str, Any], shape: Any) -> None:
 
 def is_configured(key: str) -> bool:
     """Return whether a key is a field of a model's configuration."""
-    classes = CONFIGURATIONS.items()
-    return any(key in field_names(f"tercet.modeling.{module}", name) for name, module in classes)
+    return any(key in fields_of(configuration(name)) for name in CONFIGURATIONS)
 
 
-def all_names(shape: Any) -> set[str]:
+def configuration(name: str) -> Any:
+    """Find the class of a configuration of ours."""
+    return getattr(import_module(f".modeling.{CONFIGURATIONS[name]}", __package__), name)
+
+
+def fields_of(cls: type) -> list[str]:
+    """Name the fields of a configuration that are ours."""
+    return [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())]
+
+
+def all_names(cls: Any) -> set[str]:
     """Name the keys at the top of a recipe and of its parts, for which others have better suggestions."""
-    parts = [field.type for field in fields(shape) if is_dataclass(field.type)]
-    return names_in(shape).union(*map(names_in, parts))
+    parts = [field.type for field in fields(cls) if is_dataclass(field.type)]
+    return names_in(cls).union(*map(names_in, parts))
 
 
 def named_paths(data: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
@@ -238,6 +330,6 @@ def check_machines(overrides: list[str]) -> list[str]:
     """Check what describes the machines of a plan, and return the overrides of its recipe."""
     from .planning.machines import read_machines, split_overrides
 
-    of_recipe, of_machines = split_overrides(overrides, names_in(KINDS["pretrain"].shape))
+    of_recipe, of_machines = split_overrides(overrides, names_in(KINDS["pretrain"].recipe))
     read_machines(of_machines)
     return of_recipe

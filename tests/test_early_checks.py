@@ -1,14 +1,17 @@
-"""Wrong names, wrong keys and missing models are answered before torch is imported."""
+"""What is wrong with names, keys, values, files and folders is answered before torch is imported."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
+from difflib import get_close_matches
 
 import pytest
 
 from tercet.__main__ import main
-from tercet.configs.recipe import recipe_folders
-from tercet.early_checks import KINDS, command_of
+from tercet.configs.recipe import load_recipe, recipe_data, recipe_folders
+from tercet.early_checks import CONFIGURATIONS, KINDS, command_of, configuration, fields_of
 from tercet.text.record_files import require_columns_early
 
 WRONG = [
@@ -36,6 +39,23 @@ WRONG = [
     ("push runs/encoder-demo me/encoder", "run `tercet pretrain encoder-demo` first"),
     ("recipes fintune", "unknown KIND 'fintune'; did you mean finetune?"),
     ("recipes models", "unknown KIND 'models'; known: pretrain, finetune, distill, fewshot, presets"),
+    ("pretrain encoder-demo training.steps=-3", "training.steps = -3: must be greater than 0"),
+    ("pretrain encoder-demo training.steps=4", "schedule.warmup_steps = 50 exceeds training.steps = 4"),
+    ("pretrain encoder-demo objective.kind=mlm", 'objective.kind = "mlm": must be one of'),
+    ("pretrain encoder-demo model.preset=encodr-tiny", "did you mean encoder-tiny"),
+    (
+        "pretrain encoder-demo model.overrides.hiden_size=8",
+        "did you mean hidden_size",
+    ),
+    ("verify-resume encoder-demo corpus.train=none.txt", "corpus none.txt does not exist"),
+    ("tokenizer encoder-demo tokenizer.vocab_size=1", "must be greater than or equal to 8"),
+    ("finetune chat training.epochs=none", 'training.epochs = "none": must be a valid number'),
+    ("distill two-step task.temperature=-1", "task.temperature = -1: must be greater than 0"),
+    ("fewshot copa prompting.num_fewshot=some", 'prompting.num_fewshot = "some": must be a valid array'),
+    (
+        "fewshot copa data.folder=nowhere",
+        "there is no file nowhere/fewshot/copa_validation.jsonl.gz: name one",
+    ),
 ]
 
 WRONG_ROWS = [
@@ -52,10 +72,15 @@ WRONG_ROWS = [
     ),
     ("predict runs/mine rows.csv", "runs/mine does not exist: did you mean runs/mime?"),
     ("predict runs/mime row.csv", "there is no file row.csv: name one"),
+    ("pretrain encoder-demo output=taken", "output taken holds mine.txt, which was not written by a run"),
+    (
+        "finetune trec model.path=m data.train=rows.csv data.test=rows.csv output=taken/mine.txt",
+        "which is a file",
+    ),
 ]
 
 
-HEAVY = {"torch", "transformers", "accelerate", "datasets"}
+HEAVY = ["torch", "transformers", "accelerate", "datasets"]
 """Modules whose import takes a second or more."""
 
 
@@ -65,42 +90,76 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("command", "message"), WRONG, ids=[command for command, _ in WRONG])
-def test_the_remedy_is_of_the_right_kind(command, message, capsys):
-    assert main(command.split()) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+PROGRAM = """
+import contextlib, io, json, sys
+sys.orig_argv = ["python", "-m", "tercet"]
+from tercet.__main__ import main
+from tercet.configs.recipe import load_recipe, recipe_data, recipe_folders
+from tercet.configs.stand_ins import StandIn, without_libraries
+from tercet.early_checks import KINDS, command_of
+heavy, commands = map(json.loads, sys.argv[1:])
+told, first = [], set(sys.modules)
+for command in commands:
+    with contextlib.redirect_stderr(io.StringIO()) as written:
+        code = main(command.split())
+    told.append([code, written.getvalue(), sorted({*heavy} & set(sys.modules))])
+with without_libraries():
+    read = {name: recipe_data(load_recipe(KINDS[command_of(name)].recipe, name)) for name in recipe_folders()}
+left = [name for name, module in sys.modules.items() for value in list(vars(module).values())
+        if isinstance(value, StandIn) or name.startswith("tercet.pretraining")]
+with contextlib.redirect_stdout(sys.stderr):
+    from tercet.pretraining.recipe import PretrainingRecipe
+    from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
+    import torch
+is_whole = issubclass(MaskedLanguageModelingRecipe.model_class, torch.nn.Module)
+print(json.dumps({"told": told, "read": read, "left": left, "is_whole": is_whole}))
+"""
+"""Carries out commands without torch, then reads every shipped recipe, then imports everything in truth."""
 
 
-@pytest.mark.parametrize("command", [command for command, _ in WRONG[:8]])
-def test_wrong_names_do_not_wait_for_torch(command):
-    done, imported = run_counting_imports(command)
-    assert done.returncode == 2
-    assert "tercet.early_checks" in imported
-    assert not imported & HEAVY
-
-
-def run_counting_imports(command):
-    """Run a command, and name the modules that it imports."""
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory):
+    """Carry out all commands that are wrong; their codes and messages, and what is there afterwards."""
+    folder = tmp_path_factory.mktemp("early")
+    (folder / "rows.csv").write_text("text,label\ngood,a\n")
+    (folder / "rows.jsonl").write_text('{"text": "good"}\n{"text": "bad", "stars": 1}\n')
+    (folder / "runs" / "mime").mkdir(parents=True)
+    (folder / "taken").mkdir()
+    (folder / "taken" / "mine.txt").touch()
+    commands = [command for command, _ in WRONG + WRONG_ROWS]
     done = subprocess.run(
-        [sys.executable, "-m", "tercet", *command.split()],
-        env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"},
+        [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), json.dumps(commands)],
+        cwd=folder,
         capture_output=True,
         text=True,
     )
-    return done, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    return said | {"told": dict(zip(commands, said["told"], strict=True))}
 
 
-@pytest.mark.parametrize(("command", "message"), WRONG_ROWS, ids=[command for command, _ in WRONG_ROWS])
-def test_wrong_columns_and_files_do_not_wait_for_torch(command, message, tmp_path):
-    (tmp_path / "rows.csv").write_text("text,label\ngood,a\n")
-    (tmp_path / "rows.jsonl").write_text('{"text": "good"}\n{"text": "bad", "stars": 1}\n')
-    (tmp_path / "runs" / "mime").mkdir(parents=True)
-    done, imported = run_counting_imports(command)
-    assert message in done.stderr
-    assert done.returncode == 2
-    assert not imported & HEAVY
+@pytest.mark.parametrize(("command", "message"), WRONG + WRONG_ROWS, ids=lambda text: text[:60])
+def test_the_remedy_is_told_in_a_line_without_torch(command, message, without_torch):
+    code, said, imported = without_torch["told"][command]
+    assert message in said
+    assert (code, said.count("\n"), imported) == (2, 1, [])
+
+
+def test_recipes_read_without_libraries_are_the_recipes(without_torch):
+    for name, data in without_torch["read"].items():
+        assert json.loads(json.dumps(recipe_data(load_recipe(KINDS[command_of(name)].recipe, name)))) == data
+
+
+def test_modules_that_were_imported_without_libraries_are_forgotten(without_torch):
+    assert without_torch["left"] == []
+    assert without_torch["is_whole"]
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_no_field_of_transformers_is_taken_for_a_misspelt_one(name):
+    cls = configuration(name)
+    theirs = {field.name for field in fields(cls)} - set(fields_of(cls))
+    assert not [name for name in theirs if get_close_matches(name, fields_of(cls), cutoff=0.8)]
 
 
 def test_a_file_of_which_a_line_cannot_be_read_is_left_to_the_command(tmp_path):

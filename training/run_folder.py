@@ -7,8 +7,8 @@ nothing is removed that no run of ours wrote (`ownership.py`), and nobody else w
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +75,7 @@ class RunFolder:
         return self.recipe.folder
 
     def require_claimable(self, *, resume: bool, overwrite: bool) -> None:
-        """Make sure that `claim` may do as it is told; nothing is changed.
+        """Make sure that `take` may do as it is told; nothing is changed.
 
         Raises:
             ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
@@ -96,15 +96,16 @@ class RunFolder:
                 if (self.folder / name).exists():
                     self.require_same_recipe(keys)
 
-    def claim(self, *, resume: bool, overwrite: bool) -> None:
-        """Take the folder, and write the recipe into it.
+    def take(self, *, resume: bool, overwrite: bool) -> None:
+        """Take the folder that `require_claimable` has found to be free, and write the recipe into it.
 
         Raises:
-            ValueError: As in `require_claimable`.
+            ValueError: Somebody has put something there since.
         """
-        self.require_claimable(resume=resume, overwrite=overwrite)
-        folder = self.folder
-        if self.replaces(overwrite):
+        folder, replaces = self.folder, self.replaces(overwrite)
+        allowed = self.names if replaces else self.written if resume else self.prepared
+        self.require_unused(allowed, overwrite=overwrite)
+        if replaces:
             remove(folder, self.names)
         folder.mkdir(parents=True, exist_ok=True)
         begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}))
@@ -211,6 +212,75 @@ class RunFolder:
                     f"{key} of the recipe differs from {file}: use the same value, start over with "
                     f"--overwrite, or choose another folder with output=..."
                 )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that holds its folder: what it may do there, and the processes that take part in it."""
+
+    output: RunFolder
+    """Its folder."""
+    resume: bool
+    """Whether it goes on with an earlier run there."""
+    overwrite: bool
+    """Whether it may replace an earlier run there."""
+    processes: PartialState | None = None
+    """Those of the launch, if it may have several."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder as a path."""
+        return self.output.folder
+
+    @property
+    def replaces(self) -> bool:
+        """Whether there is an earlier run that this one replaces; not any more once the folder is taken."""
+        return self.output.replaces(self.overwrite)
+
+    def main_first(self) -> AbstractContextManager[Any]:
+        """Let the main process do what is inside first: others find in the cache what it has left there."""
+        return nullcontext() if self.processes is None else self.processes.main_process_first()
+
+    @contextmanager
+    def together(self) -> Iterator[bool]:
+        """Wait for all processes before and after what is inside; yield whether this is the main one."""
+        if self.processes is not None:
+            self.processes.wait_for_everyone()
+        yield self.processes is None or self.processes.is_main_process
+        if self.processes is not None:
+            self.processes.wait_for_everyone()
+
+    def take(self) -> None:
+        """Take the folder, once nothing of what the run reads can be wrong any more: an earlier run goes."""
+        self.output.take(resume=self.resume, overwrite=self.overwrite)
+
+
+@contextmanager
+def running(
+    recipe: Any,
+    describe: Callable[[Any], RunFolder],
+    *,
+    resume: bool,
+    overwrite: bool,
+    processes: PartialState | None = None,
+) -> Iterator[Run]:
+    """Hold the folder of a recipe's run, and make sure that the run may write there; nothing is changed yet.
+
+    Args:
+        recipe: Of the run.
+        describe: Returns the `RunFolder` of such a recipe.
+        resume: Whether to go on with an earlier run.
+        overwrite: Whether to replace one.
+        processes: As in `writing`.
+
+    Raises:
+        ValueError: As in `writing` and `RunFolder.require_claimable`.
+        WriteError: As in `writing`.
+    """
+    with writing(recipe.folder, processes):
+        output = describe(recipe)
+        output.require_claimable(resume=resume, overwrite=overwrite)
+        yield Run(output, resume, overwrite, processes)
 
 
 @contextmanager

@@ -203,7 +203,6 @@ def prepare_data(
         ValueError: Examples and recipe do not fit each other.
     """
     require_evaluations(recipe, are_possible=held_out is not None)
-    require_averages(recipe)
     stages = build_stages(source, source_of_length, objective, recipe, accelerator)
     measured = None if held_out is None else held_out.source
     steps = None if measured is None else cut_held_out(measured, objective, recipe, accelerator)

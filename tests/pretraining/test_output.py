@@ -6,6 +6,7 @@ from tercet.configs.recipe import load_recipe
 from tercet.pretraining.output import kept_tokenizer, run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.cache import made_once
+from tercet.training.run_folder import Run
 
 from .conftest import unread_recipe
 
@@ -17,8 +18,10 @@ def recipe_for(folder, **changes) -> PretrainingRecipe:
 
 
 def claim_output(recipe, *, resume, overwrite):
-    """Claim a recipe's folder."""
-    run_folder(recipe).claim(resume=resume, overwrite=overwrite)
+    """Claim a recipe's folder, as a run that is killed afterwards."""
+    output = run_folder(recipe)
+    output.require_claimable(resume=resume, overwrite=overwrite)
+    output.take(resume=resume, overwrite=overwrite)
     return recipe.folder
 
 
@@ -102,7 +105,7 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         made_once(folder / "tokenizer", write_half)
-    assert kept_tokenizer(recipe_for(tmp_path), overwrite=False) is None
+    assert kept_tokenizer(Run(run_folder(recipe_for(tmp_path)), resume=False, overwrite=False)) is None
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     made_once(folder / "tokenizer", lambda path: None)
     assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]

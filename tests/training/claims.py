@@ -1,5 +1,7 @@
 """Small recipes of all commands, and runs that claim a folder and end at once."""
 
+from contextlib import contextmanager
+
 from tercet.configs.recipe import parse_recipe
 from tercet.distill.output import run_folder as of_distillation
 from tercet.distill.recipe import DistillationRecipe
@@ -9,7 +11,7 @@ from tercet.finetune.output import run_folder as of_fine_tuning
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.output import run_folder as of_pretraining
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.training.run_folder import writing
+from tercet.training.run_folder import running
 
 CORPUS = {"train": "a.txt", "validation": "b.txt"}
 OBJECTIVE = {"kind": "causal_language_modeling"}
@@ -44,9 +46,18 @@ def folder_of(command, output, **changes):
     return run_folder(parse_recipe(kind, DATA[command] | {"output": str(output)} | changes))
 
 
-def claim(command, output, *, resume=False, overwrite=False, **changes):
+@contextmanager
+def claimed(recipe, run_folder, *, resume=False, overwrite=False):
+    """Claim a folder as a run does, which goes on inside."""
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite) as run:
+        run.take()
+        yield run.output
+
+
+def claim(command, output, **options):
     """Claim a folder as a run does, and end at once."""
-    run = folder_of(command, output, **changes)
-    with writing(run.folder):
-        run.claim(resume=resume, overwrite=overwrite)
+    kind, run_folder = KINDS[command]
+    told = {name: options.pop(name) for name in ("resume", "overwrite") if name in options}
+    recipe = parse_recipe(kind, DATA[command] | {"output": str(output)} | options)
+    with claimed(recipe, run_folder, **told) as run:
         return run

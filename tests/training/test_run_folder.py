@@ -10,9 +10,9 @@ import pytest
 from tercet.configs.recipe import recipe_data
 from tercet.distill.recipe import DistillationRecipe
 from tercet.training.ownership import record_all
-from tercet.training.run_folder import delete, writing
+from tercet.training.run_folder import delete
 
-from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, folder_of
+from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, claimed, folder_of
 
 NO_PATHS = {
     *("output", "data.folder", "data.dataset", "data.subset", "task.data.dataset", "task.data.subset"),
@@ -140,8 +140,7 @@ def test_run_of_an_earlier_version_is_continued_and_not_replaced(command, tmp_pa
 @pytest.mark.parametrize("other", KINDS)
 def test_what_any_command_wrote_is_replaced_by_any_other(other, command, tmp_path):
     run = folder_of(other, tmp_path)
-    with writing(tmp_path):
-        run.claim(resume=False, overwrite=False)
+    with claimed(run.recipe, KINDS[other][1]):
         for name in set(run.written) - {"recipe.yaml"}:
             (tmp_path / name).mkdir()
             (tmp_path / name / "facts.json").write_text("{}")
@@ -198,9 +197,7 @@ def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
     claim("finetune", tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "notes.txt").write_text("years of work")
-    run = folder_of("finetune", tmp_path)
-    with writing(tmp_path):
-        run.claim(resume=True, overwrite=False)
+    with claimed(folder_of("finetune", tmp_path).recipe, KINDS["finetune"][1], resume=True):
         (tmp_path / "model" / "config.json").write_text("{}")
         delete(tmp_path / "model")
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["notes.txt"]

@@ -56,10 +56,9 @@ disk.flush = flush_or_die
 from tercet.configs.recipe import parse_recipe
 from tercet.{folder}.output import run_folder
 from tercet.{folder}.recipe import {kind}
-from tercet.training.run_folder import writing
-run = run_folder(parse_recipe({kind}, {data!r}))
-with writing(run.folder):
-    run.claim(resume=False, overwrite=False)
+from tercet.training.run_folder import running
+with running(parse_recipe({kind}, {data!r}), run_folder, resume=False, overwrite=False) as run:
+    run.take()
 """
 
 
