@@ -22,10 +22,6 @@ from ..reporting.blocks import (
     format_score,
     name_of_model,
 )
-from ..reporting.markdown import as_markdown
-from ..reporting.page import as_page
-from ..training.disk import replace_text
-from ..training.run_folder import MARKDOWN, PAGE
 from .charts import draw_comparison
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
@@ -38,13 +34,6 @@ NAMES = {
     RANDOM: "the same from random weights",
 }
 """Who is compared -> what the report calls them."""
-
-
-def write_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> None:
-    """Write the report of a run, with its chart, into the run's folder."""
-    report = build_report(recipe, summary)
-    replace_text(recipe.folder / MARKDOWN, as_markdown(report))
-    replace_text(recipe.folder / PAGE, as_page(report))
 
 
 def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Report:

@@ -21,6 +21,7 @@ from ..finetune.summary import read_predictions
 from ..interop.messages import quietly
 from ..interop.model_folder import load_config
 from ..pretraining.translation_scores import TranslationMeasure
+from ..reporting.page import save
 from ..reporting.verdicts import (
     Outcome,
     Verdict,
@@ -50,7 +51,7 @@ from .general_step import CACHE
 from .output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .prepared import Prepared
 from .recipe import DistillationRecipe
-from .report import kept_of, score_name, write_report
+from .report import build_report, kept_of, score_name
 from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
 from .teacher import Source, moved
@@ -133,7 +134,7 @@ def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
     told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
     told["scores"] |= for_card(summary)
     replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
-    write_report(recipe, summary)
+    save(build_report(recipe, summary), folder)
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:

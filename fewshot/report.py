@@ -25,10 +25,6 @@ from ..reporting.blocks import (
     first_block,
     name_of_model,
 )
-from ..reporting.markdown import as_markdown as in_markdown
-from ..reporting.page import as_page
-from ..training.disk import replace_text
-from ..training.run_folder import MARKDOWN, PAGE
 from .charts import Band, draw_reliability, draw_shots
 from .output import ITEMS, RELIABILITY, SHOTS
 from .protocol import protocol
@@ -58,13 +54,6 @@ NAMES = {
 
 MOST_GROUPS = 100
 """Groups that a table still has room for."""
-
-
-def write_report(recipe: FewShotRecipe, task: Task, results: Results) -> None:
-    """Write the report of an evaluation, with its charts, into its folder."""
-    report = build_report(recipe, task, results)
-    replace_text(recipe.folder / MARKDOWN, in_markdown(report))
-    replace_text(recipe.folder / PAGE, as_page(report))
 
 
 def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import torch
 from tqdm import tqdm
 
+from ..reporting.page import save
 from ..reporting.verdicts import (
     Verdict,
     about_few_rows,
@@ -30,7 +31,7 @@ from .evaluation import Evaluation, Outcome, conditions_of
 from .output import ANSWERS, ITEMS, RESULTS, run_folder
 from .protocol import protocol_of, reading_of
 from .recipe import FewShotRecipe
-from .report import label, write_report
+from .report import build_report, label
 from .rows import Items, read_items
 from .subject import hash_weights, load_subject
 from .summary import summarize_model
@@ -128,7 +129,7 @@ def conclude(
     judged = verdicts(results, names, is_higher_better=items.task.is_higher_better)
     results["verdicts"] = as_data(judged)
     replace_text(recipe.folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    write_report(recipe, items.task, results)
+    save(build_report(recipe, items.task, results), recipe.folder)
 
 
 GUESSES = {"random": "a random answer", "majority": "giving the most frequent answer"}

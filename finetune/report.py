@@ -29,11 +29,8 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
-from ..reporting.markdown import as_markdown as in_markdown
-from ..reporting.page import as_page
 from ..text.bad_rows import in_words as bad_in_words
-from ..training.disk import replace_text
-from ..training.run_folder import CURVES, MARKDOWN, PAGE
+from ..training.run_folder import CURVES
 from ..training.tracking import LOG, read_log
 from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, seed_folder
@@ -120,26 +117,6 @@ KINDS = {
 """Kind of a task -> how a title begins."""
 
 
-def write_report(
-    recipe: FineTuningRecipe,
-    prepared: Prepared,
-    summary: Mapping[str, Any],
-    predictions: Sequence[Prediction],
-) -> None:
-    """Write the report of a run, with its charts, into the run's folder.
-
-    Args:
-        recipe: As it was carried out.
-        prepared: Its rows.
-        summary: What `summarize` found.
-        predictions: Of the best seed, for the last split.
-    """
-    folder = recipe.folder
-    report = build_report(recipe, prepared, summary, predictions, folder)
-    replace_text(folder / MARKDOWN, in_markdown(report))
-    replace_text(folder / PAGE, as_page(report))
-
-
 def build_report(
     recipe: FineTuningRecipe,
     prepared: Prepared,
@@ -147,7 +124,15 @@ def build_report(
     predictions: Sequence[Prediction],
     folder: Path,
 ) -> Report:
-    """Tell everything in order; charts go into the run's folder."""
+    """Tell everything in order.
+
+    Args:
+        recipe: As it was carried out.
+        prepared: Its rows.
+        summary: What `summarize` found.
+        predictions: Of the best seed, for the last split.
+        folder: Of the run, for the charts.
+    """
     criterion, split, task = summary["criterion"], summary["split"], prepared.task
     measured = prepared.splits[split].rows
     references = task.references(measured)

@@ -14,6 +14,7 @@ from torch import nn
 from ..interop.finished_run import EVALUATION, TEXTS
 from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
+from ..reporting.page import save
 from ..reporting.verdicts import as_data
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown
@@ -26,7 +27,7 @@ from .evaluation import Evaluation, evaluate_rows
 from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import BAD_ROWS, SHARED, shared_in_words, write_report
+from .report import BAD_ROWS, SHARED, build_report, shared_in_words
 from .splits import Split, identify
 from .task import Prediction
 from .verdicts import BAG_OF_WORDS, BEFORE, UNTRAINED, compared, verdicts
@@ -60,7 +61,7 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
     replace_text(
         folder / EVALUATION, json.dumps(as_json(for_card(recipe, prepared, summary)), indent=2) + "\n"
     )
-    write_report(recipe, prepared, summary, predictions)
+    save(build_report(recipe, prepared, summary, predictions, folder), folder)
 
 
 def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:

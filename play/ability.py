@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..reporting.blocks import Result
 from ..text.bad_records import foreign_character
 from .loaded_model import LoadedModel
-from .results import Result
 
 GAP = re.compile(r"_{2,}")
 """How a user writes a gap: two underscores or more."""

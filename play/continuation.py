@@ -14,10 +14,10 @@ from torch import Tensor
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
 from ..modeling import TercetCharacterLanguageModel, TercetElmoForLanguageModeling
+from ..reporting.blocks import Passage, Ranking, Result, Run
 from .ability import MOST_ANSWERS, Ability, Field, NumberField, TextField
 from .language import rank_tokens
 from .loaded_model import LoadedModel
-from .results import Passage, Piece, Ranking, Result
 
 TOP_P = 0.9
 """Share of the probability from which tokens are drawn (nucleus sampling; Holtzman et al., 2020)."""
@@ -71,7 +71,7 @@ class Continuation(Ability):
         )
         after = self.scores(ids).float().softmax(dim=-1)
         return [
-            Passage("Continued", [Piece(text), Piece(self.spell(ids, written), "new")]),
+            Passage("Continued", [Run(text), Run(self.spell(ids, written), "new")]),
             Ranking("Candidates for the first token", rank_tokens(self.model, after, int(numbers["top"]))),
         ]
 

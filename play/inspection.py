@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..reporting.blocks import Heatmap, Note, Result, Token, Tokens
 from .ability import Ability, Field, NumberField, TextField
 from .language import spelled
 from .loaded_model import LoadedModel
-from .results import Heatmap, Note, Result, Token, Tokens
 
 MOST_TOKENS = 64
 """Of a text whose attention is drawn: more cannot be read."""

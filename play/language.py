@@ -8,9 +8,9 @@ from typing import cast
 
 from torch import Tensor
 
+from ..reporting.blocks import Entry, Passage, Ranking, Result, Run
 from .ability import GAP, Ability, Field, TextField, top_field
 from .loaded_model import LoadedModel
-from .results import Entry, Passage, Piece, Ranking, Result
 
 
 class FillGaps(Ability):
@@ -56,7 +56,7 @@ class FillGaps(Ability):
             for number, row in enumerate(probabilities, 1)
         ]
         best = iter([ranking.entries[0].text for ranking in rankings])
-        filled = [Piece(next(best), "new") if piece is None else Piece(piece) for piece in pieces]
+        filled = [Run(next(best), "new") if piece is None else Run(piece) for piece in pieces]
         return [Passage("With the best answers", filled), *rankings]
 
     def with_masks(self, text: str) -> str:

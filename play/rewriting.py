@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from ..finetune.generation import Generation
+from ..reporting.blocks import Entry, Passage, Ranking, Result, Run
 from ..text.special_tokens import SENTINEL, sentinel_ids
 from .ability import GAP, Ability, Field, NumberField, TextField
 from .loaded_model import LoadedModel
-from .results import Entry, Passage, Piece, Ranking, Result
 
 TRANSLATORS = ("marian", "m2m_100", "mbart", "nllb-moe", "fsmt", "tercet_recurrent_seq2seq")
 """Types of models that do nothing but translate."""
@@ -101,9 +101,9 @@ class TextToText(Ability):
         told: Any = cast(Any, self.model.model).generation_config.eos_token_id
         return [] if told is None else told if isinstance(told, list) else [told]
 
-    def pieces(self, answer: Tensor, text: str) -> list[Piece]:
+    def pieces(self, answer: Tensor, text: str) -> list[Run]:
         """Show an answer (T), as the best one."""
-        return [Piece(self.read(answer, text), "new")]
+        return [Run(self.read(answer, text), "new")]
 
     def read(self, answer: Tensor, text: str) -> str:
         """Write an answer (T) as text."""
@@ -181,15 +181,15 @@ class Restore(TextToText):
         names = iter([SENTINEL.format(number) for number in range(num_gaps)])
         return GAP.sub(lambda _: next(names), marked)
 
-    def pieces(self, answer: Tensor, text: str) -> list[Piece]:
+    def pieces(self, answer: Tensor, text: str) -> list[Run]:
         """Write the answer into the gaps; an answer without sentinels is the whole text."""
         spans = self.spans(answer)
         if spans is None:
             return super().pieces(answer, text)
         parts = NAMED_SENTINEL.split(self.prepare(text))
-        pieces = [Piece(parts[0])]
+        pieces = [Run(parts[0])]
         for number, after in zip(parts[1::2], parts[2::2], strict=True):
-            pieces += [Piece(spans.get(int(number), "___"), "new"), Piece(after)]
+            pieces += [Run(spans.get(int(number), "___"), "new"), Run(after)]
         return [piece for piece in pieces if piece.text]
 
     def read(self, answer: Tensor, text: str) -> str:

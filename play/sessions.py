@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..interop.messages import first_line
+from ..reporting.blocks import Result
 from .ability import Ability, Field, NumberField, TextField
 from .continuation import Continue, ContinueForwards
 from .inspection import ShowAttention, ShowTokens
 from .labels import Answer, Choose, Classify, Tag
 from .language import FillGaps
 from .loaded_model import LoadedModel, load_model
-from .results import Result
 from .rewriting import Restore, Translate, Write
 from .similarity import FindSimilar
 

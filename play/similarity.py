@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from ..finetune.ranking import Ranking as SearchTask
 from ..interop.sentence_vectors import SentenceVectors, find_vectors
+from ..reporting.blocks import Entry, Note, Ranking, Result
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of
 from .loaded_model import LoadedModel
-from .results import Entry, Note, Ranking, Result
 
 TEXTS = """\
 How do I sort a list?

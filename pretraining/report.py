@@ -34,14 +34,13 @@ from ..reporting.blocks import (
     number,
 )
 from ..reporting.curves import Panel, draw, panel_of
-from ..reporting.markdown import as_markdown
-from ..reporting.page import as_page
+from ..reporting.page import save
 from ..reporting.verdicts import Outcome, Verdict, as_data, shown
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import LeftOut
 from ..training.objective import Objective
-from ..training.run_folder import CURVES, EVALUATION, MARKDOWN, PAGE
+from ..training.run_folder import CURVES, EVALUATION
 from ..training.tracking import Record
 from .comparison import answers, batches_of
 from .recipe import PretrainingRecipe
@@ -135,8 +134,7 @@ def write_report(
     summary["verdicts"] = as_data(verdicts(summary["scores"], without_context, log))
     replace_text(file, json.dumps(summary, indent=2) + "\n")
     report = build_report(recipe, summary, log, parameters)
-    replace_text(recipe.folder / MARKDOWN, as_markdown(report))
-    replace_text(recipe.folder / PAGE, as_page(report))
+    save(report, recipe.folder)
 
 
 def build_report(

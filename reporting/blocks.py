@@ -1,6 +1,7 @@
-"""A report as a list of blocks: `markdown.py` and `page.py` write the same blocks as Markdown and as a page.
+"""What reports, and the answers of models to play with, consist of: blocks, which are plain data.
 
-The contents of a report are decided once, by its list of blocks; each format decides how they look.
+`text.py` writes them as Markdown and for a terminal, `page.py` as HTML. The contents are decided once, by the
+list of blocks; each format decides how they look.
 """
 
 import math
@@ -18,7 +19,10 @@ class Run:
 
     text: str
     role: str = "plain"
-    """`plain`, or: `blank` hides something, `truth` is what it hides, `right` and `wrong` are answers."""
+    """`plain`, or: `blank` hides something, `truth` is what it hides, `right` and `wrong` are answers, `new`
+    is what a model wrote, `labelled` has a label."""
+    label: str = ""
+    """What a model labelled it."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,103 @@ class Beside:
     lists: Sequence[tuple[str, Sequence[Example]]]
 
 
-Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence in which nothing has a meaning, unlike in `Prose`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A ranked answer."""
+
+    text: str
+    value: float
+    """What the entries are ranked by: a probability, a cosine, ..."""
+    is_share: bool = True
+    """Whether the value is shown in percent; otherwise with three digits."""
+
+    @property
+    def shown(self) -> str:
+        """Write the value for people to read."""
+        return percent(self.value) if self.is_share else f"{self.value:.3f}"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Answers, best first."""
+
+    title: str
+    entries: Sequence[Entry]
+
+    @property
+    def bars(self) -> list[Bar]:
+        """Draw the entries as shares between 0 and 1, the best one to be looked at."""
+        return [
+            Bar(entry.text, min(max(entry.value, 0.0), 1.0), entry.shown, strong=number == 0)
+            for number, entry in enumerate(self.entries)
+        ]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text, part of which a model wrote or labelled."""
+
+    title: str
+    pieces: Sequence[Run]
+
+    @property
+    def text(self) -> str:
+        """Return the whole text."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as a model reads it."""
+
+    text: str
+    """The characters that it stands for, or its name where it stands for none."""
+    token_id: int
+    probability: float | None = None
+    """Given the tokens before it; only decoders have one, and not for the first token."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text as a row of tokens."""
+
+    title: str
+    tokens: Sequence[Token]
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """Weights from 0 to 1: how much each row draws from each column. A row sums to 1."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: Sequence[Sequence[float]]
+
+    @property
+    def largest(self) -> float:
+        """Return the largest weight, or 1 if there is none above 0."""
+        return max((weight for row in self.weights for weight in row), default=1.0) or 1.0
+
+
+Result = Note | Ranking | Passage | Tokens | Heatmap
+"""What a model to play with answers."""
+
+Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside | Bullets | Result
 
 
 @dataclass(frozen=True)
@@ -159,8 +259,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share in percent."""
-    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+    """Write a share in percent, small ones with more digits.
+
+    >>> percent(0.5), percent(0.0123), percent(0.00004)
+    ('50.0 %', '1.2 %', '0.004 %')
+    """
+    digits = 1 if share >= 0.001 or share == 0 else 3
+    return f"{100 * share:.{digits}f} %"
 
 
 def number(value: float) -> str:

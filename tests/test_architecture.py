@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "interop": {"configs", "modeling", "training"},
     "text": {"training", "interop"},
     "objectives": {"modeling", "training", "text"},
-    "reporting": {"interop"},
+    "reporting": {"training", "interop"},
     "pretraining": BASE,
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},

@@ -11,7 +11,7 @@ from tercet.distill.comparison import keep_of_examples, keep_of_predictions, kee
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.report import build_report, kept_table
 from tercet.distill.summary import for_card
-from tercet.reporting.markdown import as_markdown
+from tercet.reporting.text import as_markdown
 
 SIZES = {
     "teacher": {"parameters": 100, "inner_parameters": 80, "disk": 400},

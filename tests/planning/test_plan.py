@@ -17,7 +17,7 @@ from tercet.planning.machines import PlanRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.planning.plan import Plan, plan_run
 from tercet.planning.recipe import load_plan
-from tercet.planning.report import digits, duration, report_plan, short, table
+from tercet.planning.report import digits, duration, report_plan, short
 from tercet.planning.this_machine import measure_this_machine
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.optimizers import build_optimizer
@@ -316,4 +316,3 @@ def test_numbers_are_short():
         "2.00 h",
         "2.00 days",
     ]
-    assert table(["a", "bc"], [["d", "1"]]).splitlines() == ["| a | bc |", "| - | -: |", "| d |  1 |"]

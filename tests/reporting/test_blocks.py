@@ -21,10 +21,11 @@ from tercet.reporting.blocks import (
     Verdicts,
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
-from tercet.reporting.markdown import as_markdown, markdown_run
-from tercet.reporting.page import STYLE, as_page
+from tercet.reporting.page import as_page, template
+from tercet.reporting.text import MARKDOWN, as_markdown, for_terminal, run
 from tercet.reporting.verdicts import Verdict
 
+STYLE = template("page.css").render()
 HOSTILE = "<b>*a*</b> | [x](y) & `z`"
 REPORT = Report(
     "Title",
@@ -76,9 +77,15 @@ def test_strong_row_is_marked():
     assert '<tr class="strong"><td>trained</td>' in as_page(REPORT)
 
 
+def test_columns_line_up_in_a_terminal_alone():
+    table = Table(["a", "bc"], [["d", "1"]], strong=0)
+    assert for_terminal([table]).splitlines() == ["| a | bc |", "| - | -: |", "| d |  1 |"]
+    assert as_markdown(Report("t", "a", [table])).splitlines()[-1] == "| **d** | **1** |"
+
+
 def test_white_space_stays_outside_of_marks():
-    assert markdown_run(Run(" the cat ", "right")) == " **the cat** "
-    assert markdown_run(Run("  ", "wrong")) == "  "
+    assert run(Run(" the cat ", "right"), MARKDOWN) == " **the cat** "
+    assert run(Run("  ", "wrong"), MARKDOWN) == "  "
 
 
 def test_chart_is_a_png_and_a_drawing_in_the_colours_of_the_page(tmp_path):
