@@ -25,6 +25,8 @@ from ..reporting.blocks import (
     first_block,
     name_of_model,
 )
+from ..reporting.verdicts import Verdict, about_few_rows, difference_in_words, judge, outcome_of_difference
+from ..reporting.verdicts import shown as score_in_words
 from .charts import Band, draw_reliability, draw_shots
 from .output import ITEMS, RELIABILITY, SHOTS
 from .protocol import protocol
@@ -77,6 +79,51 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
             *models_and_prompts(results),
         ],
     )
+
+
+GUESSES = {"random": "a random answer", "majority": "giving the most frequent answer"}
+"""Name of a baseline -> what it does, in the words of a verdict."""
+
+HELP = {"better": "bring a gain", "worse": "bring a loss", "unclear": "bring nothing measurable"}
+HELPS = {"better": "brings a gain", "worse": "brings a loss", "unclear": "brings nothing measurable"}
+
+
+def verdicts(results: Results, *, is_higher_better: bool) -> Iterator[Verdict]:
+    """Judge the best score of every model, and what the most demonstrations that fitted bring."""
+    if few := about_few_rows(results["items"]):
+        yield few
+        return
+    choose = max if is_higher_better else min
+    baselines = results["baselines"]
+    for model in results["models"]:
+        name, scores = label(model, results), model["shots"]
+        if baselines:
+            best = choose(scores, key=lambda count: scores[count]["mean"])
+            rival: str = choose(baselines, key=lambda each: baselines[each])
+            yield judge(
+                GUESSES.get(rival, rival),
+                (scores[best]["mean"], tuple(scores[best]["interval"])),
+                baselines[rival],
+                subject=f"{name}, K = {best}",
+                is_higher_better=is_higher_better,
+            )
+        yield from about_demonstrations(name, scores, is_higher_better=is_higher_better)
+        for count, fitted in model["fitted"].items():
+            if fitted["without"] == fitted["prompts"]:
+                yield Verdict(f"{name}, K = {count}: no demonstration fitted.")
+
+
+def about_demonstrations(
+    name: str, scores: Mapping[str, Any], *, is_higher_better: bool
+) -> Iterator[Verdict]:
+    """Judge the score with the most demonstrations beside that with none, on the same rows."""
+    most = max(scores, key=int)
+    if (gain := scores[most].get("gain")) is None:
+        return
+    outcome = outcome_of_difference(tuple(gain), is_higher_better=is_higher_better)
+    what = f"one demonstration {HELPS[outcome]}" if most == "1" else f"{most} demonstrations {HELP[outcome]}"
+    scored = f"{score_in_words(scores[most]['mean'])} against {score_in_words(scores['0']['mean'])}"
+    yield Verdict(f"{name}: {what} over none ({scored}; {difference_in_words(tuple(gain))}).", outcome)
 
 
 def all_shots(results: Results) -> list[int]:

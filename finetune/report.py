@@ -37,7 +37,6 @@ from .output import CONFUSIONS, seed_folder
 from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
 from .task import Prediction, Task
-from .verdicts import GUESSES
 
 SHOWN = 10
 """Rows that are shown because they were predicted best, and because they were predicted worst."""
@@ -102,6 +101,28 @@ SHARED = "shared_rows"
 
 BAD_ROWS = "bad_rows"
 """Where the scores say how many rows of each file were bad, and what was done about them."""
+
+UNTRAINED = "untrained"
+"""Name of the baseline that is the model before the run, where some of its weights are random: a new head."""
+
+BEFORE = "before this run"
+"""Name of the baseline that is the model before the run, where all of its weights were trained."""
+
+BAG_OF_WORDS = "bag of words"
+"""Name of the baseline that counts words."""
+
+GUESSES = {
+    "majority class": "guessing the most frequent label",
+    "mean": "guessing the mean",
+    "first sentence": "repeating the first sentence",
+    "most frequent answer": "giving the most frequent answer",
+    "most frequent documents": "the same documents for every query",
+    "frequency of tokens": "predicting tokens by their frequency",
+    BAG_OF_WORDS: "a bag of words (logistic regression on TF-IDF weights)",
+    UNTRAINED: "the same model before fine-tuning",
+    BEFORE: "the same model before this run",
+}
+"""Name of a baseline -> what it does, in the words of a verdict."""
 
 KINDS = {
     "classification": "Classification",

@@ -1,7 +1,7 @@
 """Blocks as text: as Markdown, with their figures as files beside it, and for a terminal, as they are read.
 
-Both have the same lines. A `Form` says in what they differ: what stands around what is not plain, that Markdown
-escapes other people's text, and that tables line up in a terminal.
+Both have the same lines. A `Form` says in what they differ: what stands around what is not plain, that
+Markdown escapes other people's text, and that tables line up in a terminal.
 """
 
 import re
