@@ -17,7 +17,6 @@ from typing import Any
 
 from ..text.documentation import Document, package_of
 from ..text.sentences import split_sentences
-from .samples import evenly_spaced
 
 Row = dict[str, Any]
 """What is read, what is right, and the module that both are from."""
@@ -119,6 +118,12 @@ def by_package(documents: Sequence[Document]) -> Mapping[str, list[tuple[str, st
             if len(paragraph.split()) >= FEWEST_WORDS
         ]
     return found
+
+
+def evenly_spaced(things: Sequence, count: int) -> list:
+    """Pick `count` things at equal distances, the middle of each stretch; all of them if they are fewer."""
+    count = min(count, len(things))
+    return [things[(2 * number + 1) * len(things) // (2 * count)] for number in range(count)]
 
 
 def pattern_of_names(packages: Sequence[str]) -> re.Pattern[str]:

@@ -60,14 +60,19 @@ MOST_GROUPS = 100
 
 def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
     """Tell everything in order; charts go into the folder."""
-    best = best_of(task, results["models"])
+    best = best_of(results["models"], is_higher_better=task.is_higher_better)
     return Report(
         f"{task.title}: {NAMES[task.metric]} {best:.3g}",
         f"{recipe.folder.name}: {counted(results['items'], 'item')}, without training; number of "
         f"demonstrations: {', '.join(map(str, all_shots(results)))}.",
         [
             *first_block(results["verdicts"]),
-            Cards([glance(task, model, results) for model in results["models"]]),
+            Cards(
+                [
+                    glance(model, results, is_higher_better=task.is_higher_better)
+                    for model in results["models"]
+                ]
+            ),
             Prose(doubts(results)),
             *shots(recipe, results),
             *other_scores(results),
@@ -131,19 +136,19 @@ def all_shots(results: Results) -> list[int]:
     return sorted({int(count) for model in results["models"] for count in model["shots"]})
 
 
-def best_of(task: Task, models: Sequence[Mapping[str, Any]]) -> float:
+def best_of(models: Sequence[Mapping[str, Any]], *, is_higher_better: bool) -> float:
     """Return the best mean over models and K."""
     means = [own["mean"] for model in models for own in model["shots"].values()]
-    return max(means) if task.is_higher_better else min(means)
+    return max(means) if is_higher_better else min(means)
 
 
-def glance(task: Task, model: Mapping[str, Any], results: Results) -> Card:
+def glance(model: Mapping[str, Any], results: Results, *, is_higher_better: bool) -> Card:
     """Show a model's score for every K beside what needs no model."""
     criterion = results["criterion"]
     values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
     intervals = {f"K = {count}": own["interval"] for count, own in model["shots"].items()}
     scale = max([1.0, *map(abs, values.values()), *(high for _, high in intervals.values())])
-    best = best_of(task, [model])
+    best = best_of([model], is_higher_better=is_higher_better)
     count = next(count for count, own in model["shots"].items() if own["mean"] == best)
     low, high = model["shots"][count]["interval"]
     bars = [

@@ -2,8 +2,8 @@
 
 The templates have one scale of sizes, one of distances, and colours that have a meaning: blue is what the
 page is about, orange is a level to compare with, green and red are right and wrong. Colours follow the
-reader's light or dark setting, and charts are drawings that follow it, too. Nothing is wider than its box: tables and
-charts that need more room scroll inside their own. Every text is escaped.
+reader's light or dark setting, and charts are drawings that follow it, too. Nothing is wider than its box:
+tables and charts that need more room scroll inside their own. Every text is escaped.
 """
 
 import re

@@ -29,8 +29,8 @@ MAY_IMPORT = {
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE,
-    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
     "play": BASE | {"pretraining", "finetune"},
+    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))

@@ -10,6 +10,7 @@ from tercet.finetune.summary import compared
 from tercet.finetune.summary import verdicts as verdicts_of_tasks
 from tercet.metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from tercet.pretraining.report import about_the_end, entropy, outcome_of_loss
+from tercet.pretraining.report import verdicts as verdicts_of_pretraining
 from tercet.reporting.verdicts import FEWEST_ROWS, judge, outcome_of_difference
 
 
@@ -152,6 +153,14 @@ def test_losses_count_from_a_least_difference():
         *("better", "unclear", "unclear", "worse")
     ]
     assert entropy(np.array([1, 1, 5, 5, 9, 9])) == pytest.approx(np.log(3))
+
+
+def test_a_decoder_is_judged_beside_counting():
+    """What has learned from context may still predict worse than a table of counts."""
+    summary = {"scores": {"clm/loss": 4.45}, "without_context": {"clm": 6.5}, "trigram": {"clm": 4.17}}
+    context, counting = verdicts_of_pretraining(summary, [])
+    assert (context.outcome, counting.outcome) == ("better", "worse")
+    assert counting.text.endswith("counted the training text: loss 4.450 against 4.170.")
 
 
 def test_a_loss_that_rises_at_the_end_is_told():
