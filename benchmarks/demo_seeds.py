@@ -43,7 +43,7 @@ def run(folder: Path, seed: int) -> dict[str, Any]:
         run_demo(
             folder,
             overwrite=True,
-            overrides=dict.fromkeys(PRETRAINED, [f"training.seed={seed}"])
+            overrides={name: [f"training.seed={seed}"] for name in PRETRAINED}
             | {
                 "packages-demo": [f"training.seeds=[{seed}]"],
                 "encoder-half-demo": [f"task.training.seeds=[{seed}]", "report.speed=false"],

@@ -20,20 +20,7 @@ from tercet.demo.samples import BEGINNINGS, GAPS, PARAGRAPHS, TELEGRAMS
 from tercet.pretraining.comparison import compare
 from tercet.text.documentation import Docstring
 
-WORDS = [
-    "function",
-    "returns",
-    "number",
-    "array",
-    "given",
-    "value",
-    "the",
-    "a",
-    "of",
-    "in",
-    "object",
-    "called",
-]
+WORDS = ["the", "a", "of", "in", "array", "given", "value", "object", "called", "number", "returns"]
 TINY = {
     "hidden_size": 32,
     "intermediate_size": 64,
