@@ -6,7 +6,7 @@ Cards, verdicts, tables and curves are those of the runs' own reports, made of w
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -16,7 +16,7 @@ import torch
 
 from ..distill.report import cards as cards_of_distillation
 from ..distill.report import kept_of, kept_table
-from ..distill.size_and_speed import about_speed, size_table
+from ..distill.size_and_speed import size_table
 from ..fewshot.report import glance as glance_at_prompts
 from ..finetune.report import glance as glance_at_task
 from ..finetune.report import score_table as task_table
@@ -78,6 +78,9 @@ ABOUT = {
     "been trained for that.",
 }
 
+Summaries = Mapping[str, Mapping[str, Any]]
+"""Folder of a run -> what it has written as JSON."""
+
 PUBLISHED = (
     "For comparison, the published all-MiniLM-L6-v2 (23 million parameters, trained on more than a billion "
     "pairs of sentences), fine-tuned likewise, had 0.702 [0.660, 0.738] on the rows of the pinned "
@@ -86,32 +89,34 @@ PUBLISHED = (
 """What a published model has, measured once: the demonstration itself is offline."""
 
 
-@dataclass(frozen=True)
-class Told:
-    """What the runs have come to."""
+def build_report(
+    folder: Path,
+    summaries: Summaries,
+    verdicts: Sequence[Verdict],
+    documents: Mapping[str, Sequence[Document]],
+    seconds: Mapping[str, float],
+    cpu_seconds: float,
+) -> Report:
+    """Tell everything in order.
 
-    summaries: Mapping[str, Mapping[str, Any]]
-    """Folder of a run, or `CONTROL` -> what it has written as JSON."""
-    verdicts: Sequence[Verdict]
-    documents: Mapping[str, Sequence[Document]]
-    """The modules that were learned from (`train`), and others (`validation`)."""
-    seconds: Mapping[str, float]
-    """How long each run took, and `all`."""
-    cpu_seconds: float
-
-
-def build_report(told: Told, folder: Path) -> Report:
-    """Tell everything in order; charts go into the folder of the demonstration."""
-    minutes = max(round(told.seconds["all"] / 60), 1)
-    docstrings = [each for _, own in told.documents["train"] for each in own]
+    Args:
+        folder: Of the demonstration, for the charts.
+        summaries: What the runs have written as JSON, by their folders.
+        verdicts: Of all runs.
+        documents: The modules that were learned from (`train`), and others (`validation`).
+        seconds: How long each run took, and `all`.
+        cpu_seconds: Processor time of all.
+    """
+    minutes = max(round(seconds["all"] / 60), 1)
+    docstrings = [each for _, own in documents["train"] for each in own]
     words = sum(len(text.split()) for each in docstrings for text in each.paragraphs)
-    summaries, held_out, rows = told.summaries, told.documents["validation"], folder / ROWS
+    held_out, rows = documents["validation"], folder / ROWS
     return Report(
         f"What three small Transformers learned in {counted(minutes, 'minute')}",
         f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that is "
         "installed on this machine, and evaluated on documentation that none of them has read.",
         [
-            Verdicts(told.verdicts),
+            Verdicts(verdicts),
             Cards([*cards(summaries)]),
             Prose(
                 "The first bar of each card is the model, the others are what it must beat. Intervals are "
@@ -128,12 +133,12 @@ def build_report(told: Told, folder: Path) -> Report:
             *chapter(CONTINUING),
             *pretraining_chapter("seq2seq", summaries, folder),
             *telegrams(folder / "seq2seq" / MODEL, rows / "telegrams-test.jsonl"),
-            *what_was_run(told, folder),
+            *what_was_run(folder, summaries, seconds, cpu_seconds),
         ],
     )
 
 
-def cards(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[Card]:
+def cards(summaries: Summaries) -> Iterator[Card]:
     """Yield a card of every run."""
     for member in MEMBERS:
         card = glance(terms_of(summaries[member])[0], summaries[member])
@@ -161,9 +166,7 @@ def chapter(run: str) -> Iterator[Block]:
     yield Prose(f"More in [its report]({run}/{PAGE}).")
 
 
-def pretraining_chapter(
-    member: str, summaries: Mapping[str, Mapping[str, Any]], folder: Path
-) -> Iterator[Block]:
+def pretraining_chapter(member: str, summaries: Summaries, folder: Path) -> Iterator[Block]:
     """Yield how a member learned."""
     summary = summaries[member]
     yield from chapter(member)
@@ -176,7 +179,7 @@ def curves_of(member: str) -> str:
     return f"curves-{member}.png"
 
 
-def packages_chapter(summaries: Mapping[str, Mapping[str, Any]]) -> Iterator[Block]:
+def packages_chapter(summaries: Summaries) -> Iterator[Block]:
     """Yield how well the encoder places paragraphs, beside the same encoder without pretraining."""
     summary, best = scored(summaries[FINETUNED])
     yield Heading(NAMES[FINETUNED])
@@ -197,10 +200,11 @@ def distillation_chapter(summary: Mapping[str, Any]) -> Iterator[Block]:
     yield from chapter(DISTILLED)
     yield kept_table(summary)
     yield size_table(summary)
-    yield Prose(about_speed(summary))
 
 
-def what_was_run(told: Told, folder: Path) -> Iterator[Block]:
+def what_was_run(
+    folder: Path, summaries: Summaries, seconds: Mapping[str, float], cpu_seconds: float
+) -> Iterator[Block]:
     """Say on what, with what and how fast."""
     yield Heading("Run")
     libraries = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
@@ -209,13 +213,13 @@ def what_was_run(told: Told, folder: Path) -> Iterator[Block]:
     )
     yield Prose(
         f"{libraries}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores; trained on {device}. {told.seconds['all'] / 60:.1f} minutes in total, "
-        f"and {told.cpu_seconds / 60:.1f} minutes of processor time. The text depends on the installed "
+        f"{os.cpu_count()} cores; trained on {device}. {seconds['all'] / 60:.1f} minutes in total, "
+        f"and {cpu_seconds / 60:.1f} minutes of processor time. The text depends on the installed "
         "packages, so figures of different machines cannot be compared."
     )
     rows = []
     for member in MEMBERS:
-        log, summary = read_log(folder / member / LOG), told.summaries[member]
+        log, summary = read_log(folder / member / LOG), summaries[member]
         used = [record["utilization"] for record in log if record.get("utilization") is not None]
         rows.append(
             [
@@ -228,11 +232,11 @@ def what_was_run(told: Told, folder: Path) -> Iterator[Block]:
             ]
         )
     yield Table(["", "steps", "tokens read", "time in steps", "tokens/s", "of peak"], rows)
-    whole = [[name, f"{seconds:,.0f} s"] for name, seconds in told.seconds.items() if name != "all"]
+    whole = [[name, f"{seconds:,.0f} s"] for name, seconds in seconds.items() if name != "all"]
     yield Table(["folder of the run", "time"], whole)
 
 
-def scores_of(summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def scores_of(summaries: Summaries) -> dict[str, dict[str, Any]]:
     """Return every score by its task and by who has it: losses where text was learned, else accuracies."""
     scores: dict[str, dict[str, Any]] = {}
     for member in MEMBERS:

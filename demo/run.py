@@ -11,11 +11,9 @@ import json
 import resource
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 from ..configs.recipe import load_recipe
@@ -43,7 +41,6 @@ from ..text.row_files import read_file
 from ..training.disk import replace_text
 from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
 from ..training.run_folder import EVALUATION, HIDDEN, MARKDOWN, MODEL, PAGE, SCORES, writing
-from ..training.tracking import LOG, read_log
 from .report import (
     CONTINUING,
     CONTROL,
@@ -52,7 +49,6 @@ from .report import (
     MEMBERS,
     NAMES,
     ROWS,
-    Told,
     build_report,
     curves_of,
     scored,
@@ -93,10 +89,7 @@ WRITTEN = (*FOLDERS, ROWS, *CURVES, SCORES, MARKDOWN, PAGE)
 """Everything that a demonstration writes."""
 
 SHARE_OF_FIRST = 0.35
-"""Share of the whole that the first member's steps take."""
-
-LOOKING = 0.5
-"""Seconds between two looks at the log."""
+"""Share of the whole that the first run takes."""
 
 Overrides = Mapping[str, Sequence[str]]
 """Name of a recipe -> settings that are changed in it."""
@@ -146,12 +139,14 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
     verdicts: list[Verdict] = []
     seconds: dict[str, float] = {}
     for number, (run, (command, name)) in enumerate(RUNS.items(), 1):
-        since, recipe = time.perf_counter(), recipes[run]
+        since = time.perf_counter()
         say(f"[{number}/{len(RUNS)}] {run}: tercet {command.name} {name}")
-        watching = telling_expected_time(recipe, began) if number == 1 else nullcontext()
-        with watching, quietly():
-            command.carry_out(recipe)
+        with quietly():
+            command.carry_out(recipes[run])
         seconds[run] = time.perf_counter() - since
+        if number == 1:
+            minutes = seconds[run] / SHARE_OF_FIRST / 60
+            say(f"  about {minutes:.0f} minutes for the whole demo, on a machine as busy as now")
         summaries[run] = json.loads((folder / run / command.summary).read_text(encoding="utf-8"))
         found = [Verdict(**each) for each in summaries[run]["verdicts"]]
         if run == CONTROL:  # is of interest only beside the encoder that was pretrained
@@ -162,8 +157,8 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
     seconds["all"] = time.perf_counter() - began
     scores = {"scores": scores_of(summaries), "verdicts": as_data(verdicts)}
     replace_text(folder / SCORES, json.dumps(scores, indent=2))
-    told = Told(summaries, verdicts, documents, seconds, cpu_seconds() - began_cpu)
-    save(build_report(told, folder), folder)
+    cpu = cpu_seconds() - began_cpu
+    save(build_report(folder, summaries, verdicts, documents, seconds, cpu), folder)
     return folder / PAGE
 
 
@@ -205,53 +200,6 @@ def beside_control(folder: Path, summaries: Mapping[str, Any]) -> Verdict:
         scored(summaries[CONTROL])[1][criterion],
         difference=percentile_interval(own - theirs),
         metric=METRICS[criterion],
-    )
-
-
-@contextmanager
-def telling_expected_time(first: PretrainingRecipe, began: float) -> Iterator[None]:
-    """Tell once, while the first member learns, when the whole demonstration will be ready.
-
-    Args:
-        first: The recipe of that member.
-        began: When the demonstration began, by `time.perf_counter`.
-    """
-    ended = Event()
-
-    def watch() -> None:
-        while not ended.wait(LOOKING):
-            log = first.folder / LOG
-            records = read_log(log) if log.exists() else []
-            if steps := [record for record in records if "tokens_per_second" in record]:
-                waited = time.perf_counter() - began - steps[0]["seconds"]
-                say(expectation(waited, steps[0]["seconds"] / steps[0]["step"], first.training.steps))
-                return
-
-    watcher = Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def expectation(waited: float, step: float, steps: int) -> str:
-    """Describe how long everything will take, in minutes.
-
-    Args:
-        waited: Seconds before the first step.
-        step: Seconds of a step.
-        steps: How many there are.
-
-    >>> from tercet.demo.run import SHARE_OF_FIRST, expectation
-    >>> expectation(60, 0.3 * SHARE_OF_FIRST, 1000)
-    'a step takes 0.10 seconds: about 6 minutes for the whole demo, on a machine as busy as now'
-    """
-    minutes = (waited + step * steps / SHARE_OF_FIRST) / 60
-    return (
-        f"a step takes {step:.2f} seconds: about {minutes:.0f} minutes for the whole demo, on a machine as "
-        "busy as now"
     )
 
 

@@ -22,7 +22,7 @@ from ..reporting.blocks import (
     format_score,
     name_of_model,
 )
-from .charts import draw_comparison
+from ..reporting.charts import draw_comparison
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
 from .size_and_speed import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of

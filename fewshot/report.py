@@ -25,9 +25,9 @@ from ..reporting.blocks import (
     first_block,
     name_of_model,
 )
+from ..reporting.charts import Band, draw_reliability, draw_shots
 from ..reporting.verdicts import Verdict, about_few_rows, difference_in_words, judge, outcome_of_difference
 from ..reporting.verdicts import shown as score_in_words
-from .charts import Band, draw_reliability, draw_shots
 from .output import ITEMS, RELIABILITY, SHOTS
 from .protocol import protocol
 from .recipe import FewShotRecipe
