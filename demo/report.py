@@ -116,8 +116,8 @@ def build_report(
         f"Trained from random weights on {words / 1e6:.1f} million words of software documentation that is "
         "installed on this machine, and evaluated on documentation that none of them has read.",
         [
-            Verdicts(verdicts),
             Cards([*cards(summaries)]),
+            Verdicts(verdicts),
             Prose(
                 "The first bar of each card is the model, the others are what it must beat. Intervals are "
                 "95 % bootstrap intervals over the test rows, those of differences on the same rows. They "

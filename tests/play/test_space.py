@@ -82,7 +82,7 @@ def test_the_space_runs_with_its_own_sources_alone(space, folders):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert '<ol class="ranking">' in done.stdout
+    assert '<div class="ranking">' in done.stdout
     assert (space / f"tercet-{version('tercet')}.dist-info" / "METADATA").exists()
 
 
