@@ -18,6 +18,7 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    bars_of,
     first_block,
     format_score,
     name_of_model,
@@ -74,27 +75,14 @@ def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
     """Show at a glance what is kept, what is saved and what it gains."""
     kept, sizes = kept_of(summary), summary["sizes"]
-    shares = {name: each["share"] for name, each in kept.items() if name != TEACHER}
+    shares = {NAMES[name]: each["share"] for name, each in kept.items() if name != TEACHER}
     shares["DistilBERT, published"] = PUBLISHED["kept"]
-    intervals = {name: each.get("interval") for name, each in kept.items()}
-    ends = [end for interval in intervals.values() for end in interval or ()]
-    scale = max([1.0, *(share for share in shares.values() if share is not None), *ends])
+    intervals = {NAMES[name]: each.get("interval") for name, each in kept.items()}
     yield Card(
         "Kept of the teacher's score",
         shown_share(kept[STUDENT]["share"]),
         about_share(kept[STUDENT]),
-        [
-            Bar(
-                NAMES.get(name, name),
-                max(share or 0.0, 0.0) / scale,
-                shown_share(share),
-                name == STUDENT,
-                tuple(max(end, 0.0) / scale for end in interval)
-                if (interval := intervals.get(name))
-                else None,
-            )
-            for name, share in shares.items()
-        ],
+        bars_of(shares, NAMES[STUDENT], intervals, shown_share),
     )
     remaining = {
         "parameters": share_of(sizes, "parameters"),

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..reporting.blocks import (
-    Bar,
     Block,
     Card,
     Cards,
@@ -21,6 +20,7 @@ from ..reporting.blocks import (
     Report,
     Run,
     Table,
+    bars_of,
     counted,
     first_block,
     name_of_model,
@@ -147,20 +147,10 @@ def glance(model: Mapping[str, Any], results: Results, *, is_higher_better: bool
     criterion = results["criterion"]
     values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
     intervals = {f"K = {count}": own["interval"] for count, own in model["shots"].items()}
-    scale = max([1.0, *map(abs, values.values()), *(high for _, high in intervals.values())])
     best = best_of([model], is_higher_better=is_higher_better)
     count = next(count for count, own in model["shots"].items() if own["mean"] == best)
     low, high = model["shots"][count]["interval"]
-    bars = [
-        Bar(
-            name,
-            max(value, 0.0) / scale,
-            f"{value:.3g}",
-            name == f"K = {count}",
-            (max(intervals[name][0], 0.0) / scale, intervals[name][1] / scale) if name in intervals else None,
-        )
-        for name, value in values.items()
-    ]
+    bars = bars_of(values, f"K = {count}", intervals)
     about = f"{NAMES[criterion]} with K = {count}; 95 % interval {low:.3g} to {high:.3g}."
     return Card(f"{name_of_model(model['name'])} ({model['member']})", f"{best:.3g}", about, bars)
 

@@ -13,7 +13,6 @@ from datasets import Dataset
 
 from ..interop.scores import METRICS
 from ..reporting.blocks import (
-    Bar,
     Beside,
     Block,
     Card,
@@ -23,6 +22,7 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    bars_of,
     counted,
     first_block,
     format_score,
@@ -208,31 +208,13 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     intervals = {"fine-tuned": summary["interval"]} | {
         name: found["interval"] for name, found in summary["compared"].items()
     }
-    ends = [end for interval in intervals.values() for end in interval if math.isfinite(end)]
-    scale = max(1.0, *(abs(value or 0.0) for value in values.values()), *ends)
-    bars = [
-        Bar(
-            who,
-            max(0.0, value or 0.0) / scale,
-            format_score(value, 3),
-            who == "fine-tuned",
-            whisker(intervals[who], scale) if who in intervals else None,
-        )
-        for who, value in values.items()
-    ]
     low, high = summary["interval"]
     return Card(
         f"{name} of the best seed",
         format_score(best[criterion], 3),
         f"95 % interval {low:.3g} to {high:.3g}.",
-        bars,
+        bars_of(values, "fine-tuned", intervals),
     )
-
-
-def whisker(interval: Sequence[float], scale: float) -> tuple[float, float] | None:
-    """Return an interval as shares of a scale that begins at 0; none if it is not defined or of no width."""
-    low, high = interval
-    return (max(low, 0.0) / scale, max(high, 0.0) / scale) if low < high else None
 
 
 def doubts(summary: Mapping[str, Any]) -> str:

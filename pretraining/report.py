@@ -20,7 +20,6 @@ from ..objectives.character_language_modeling import CharacterLanguageModeling
 from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
 from ..objectives.token_objective import TokenObjective
 from ..reporting.blocks import (
-    Bar,
     Card,
     Cards,
     Figure,
@@ -28,6 +27,7 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    bars_of,
     counted,
     first_block,
     format_score,
@@ -201,16 +201,16 @@ def glance(term: str, summary: Mapping[str, Any]) -> Card:
     """Show a term's loss beside those without a network, below its perplexity, or its accuracy for pairs."""
     scores = summary["scores"]
     losses = {"model": scores[f"{term}/loss"]} | levels_of(term, summary)
-    largest = max([1.0, *(loss for loss in losses.values() if loss is not None)])
-    bars = [
-        Bar(name, (loss or 0.0) / largest, format_score(loss, 3), name == "model")
-        for name, loss in losses.items()
-    ]
     if term in PAIR_LABELS or scores.get(f"{term}/perplexity") is None:
         headline, name = format_score(scores.get(f"{term}/accuracy"), 3), "accuracy"
     else:
         headline, name = number(scores[f"{term}/perplexity"]), "perplexity"
-    return Card(what_is_scored(term).capitalize(), headline, f"{name}; the bars are losses in nats.", bars)
+    return Card(
+        what_is_scored(term).capitalize(),
+        headline,
+        f"{name}; the bars are losses in nats.",
+        bars_of(losses, "model"),
+    )
 
 
 def curves(log: Sequence[Record], summary: Mapping[str, Any], file: Path) -> Iterator[Figure]:

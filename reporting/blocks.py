@@ -5,7 +5,7 @@ list of blocks; each format decides how they look.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -247,6 +247,39 @@ class Report:
 def first_block(verdicts: Sequence[Mapping[str, Any]]) -> list[Verdicts]:
     """Make the block of verdicts that a file of scores holds; none where nothing was compared."""
     return [Verdicts([Verdict(**each) for each in verdicts])] if verdicts else []
+
+
+def bars_of(
+    values: Mapping[str, float | None],
+    strong: str,
+    intervals: Mapping[str, Sequence[float] | None] | None = None,
+    shown: Callable[[float | None], str] | None = None,
+) -> list[Bar]:
+    """Draw values on one scale, from 0 to the largest of them and of their intervals' ends, or to 1.
+
+    Args:
+        values: By their names; what is not defined, or below 0, has no length.
+        strong: The one to look at.
+        intervals: Of some of them; what has no width is not drawn.
+        shown: Writes a value; by default with three digits.
+    """
+    known = {name: own for name, own in (intervals or {}).items() if own and own[0] < own[1]}
+    ends = [end for own in known.values() for end in own if math.isfinite(end)]
+    scale = max(1.0, *(abs(value or 0.0) for value in values.values()), *ends)
+
+    def share(value: float | None) -> float:
+        return max(value or 0.0, 0.0) / scale
+
+    return [
+        Bar(
+            name,
+            share(value),
+            shown(value) if shown else format_score(value, 3),
+            name == strong,
+            (share(known[name][0]), share(known[name][1])) if name in known else None,
+        )
+        for name, value in values.items()
+    ]
 
 
 def counted(number: int, noun: str) -> str:

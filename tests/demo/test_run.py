@@ -17,7 +17,7 @@ from tercet.configs.recipe import load_recipe
 from tercet.demo.report import CONTINUING, CONTROL, DISTILLED, FINETUNED, MEMBERS
 from tercet.demo.run import CURVES, RUNS, claim_folder, next_steps, recipe_of, run_demo
 from tercet.demo.samples import BEGINNINGS, GAPS, PARAGRAPHS, TELEGRAMS
-from tercet.pretraining.comparison import compare
+from tercet.pretraining.comparison import compare, trigram_losses
 from tercet.text.documentation import Docstring
 
 WORDS = ["the", "a", "of", "in", "array", "given", "value", "object", "called", "number", "returns"]
@@ -156,7 +156,7 @@ def test_curves_lie_beside_the_report(finished):
         assert (finished.parent / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished):
+def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished, monkeypatch):
     recipe = load_recipe(RUNS["decoder"][0].recipe, str(finished.parent / "decoder" / "recipe.yaml"))
     folder = finished.parent / "decoder" / "model"
     model = AutoModelForPreTraining.from_pretrained(folder)
@@ -165,6 +165,8 @@ def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished):
     assert summary["trigram"] == {"clm": pytest.approx(scores["trigram"]["clm/loss"])}
     assert summary["scores"]["clm/loss"] == pytest.approx(scores["trained"]["clm/loss"], rel=1e-4)
     assert read(finished, "encoder", "evaluation.json")["trigram"] == {}
+    monkeypatch.setattr("tercet.pretraining.comparison.MOST_COUNTED", 100)
+    assert trigram_losses(recipe) == {}
 
 
 def test_both_runs_differ_in_their_beginning_alone(finished):

@@ -19,6 +19,7 @@ from tercet.reporting.blocks import (
     Run,
     Table,
     Verdicts,
+    bars_of,
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
 from tercet.reporting.page import as_page, template
@@ -75,6 +76,15 @@ def test_text_of_others_stays_text():
 def test_strong_row_is_marked():
     assert "| **trained** | **3.0** |" in as_markdown(REPORT)
     assert '<tr class="strong"><td>trained</td>' in as_page(REPORT)
+
+
+def test_bars_have_one_scale_with_their_intervals():
+    values = {"own": 50.0, "other": 25.0, "none": None, "below": -3.0}
+    bars = bars_of(values, "own", {"own": (40.0, 100.0), "other": (25.0, 25.0), "none": None})
+    assert [bar.share for bar in bars] == [0.5, 0.25, 0.0, 0.0]
+    assert [bar.interval for bar in bars] == [(0.4, 1.0), None, None, None]
+    assert [bar.shown for bar in bars] == ["50", "25", "-", "-3"]
+    assert [bar.strong for bar in bars] == [True, False, False, False]
 
 
 def test_columns_line_up_in_a_terminal_alone():
