@@ -97,7 +97,7 @@ def build_report(
     seconds: Mapping[str, float],
     cpu_seconds: float,
 ) -> Report:
-    """Tell everything in order.
+    """Build the report, its blocks in their order.
 
     Args:
         folder: Of the demonstration, for the charts.
@@ -205,7 +205,7 @@ def distillation_chapter(summary: Mapping[str, Any]) -> Iterator[Block]:
 def what_was_run(
     folder: Path, summaries: Summaries, seconds: Mapping[str, float], cpu_seconds: float
 ) -> Iterator[Block]:
-    """Say on what, with what and how fast."""
+    """Yield what was run: libraries, device, times."""
     yield Heading("Run")
     libraries = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
     device = (

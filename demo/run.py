@@ -254,5 +254,5 @@ def claim_folder(folder: Path, *, overwrite: bool) -> None:
 
 
 def say(message: str) -> None:
-    """Tell whoever watches what is going on, apart from the result on standard output."""
+    """Print what is going on."""
     print(message, flush=True)

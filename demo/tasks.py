@@ -196,7 +196,7 @@ def rows_of_package(halves: Sequence[tuple[str, str, str]]) -> Iterator[Row]:
 
 
 def cut_in_the_middle(paragraph: str) -> tuple[str, str]:
-    """Give the words before the middle of a paragraph and those behind it, as many as are read."""
+    """Return the words before the middle of a paragraph and those behind it, as many as are read."""
     words = paragraph.split()
     middle = len(words) // 2
     before, behind = words[max(0, middle - READ_WORDS) : middle], words[middle : middle + CONTINUED_WORDS]

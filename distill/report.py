@@ -38,7 +38,7 @@ NAMES = {
 
 
 def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Report:
-    """Tell everything in order; the chart goes into the run's folder."""
+    """Build the report; the chart goes into the run's folder."""
     kept = kept_of(summary)
     step = recipe.task if recipe.task is not None else recipe.general
     assert step is not None

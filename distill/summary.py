@@ -212,7 +212,7 @@ def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -
 
 @contextmanager
 def written_as_ours(teacher: Source) -> Iterator[Path]:
-    """Give a folder from which a teacher is loaded as ours: its own, or one for the moment if it is stock."""
+    """Yield a folder from which a teacher is loaded as ours: its own, or a temporary one if it is stock."""
     if load_config(teacher.folder).model_type.startswith("tercet"):
         yield teacher.folder
         return
@@ -227,7 +227,7 @@ def present_device() -> torch.device:
 
 
 def texts_of(general: PreparedGeneralStep | None, task: PreparedTaskStep | None, folder: Path) -> Summary:
-    """Say what was read: names, sizes and hashes."""
+    """Return what was read: names, sizes and hashes."""
     told: Summary = {}
     if general is not None:
         told |= read_texts(folder / STUDENT / GENERAL / TEXTS)

@@ -59,7 +59,7 @@ MOST_GROUPS = 100
 
 
 def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
-    """Tell everything in order; charts go into the folder."""
+    """Build the report; charts go into the folder."""
     best = best_of(results["models"], is_higher_better=task.is_higher_better)
     return Report(
         f"{task.title}: {NAMES[task.metric]} {best:.3g}",
@@ -208,7 +208,7 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
 
 
 def ties(results: Results) -> Iterator[Block]:
-    """Say how often a model cannot tell a correct answer from a wrong one."""
+    """Yield how often a correct and a wrong answer are equally likely."""
     found = {
         label(model, results): sum(own.get("ties", 0) for own in model["shots"].values())
         for model in results["models"]
@@ -275,7 +275,7 @@ def groups(results: Results) -> Iterator[Block]:
 
 
 def contamination(results: Results) -> Iterator[Block]:
-    """Tell the scores of items apart that stand in the corpus."""
+    """Yield the scores of items that stand in the corpus, and of those that do not."""
     found = results["contamination"]
     if found is None:
         return
@@ -332,7 +332,7 @@ CUT = (
 
 
 def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
-    """Say what fitted, if not everything did.
+    """Yield what fitted, if not everything did.
 
     Args:
         results: Of the evaluation.

@@ -145,7 +145,7 @@ def build_report(
     predictions: Sequence[Prediction],
     folder: Path,
 ) -> Report:
-    """Tell everything in order.
+    """Build the report, its blocks in their order.
 
     Args:
         recipe: As it was carried out.
@@ -310,7 +310,7 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
 
 
 def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
-    """Say on what, with what and how long."""
+    """Yield steps and times of each seed, and the libraries."""
     yield Heading("Run")
     rows = [
         [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]

@@ -42,7 +42,7 @@ def report_plan(plan: Plan) -> str:
 
 
 def run_rows(plan: Plan) -> list[list[str]]:
-    """Say what is computed, whoever computes it."""
+    """Return what is computed, whoever computes it."""
     training, sequence = plan.recipe.training, plan.sequence
     read = f"{sequence.read:,} + {sequence.written:,}" if sequence.written else f"{sequence.read:,}"
     rest = plan.parameters - plan.embedding_parameters
@@ -63,7 +63,7 @@ STAGE_COLUMNS = ("stage", "steps", "tokens of a sequence", "tokens of a step", "
 
 
 def stage_rows(plan: Plan) -> list[list[str]]:
-    """Say how the steps of each stage are cut."""
+    """Return how the steps of each stage are cut."""
     return [
         [
             f"{number}",
@@ -110,7 +110,7 @@ def speed_rows(plan: Plan) -> list[list[str]]:
 
 
 def verdicts(plan: Plan) -> list[str]:
-    """Say which layouts fit, what would make the others fit, and which wait for their traffic."""
+    """Return which layouts fit, what would make the others fit, and which wait for their traffic."""
     available = size(plan.machines.available_memory)
     lines = [f"Fits: {names(outlook for outlook in plan.outlooks if outlook.fits) or 'nothing'}."]
     for outlook in plan.outlooks:
@@ -133,7 +133,7 @@ def names(outlooks: Iterable[Outlook]) -> str:
 
 
 def assumptions(plan: Plan) -> list[str]:
-    """Say what the numbers rest on."""
+    """Return what the numbers rest on."""
     machines = plan.machines
     of_stages = "Values of a step are those of the last stage; memory is that of the stage that needs most."
     comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP or FSDP2."

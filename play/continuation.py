@@ -94,7 +94,7 @@ class Continuation(Ability):
         """Write tokens, greedily at temperature 0, else from the nucleus of the distribution."""
 
     def spell(self, ids: Tensor, written: list[int]) -> str:
-        """Give what the tokens written behind a beginning (1, T) add to its text.
+        """Return what the tokens written behind a beginning (1, T) add to its text.
 
         By themselves they would lose the space before a first word (SentencePiece), or its absence (`##`).
         """

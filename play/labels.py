@@ -86,7 +86,7 @@ class Classify(Ability):
         return prediction.get("scores", prediction)
 
     def scores_of_head(self, texts: Sequence[str]) -> dict[str, float]:
-        """Give what the head of a stock model says, by its `problem_type`."""
+        """Return what the head of a stock model says, by its `problem_type`."""
         logits = self.model.model(**self.model.inputs(*texts)).logits[0].float()
         config = self.model.config
         if config.problem_type == "multi_label_classification":

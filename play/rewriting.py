@@ -69,7 +69,7 @@ class TextToText(Ability):
         ]
 
     def prepare(self, text: str) -> str:
-        """Give what the encoder reads for a text."""
+        """Return what the encoder reads for a text."""
         return (self.task.recipe.prefix if self.task else "") + text.strip()
 
     def generate(self, inputs: dict[str, Tensor], beams: int, answers: int, length: int) -> Tensor:

@@ -143,7 +143,7 @@ class Conversation:
         return {field.name: field for field in fields if isinstance(field, NumberField)}
 
     def introduce(self) -> None:
-        """Say what the chosen ability shows."""
+        """Print what the chosen ability shows."""
         self.say(f"\n  {self.ability.title}: {self.ability.about}")
 
     def examples(self) -> None:
@@ -152,7 +152,7 @@ class Conversation:
             self.say("  " + " | ".join(text.replace("\n", " / ") for text in texts))
 
     def models(self) -> None:
-        """Say what the models are."""
+        """Print what the models are."""
         for model in self.session.models:
             self.say(f"{model.title}: {described(model)}")
 

@@ -77,7 +77,7 @@ def entropy(targets: np.ndarray) -> float:
 
 
 def verdicts(summary: Mapping[str, Any], log: Sequence[Record]) -> Iterator[Verdict]:
-    """Say of each term what it beats, and whether the run has gone on for too long."""
+    """Compare the loss of each term with what it must beat, and with its own lowest."""
     for term, level in summary["without_context"].items():
         loss = summary["scores"].get(f"{term}/loss")
         if loss is None or not math.isfinite(loss):
@@ -111,7 +111,7 @@ def outcome_of_loss(loss: float, level: float) -> Outcome:
 
 
 def about_the_end(log: Sequence[Record]) -> Iterator[Verdict]:
-    """Say that the held-out loss had risen by the end, if it had."""
+    """Yield a verdict if the held-out loss had risen by the end."""
     losses = [
         (record["evaluation/loss"], record["step"])
         for record in log
@@ -149,7 +149,7 @@ def write_report(
 def build_report(
     recipe: PretrainingRecipe, summary: Mapping[str, Any], log: Sequence[Record], parameters: int
 ) -> Report:
-    """Tell everything in order; the curves go into the run's folder."""
+    """Build the report; the curves go into the run's folder."""
     terms = terms_of(summary)
     drawn = [*curves(log, summary, recipe.folder / CURVES)]
     loss = format_score(summary["scores"].get("loss"), 3)
@@ -224,7 +224,7 @@ def curves(log: Sequence[Record], summary: Mapping[str, Any], file: Path) -> Ite
 
 
 def what_is_left_out(left_out: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Prose]:
-    """Say what of either text is in no example; nothing if everything is."""
+    """Yield what of either text is in no example; nothing if everything is."""
     texts = {"train": "The training text", "validation": "The held-out text"}
     for split, entries in left_out.items():
         for entry in entries:

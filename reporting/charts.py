@@ -90,7 +90,7 @@ def draw_learning(
 
 
 def score_limits(scores: Sequence[float]) -> tuple[float, float]:
-    """Give the ends of an axis of scores, which are shares of 1, or of 100 as BLEU; others have no scale."""
+    """Return the ends of an axis of scores, which are shares of 1 or of 100 (BLEU); others have no scale."""
     drawn = [score for score in scores if np.isfinite(score)]
     if not drawn or min(drawn) < 0:
         return limits(drawn)
