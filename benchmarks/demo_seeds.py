@@ -16,21 +16,17 @@ from typing import Any
 
 from publishing import publish
 
-from tercet.demo.distilling import load_distillation
-from tercet.demo.finetuning import load_finetuning
-from tercet.demo.run import load_recipes, run_demo
+from tercet.demo.run import run_demo
 from tercet.training.run_folder import SCORES
 
 TASKS = {
-    "gaps": "finds a hidden word among five guesses",
-    "gaps_first_guess": "finds it at the first guess",
     "packages": "places a paragraph in its package",
     "distillation": "the same, by half the layers",
     "continuations": "finds what continues a paragraph",
-    "telegrams": "restores a sentence to the letter",
-    "telegrams_rouge_l": "restores it, ROUGE-L",
 }
 """Task in `scores.json` -> what a model does there."""
+
+PRETRAINED = ("encoder-demo", "decoder-demo", "telegrams-demo")
 
 
 def main(arguments: list[str]) -> int:
@@ -47,9 +43,11 @@ def run(folder: Path, seed: int) -> dict[str, Any]:
         run_demo(
             folder,
             overwrite=True,
-            recipes=load_recipes([f"training.seed={seed}"]),
-            finetuning=load_finetuning([f"training.seeds=[{seed}]"]),
-            distillation=load_distillation([f"task.training.seeds=[{seed}]", "report.speed=false"]),
+            overrides={name: [f"training.seed={seed}"] for name in PRETRAINED}
+            | {
+                "packages-demo": [f"training.seeds=[{seed}]"],
+                "encoder-half-demo": [f"task.training.seeds=[{seed}]", "report.speed=false"],
+            },
         )
     return json.loads((folder / SCORES).read_text(encoding="utf-8"))
 

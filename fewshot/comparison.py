@@ -50,7 +50,7 @@ class Comparison(Task):
         return []
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Give what chooses an answer to each query."""
+        """Return the function that chooses an answer to each query."""
         return partial(self.choose, model, model.score_cache())
 
     def choose(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
@@ -71,7 +71,7 @@ class Comparison(Task):
             yield self.record(query.item, values) | {"answers": model.describe_answers(query, own)}
 
     def record(self, item: Item, values: Mapping[str, np.ndarray]) -> Record:
-        """Say which answer each normalization chooses, and how confident the one that counts is."""
+        """Record which answer each normalization chooses, and how confident the one that counts is."""
         is_correct = np.array([self.is_correct(item, number) for number in range(len(item.answers))])
         leads = {name: lead_of(own, is_correct) for name, own in values.items()}
         return {
@@ -100,7 +100,7 @@ class Comparison(Task):
         }
 
     def value(self, record: Record) -> float:
-        """Give 1 if the chosen answer is correct, else 0."""
+        """Return 1 if the chosen answer is correct, else 0."""
         return float(record["is_right"][self.normalization])
 
     def confidences(self, records: Sequence[Record]) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +124,7 @@ class Comparison(Task):
 
 
 def lead_of(values: np.ndarray, is_correct: np.ndarray) -> float:
-    """Say by how much the best correct answer leads the best incorrect one; 0: a tie.
+    """Return by how much the best correct answer leads the best incorrect one; 0: a tie.
 
     Values that are equal, infinite ones too, are tied. Without any incorrect answer the lead is infinite.
 

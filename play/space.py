@@ -127,8 +127,8 @@ def sources() -> Iterator[PublishedFile]:
     yield PublishedFile(f"{ROOT}/__init__.py", top / "__init__.py")
     for part in PARTS:
         folder = Path(str(import_module(f"{ROOT}.{part}").__file__)).parent
-        for path in sorted(folder.glob("*.py")):
-            yield PublishedFile(f"{ROOT}/{part}/{path.name}", path)
+        for path in sorted([*folder.glob("*.py"), *folder.glob("templates/*")]):
+            yield PublishedFile(f"{ROOT}/{part}/{path.relative_to(folder).as_posix()}", path)
     told = f"Metadata-Version: 2.1\nName: {ROOT}\nVersion: {version(ROOT)}\n"
     yield PublishedFile(f"{ROOT}-{version(ROOT)}.dist-info/METADATA", told.encode())
 

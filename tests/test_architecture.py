@@ -23,14 +23,14 @@ MAY_IMPORT = {
     "interop": {"configs", "modeling", "training"},
     "text": {"training", "interop"},
     "objectives": {"modeling", "training", "text"},
-    "reporting": {"interop"},
+    "reporting": {"training", "interop"},
     "pretraining": BASE,
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE,
-    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
     "play": BASE | {"pretraining", "finetune"},
+    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 LIBRARY = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py"))
