@@ -25,9 +25,7 @@ from tercet import (
     TercetEncoderModel,
 )
 from tercet.configs.recipe import load_recipe, read_overrides
-from tercet.demo.distilling import load_distillation
-from tercet.demo.finetuning import load_finetuning
-from tercet.demo.run import load_recipes, run_demo
+from tercet.demo.run import run_demo
 from tercet.fewshot.output import ITEMS, RESULTS
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
@@ -219,14 +217,15 @@ def by_demonstration(exam: Exam, folder: Path) -> Judgement:
     run_demo(
         folder / "run",
         overwrite=True,
-        recipes=load_recipes([f"training.seed={seed}"]),
-        finetuning=load_finetuning([f"training.seeds=[{seed}]"]),
-        distillation=load_distillation([f"task.training.seeds=[{seed}]", "report.speed=false"]),
+        overrides={name: [f"training.seed={seed}"] for name in ("encoder-demo", "decoder-demo", "telegrams-demo")}
+        | {
+            "packages-demo": [f"training.seeds=[{seed}]"],
+            "encoder-half-demo": [f"task.training.seeds=[{seed}]", "report.speed=false"],
+        },
     )
     scores = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))["scores"]
-    return {
-        "scores": {what: {who: own["score"] for who, own in each.items()} for what, each in scores.items()}
-    }
+    questions = exam.options["questions"]
+    return {"scores": {what: {who: own["score"] for who, own in scores[what].items()} for what in questions}}
 
 
 JUDGES: dict[str, Callable[[Exam, Path], Judgement]] = {

@@ -1,1 +1,1 @@
-"""The demonstration: what the other folders do, shown on text that every installation already has."""
+"""The demonstration: shipped recipes on text that every installation has, and a page of their reports."""

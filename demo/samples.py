@@ -1,207 +1,171 @@
-"""What finished models do with texts, for people to read: fill masks and continue.
+"""What the finished models do with texts, for people to read, by the abilities that `tercet play` offers.
 
-Whatever is shown is chosen by a rule and never by success: first the prompts of `prompts.py`, then texts that
-stand evenly spaced in the held-out documents, and in each, the same position is shown. Models come from the
-Auto classes, as any user's would.
-
-Legend: V vocabulary, T tokens of a text.
+Whatever is shown is chosen by a rule and never by success: first texts that are the same in every
+demonstration, written before any model saw them, then held-out texts that stand evenly spaced.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, cast
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
+from ..play.loaded_model import load_model
+from ..play.sessions import abilities_of
+from ..reporting.blocks import Bar, Block, Example, Examples, Line, Prose, Ranking, Run
+from ..text.documentation import Document
 from ..text.sentences import split_sentences
-from ..text.tokenizer import frame_ids
+from .tasks import evenly_spaced
 
-SHORTEST_WORD = 5
-"""Letters of a word that is worth hiding: shorter ones are mostly grammar."""
+GAPS = (
+    ("The function returns a ", "list", " of all files in the directory."),
+    ("Raise an ", "error", " if the value is not a number."),
+    ("The matrix has as many rows as ", "columns", "."),
+    ("If no name is given, the ", "default", " value is used."),
+)
+"""What stands before a hidden word, the word that the author had in mind, and what stands behind it."""
 
+BEGINNINGS = (
+    "Return a list of",
+    "If the file does not exist,",
+    "The input tensor must have",
+    "This function is used to",
+)
+"""What a decoder goes on from."""
+
+TELEGRAMS = (
+    "return number rows table",
+    "convert string list integers",
+    "raise error when file cannot opened",
+    "this method called before training starts",
+)
+"""What a sequence-to-sequence model writes out."""
+
+PARAGRAPHS = (
+    "Draw a horizontal line across the axes, with the given colour and width, and add it to the legend.",
+    "Compute the gradient of the loss with respect to all parameters that require one, and add it to theirs.",
+    "Return the shortest path between two nodes, as a list of nodes, where every edge has a weight.",
+    "Group the rows by the values of a column, and sum every group; missing values are left out.",
+    "Simplify the expression, and return an equivalent one in which the symbol stands only once.",
+)
+"""What a fine-tuned encoder places."""
+
+MADE_UP = "First some texts that are the same in every demo, written before any model saw them:"
+SPACED = "Then held-out texts, evenly spaced, not selected by outcome:"
+
+NUM_SHOWN = 6
 NUM_GUESSES = 5
 PROMPT_WORDS = 14
-CONTINUATION_TOKENS = 32
-SEED = 0
+"""Words of a paragraph that a decoder reads; as many behind them are shown."""
+LENGTH = 32
+"""Tokens that are written."""
+LONG_WORD = re.compile(r"\b[A-Za-z]{5,}\b")
+"""A word that is worth hiding: shorter ones are mostly grammar."""
 
 
-@dataclass(frozen=True)
-class FilledMask:
-    """A sentence with one word hidden, and what a model thinks that it was."""
+def filled_gaps(model: Path, held_out: Sequence[Document]) -> Iterator[Block]:
+    """Show which words an encoder expects in a gap."""
+    ask = asking(model, "fill")
 
-    before: str
-    truth: str
-    after: str
-    guesses: Sequence[tuple[str, float]]
-    """The likeliest words with their probabilities, best first."""
-    truth_as_token: str
-    """The truth as guesses are spelled."""
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """The beginning of a text, how it goes on, and how a model goes on."""
-
-    prompt: str
-    truth: str
-    """Empty where a prompt is made up."""
-    greedy: str
-    sampled: str
-
-
-Sample = FilledMask | Continuation
-"""Anything that a model did for people to read."""
-
-
-def evenly_spaced(things: Sequence, count: int) -> list:
-    """Pick `count` things at equal distances, the middle of each stretch; all of them if they are fewer."""
-    count = min(count, len(things))
-    return [things[(2 * number + 1) * len(things) // (2 * count)] for number in range(count)]
-
-
-def fill_masks(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, documents: Sequence[str], count: int
-) -> list[FilledMask]:
-    """Hide a word in each of some sentences: the one nearest the middle that is one token.
-
-    Args:
-        model: From `AutoModelForMaskedLM`.
-        tokenizer: Its own.
-        documents: Held-out texts.
-        count: How many sentences, of 10 to 30 words; the model also reads the sentence that follows.
-    """
-    sentences = list(neighbours(documents, tokenizer))
-    return [fill_mask(model, tokenizer, *sentence) for sentence in evenly_spaced(sentences, count)]
-
-
-def neighbours(
-    documents: Sequence[str], tokenizer: PreTrainedTokenizerBase
-) -> Iterator[tuple[str, str, int, int]]:
-    """Find sentences to hide a word in, each with the next one, and where that word begins and ends."""
-    for text in documents:
-        sentences = [sentence.strip() for sentence in split_sentences(text)]
-        for sentence, following in pairwise(sentences):
-            if 10 <= len(sentence.split()) <= 30 and (place := middle_word(sentence, tokenizer)) is not None:
-                yield sentence, following, *place
-
-
-def middle_word(sentence: str, tokenizer: PreTrainedTokenizerBase) -> tuple[int, int] | None:
-    """Find the word nearest the middle of a sentence that is one token of five letters or more."""
-    encoding = tokenizer(sentence, add_special_tokens=False, return_offsets_mapping=True)
-    words = encoding.word_ids()
-    whole = [
-        (start, stop)
-        for word, (start, stop) in zip(words, encoding["offset_mapping"], strict=True)
-        if words.count(word) == 1 and stop - start >= SHORTEST_WORD and sentence[start:stop].isalpha()
-    ]
-    return min(whole, key=lambda place: abs(sum(place) - len(sentence)), default=None)
-
-
-def long_words(tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Return which tokens are words of five letters or more, (V,)."""
-    words = [decode(tokenizer, [token]).strip() for token in range(len(tokenizer))]
-    return torch.tensor([len(word) >= SHORTEST_WORD and word.isalpha() for word in words])
-
-
-@torch.no_grad()
-def fill_mask(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    sentence: str,
-    following: str,
-    start: int,
-    stop: int,
-    *,
-    allowed: Tensor | None = None,
-) -> FilledMask:
-    """Hide a word of a sentence and predict it; the model also reads what follows the sentence.
-
-    Args:
-        model: From `AutoModelForMaskedLM`.
-        tokenizer: Its own.
-        sentence: With the word.
-        following: The next sentence, or nothing.
-        start: Where the word begins.
-        stop: Where it ends.
-        allowed: Which tokens may be guessed, (V,); all if left out.
-    """
-    hidden = f"{sentence[:start]}{tokenizer.mask_token}{sentence[stop:]} {following}".strip()
-    inputs = tokenizer(hidden, truncation=True, return_tensors="pt").to(model.device)
-    logits = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id][0]  # (V,)
-    if allowed is not None:
-        logits = logits.masked_fill(~allowed, -torch.inf)
-    best = logits.float().softmax(dim=-1).topk(NUM_GUESSES)
-    guesses = [
-        (decode(tokenizer, [token]).strip(), probability)
-        for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-    truth = sentence[start:stop]
-    as_token = decode(tokenizer, tokenizer(truth, add_special_tokens=False)["input_ids"]).strip()
-    return FilledMask(sentence[:start], truth, sentence[stop:], guesses, as_token)
-
-
-def paragraphs(documents: Sequence[str], fewest_words: int) -> list[str]:
-    """List the paragraphs of some words or more."""
-    return [line for text in documents for line in text.splitlines() if len(line.split()) >= fewest_words]
-
-
-@torch.no_grad()
-def continue_texts(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, documents: Sequence[str], count: int
-) -> list[Continuation]:
-    """Let a model go on from the first words of paragraphs, by its best guesses and by chance.
-
-    Args:
-        model: From `AutoModelForCausalLM`.
-        tokenizer: Its own.
-        documents: Held-out texts.
-        count: How many paragraphs, of 40 words or more.
-    """
-    return [
-        continue_text(model, tokenizer, paragraph)
-        for paragraph in evenly_spaced(paragraphs(documents, fewest_words=40), count)
-    ]
-
-
-def continue_text(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, paragraph: str) -> Continuation:
-    """Let a model go on from the first words of a paragraph."""
-    words = paragraph.split()
-    prompt, rest = " ".join(words[:PROMPT_WORDS]), " ".join(words[PROMPT_WORDS:])
-    truth = tokenizer(rest, add_special_tokens=False)["input_ids"][:CONTINUATION_TOKENS]
-    return go_on_from(model, tokenizer, prompt, decode(tokenizer, truth))
-
-
-@torch.no_grad()
-def go_on_from(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompt: str, truth: str = ""
-) -> Continuation:
-    """Let a model go on from a prompt, to the end of the paragraph at most."""
-    ids = [*frame_ids(tokenizer)[0], *tokenizer(prompt, add_special_tokens=False)["input_ids"]]
-    inputs = torch.tensor([ids], device=model.device)
-
-    def go_on(**options) -> str:
-        torch.manual_seed(SEED)
-        written = cast(Any, model).generate(
-            inputs,
-            attention_mask=torch.ones_like(inputs),
-            max_new_tokens=CONTINUATION_TOKENS,
-            pad_token_id=tokenizer.pad_token_id,
-            **options,
+    def shown(before: str, truth: str, after: str) -> Example:
+        _, ranking = ask(f"{before}___{after}", top=NUM_GUESSES)
+        return Example(
+            [Line("sentence", [Run(before), Run(truth, "truth"), Run(after)])], bars(ranking, truth)
         )
-        text = decode(tokenizer, written[0, len(ids) :], skip_special_tokens=True)
-        return text.lstrip("\n").partition("\n")[0]
 
-    return Continuation(
-        prompt,
-        truth,
-        go_on(do_sample=False),
-        go_on(do_sample=True, temperature=0.8, top_p=0.9),
-    )
+    hidden = (hide_word(each) for text in paragraphs(held_out) for each in split_sentences(text))
+    yield from made_up_first(shown, GAPS, [gap for gap in hidden if gap], are_narrow=True)
 
 
-def decode(tokenizer: PreTrainedTokenizerBase, ids: Any, **options: bool) -> str:
-    """Write the ids of one text."""
-    return cast(str, tokenizer.decode(ids, **options))
+def hide_word(sentence: str) -> tuple[str, str, str] | None:
+    """Cut a sentence of 10 to 30 words around the word of five letters or more that is nearest its middle.
+
+    >>> from tercet.demo.samples import hide_word
+    >>> hide_word("Return the number of rows that a table with this name has.")
+    ('Return the number of rows that a ', 'table', ' with this name has.')
+    """
+    sentence = sentence.strip()
+    words = [*LONG_WORD.finditer(sentence)]
+    if not words or len(sentence.split()) not in range(10, 31) or "__" in sentence:  # a gap of its own
+        return None
+    word = min(words, key=lambda each: abs(each.start() + each.end() - len(sentence)))
+    return sentence[: word.start()], word[0], sentence[word.end() :]
+
+
+def continuations(model: Path, held_out: Sequence[Document]) -> Iterator[Block]:
+    """Show how a decoder goes on from a text, by its best guesses and by chance."""
+    ask = asking(model, "continue")
+
+    def shown(prompt: str, truth: str = "") -> Example:
+        lines = [("prompt", prompt), *([("original", f"… {truth}")] if truth else [])]
+        for name, temperature in (("greedy", 0), ("sampled", 0.8)):
+            passage, _ = ask(prompt, temperature=temperature, length=LENGTH)
+            written = passage.pieces[1].text.lstrip("\n").partition("\n")[0]
+            lines.append((name, f"… {written.strip()}"))
+        return Example([Line(name, [Run(text)]) for name, text in lines])
+
+    texts = [words for text in paragraphs(held_out) if len(words := text.split()) >= 2 * PROMPT_WORDS]
+    halves = [(words[:PROMPT_WORDS], words[PROMPT_WORDS : 2 * PROMPT_WORDS]) for words in texts]
+    cut = [(" ".join(read), " ".join(continued)) for read, continued in halves]
+    yield from made_up_first(shown, [(text,) for text in BEGINNINGS], cut)
+
+
+def telegrams(model: Path, rows: Path) -> Iterator[Block]:
+    """Show how a sequence-to-sequence model writes telegrams out."""
+    ask = asking(model, "translate")
+
+    def shown(telegram: str, sentence: str = "") -> Example:
+        written = ask(telegram, length=2 * LENGTH)[1].entries[0].text
+        truth = [Line("sentence", [Run(sentence, "truth")])] if sentence else []
+        answer = Run(written, "right" if written == sentence else "plain")
+        return Example([Line("telegram", [Run(telegram)]), *truth, Line("written", [answer])])
+
+    held_out = [(row["telegram"], row["sentence"]) for row in lines_of(rows)]
+    yield from made_up_first(shown, [(text,) for text in TELEGRAMS], held_out, are_narrow=True)
+
+
+def labels(model: Path, rows: Path) -> Iterator[Block]:
+    """Show which labels a fine-tuned encoder expects of paragraphs."""
+    ask = asking(model, "classify")
+
+    def shown(text: str, truth: str = "") -> Example:
+        right = [Line("right", [Run(truth, "truth")])] if truth else []
+        return Example([Line("paragraph", [Run(text)]), *right], bars(ask(text, top=3)[0], truth))
+
+    held_out = [(row["text"], row["label"]) for row in lines_of(rows)]
+    yield from made_up_first(shown, [(text,) for text in PARAGRAPHS], held_out, are_narrow=True)
+
+
+def asking(model: Path, name: str) -> Callable[..., list[Any]]:
+    """Load a model, and return the function that lets it answer a text by one of its abilities."""
+    ability = abilities_of(load_model(str(model)))[name]
+    return lambda text, **numbers: ability.answer([text], numbers)
+
+
+def bars(ranking: Ranking, truth: str) -> list[Bar]:
+    """Draw guesses, the right one to be looked at."""
+    return [replace(bar, strong=bar.name.lower() == truth.lower()) for bar in ranking.bars]
+
+
+def made_up_first(
+    shown: Callable[..., Example],
+    made_up: Sequence[tuple[str, ...]],
+    held_out: Sequence[tuple[str, ...]],
+    *,
+    are_narrow: bool = False,
+) -> Iterator[Block]:
+    """Lay out what a model does: with made-up texts, then with some of the held-out ones."""
+    for rule, texts in ((MADE_UP, made_up), (SPACED, evenly_spaced(held_out, NUM_SHOWN))):
+        yield Prose(rule)
+        yield Examples([shown(*each) for each in texts], are_narrow)
+
+
+def paragraphs(documents: Sequence[Document]) -> list[str]:
+    """List the paragraphs of modules."""
+    return [text for _, docstrings in documents for each in docstrings for text in each.paragraphs]
+
+
+def lines_of(file: Path) -> list[Mapping[str, Any]]:
+    """Read rows."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

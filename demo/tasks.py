@@ -17,7 +17,6 @@ from typing import Any
 
 from ..text.documentation import Document, package_of
 from ..text.sentences import split_sentences
-from .samples import evenly_spaced
 
 Row = dict[str, Any]
 """What is read, what is right, and the module that both are from."""
@@ -121,6 +120,12 @@ def by_package(documents: Sequence[Document]) -> Mapping[str, list[tuple[str, st
     return found
 
 
+def evenly_spaced(things: Sequence, count: int) -> list:
+    """Pick `count` things at equal distances, the middle of each stretch; all of them if they are fewer."""
+    count = min(count, len(things))
+    return [things[(2 * number + 1) * len(things) // (2 * count)] for number in range(count)]
+
+
 def pattern_of_names(packages: Sequence[str]) -> re.Pattern[str]:
     """Describe the words that would give a package away: those that hold a name, and dotted paths with one.
 
@@ -191,7 +196,7 @@ def rows_of_package(halves: Sequence[tuple[str, str, str]]) -> Iterator[Row]:
 
 
 def cut_in_the_middle(paragraph: str) -> tuple[str, str]:
-    """Give the words before the middle of a paragraph and those behind it, as many as are read."""
+    """Return the words before the middle of a paragraph and those behind it, as many as are read."""
     words = paragraph.split()
     middle = len(words) // 2
     before, behind = words[max(0, middle - READ_WORDS) : middle], words[middle : middle + CONTINUED_WORDS]

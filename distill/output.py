@@ -79,7 +79,7 @@ WHAT_IS_LEARNED = (
 
 
 def run_folder(recipe: DistillationRecipe) -> RunFolder:
-    """Say what a run writes and reads."""
+    """Return what a run writes and reads."""
     return RunFolder(
         recipe,
         written=WRITTEN,

@@ -17,16 +17,13 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    bars_of,
     first_block,
     format_score,
     name_of_model,
 )
 from ..reporting.charts import draw_comparison
-from ..reporting.page import as_page
-from ..reporting.text import as_markdown
 from ..storage.scores import METRICS, what_is_scored
-from ..training.disk import replace_text
-from ..training.run_folder import MARKDOWN, PAGE
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
 from .size_and_speed import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of
@@ -40,15 +37,8 @@ NAMES = {
 """Who is compared -> what the report calls them."""
 
 
-def write_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> None:
-    """Write the report of a run, with its chart, into the run's folder."""
-    report = build_report(recipe, summary)
-    replace_text(recipe.folder / MARKDOWN, as_markdown(report))
-    replace_text(recipe.folder / PAGE, as_page(report))
-
-
 def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Report:
-    """Tell everything in order; the chart goes into the run's folder."""
+    """Build the report; the chart goes into the run's folder."""
     kept = kept_of(summary)
     step = recipe.task if recipe.task is not None else recipe.general
     assert step is not None
@@ -85,27 +75,14 @@ def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
     """Show at a glance what is kept, what is saved and what it gains."""
     kept, sizes = kept_of(summary), summary["sizes"]
-    shares = {name: each["share"] for name, each in kept.items() if name != TEACHER}
+    shares = {NAMES[name]: each["share"] for name, each in kept.items() if name != TEACHER}
     shares["DistilBERT, published"] = PUBLISHED["kept"]
-    intervals = {name: each.get("interval") for name, each in kept.items()}
-    ends = [end for interval in intervals.values() for end in interval or ()]
-    scale = max([1.0, *(share for share in shares.values() if share is not None), *ends])
+    intervals = {NAMES[name]: each.get("interval") for name, each in kept.items()}
     yield Card(
         "Kept of the teacher's score",
         shown_share(kept[STUDENT]["share"]),
         about_share(kept[STUDENT]),
-        [
-            Bar(
-                NAMES.get(name, name),
-                max(share or 0.0, 0.0) / scale,
-                shown_share(share),
-                name == STUDENT,
-                tuple(max(end, 0.0) / scale for end in interval)
-                if (interval := intervals.get(name))
-                else None,
-            )
-            for name, share in shares.items()
-        ],
+        bars_of(shares, NAMES[STUDENT], intervals, shown_share),
     )
     remaining = {
         "parameters": share_of(sizes, "parameters"),

@@ -20,6 +20,7 @@ import torch
 from ..finetune.summary import read_predictions
 from ..ground.messages import quietly
 from ..pretraining.translation_scores import TranslationMeasure
+from ..reporting.page import save
 from ..reporting.verdicts import (
     Outcome,
     Verdict,
@@ -50,7 +51,7 @@ from .general_step import CACHE
 from .output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .prepared import Prepared
 from .recipe import DistillationRecipe
-from .report import kept_of, score_name, write_report
+from .report import build_report, kept_of, score_name
 from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
 from .teacher import Source, moved
@@ -133,7 +134,7 @@ def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
     told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
     told["scores"] |= for_card(summary)
     replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
-    write_report(recipe, summary)
+    save(build_report(recipe, summary), folder)
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:
@@ -211,7 +212,7 @@ def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -
 
 @contextmanager
 def written_as_ours(teacher: Source) -> Iterator[Path]:
-    """Give a folder from which a teacher is loaded as ours: its own, or one for the moment if it is stock."""
+    """Yield a folder from which a teacher is loaded as ours: its own, or a temporary one if it is stock."""
     if load_config(teacher.folder).model_type.startswith("tercet"):
         yield teacher.folder
         return
@@ -226,7 +227,7 @@ def present_device() -> torch.device:
 
 
 def texts_of(general: PreparedGeneralStep | None, task: PreparedTaskStep | None, folder: Path) -> Summary:
-    """Say what was read: names, sizes and hashes."""
+    """Return what was read: names, sizes and hashes."""
     told: Summary = {}
     if general is not None:
         told |= read_texts(folder / STUDENT / GENERAL / TEXTS)

@@ -13,7 +13,9 @@ from tercet.planning.device_layouts import Zero
 from tercet.planning.machines import load_plan
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.plan import Outlook, Plan, plan_run
-from tercet.planning.report import digits, duration, short, size, table
+from tercet.planning.report import digits, duration, short, size
+from tercet.reporting.blocks import Table
+from tercet.reporting.text import for_terminal
 
 TOKENS_PER_STEP = {
     "decoder-base": 2**19,
@@ -75,14 +77,15 @@ def main(machines: list[str]) -> None:
     plans = [plan_size(preset, machines) for preset in TOKENS_PER_STEP]
     layouts = [outlook.layout.name for outlook in plans[0].outlooks]
     rows = [[name(plan), *map(memory, plan.outlooks)] for plan in plans]
-    print(table(["memory of a device", *layouts], rows), end="\n\n")
+    tables = [Table(["memory of a device", *layouts], rows)]
     rows = [[name(plan), *(size(outlook.traffic) for outlook in plan.outlooks)] for plan in plans]
-    print(table(["sent in a step", *layouts], rows), end="\n\n")
+    tables.append(Table(["sent in a step", *layouts], rows))
     rows = [
         [name(plan), f"{digits(plan.tokens / 1e9)} billion", f"{short(plan.flops)}FLOP", *fastest(plan)]
         for plan in plans
     ]
-    print(table(["the run", "tokens", "operations", "layout", "tokens/s", "time", "device-hours"], rows))
+    columns = ["the run", "tokens", "operations", "layout", "tokens/s", "time", "device-hours"]
+    print(for_terminal([*tables, Table(columns, rows)]))
 
 
 if __name__ == "__main__":

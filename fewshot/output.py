@@ -22,7 +22,7 @@ WHAT_IS_EVALUATED = ("task", "data")
 
 
 def run_folder(recipe: FewShotRecipe) -> RunFolder:
-    """Say what an evaluation writes and reads."""
+    """Return what an evaluation writes and reads."""
     return RunFolder(
         recipe,
         written=WRITTEN,

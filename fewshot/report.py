@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..reporting.blocks import (
-    Bar,
     Block,
     Card,
     Cards,
@@ -21,15 +20,14 @@ from ..reporting.blocks import (
     Report,
     Run,
     Table,
+    bars_of,
     counted,
     first_block,
     name_of_model,
 )
 from ..reporting.charts import Band, draw_reliability, draw_shots
-from ..reporting.page import as_page
-from ..reporting.text import as_markdown as in_markdown
-from ..training.disk import replace_text
-from ..training.run_folder import MARKDOWN, PAGE
+from ..reporting.verdicts import Verdict, about_few_rows, difference_in_words, judge, outcome_of_difference
+from ..reporting.verdicts import shown as score_in_words
 from .output import ITEMS, RELIABILITY, SHOTS
 from .protocol import protocol
 from .recipe import FewShotRecipe
@@ -60,23 +58,21 @@ MOST_GROUPS = 100
 """Groups that a table still has room for."""
 
 
-def write_report(recipe: FewShotRecipe, task: Task, results: Results) -> None:
-    """Write the report of an evaluation, with its charts, into its folder."""
-    report = build_report(recipe, task, results)
-    replace_text(recipe.folder / MARKDOWN, in_markdown(report))
-    replace_text(recipe.folder / PAGE, as_page(report))
-
-
 def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
-    """Tell everything in order; charts go into the folder."""
-    best = best_of(task, results["models"])
+    """Build the report; charts go into the folder."""
+    best = best_of(results["models"], is_higher_better=task.is_higher_better)
     return Report(
         f"{task.title}: {NAMES[task.metric]} {best:.3g}",
         f"{recipe.folder.name}: {counted(results['items'], 'item')}, without training; number of "
         f"demonstrations: {', '.join(map(str, all_shots(results)))}.",
         [
             *first_block(results["verdicts"]),
-            Cards([glance(task, model, results) for model in results["models"]]),
+            Cards(
+                [
+                    glance(model, results, is_higher_better=task.is_higher_better)
+                    for model in results["models"]
+                ]
+            ),
             Prose(doubts(results)),
             *shots(recipe, results),
             *other_scores(results),
@@ -90,36 +86,71 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
     )
 
 
+GUESSES = {"random": "a random answer", "majority": "giving the most frequent answer"}
+"""Name of a baseline -> what it does, in the words of a verdict."""
+
+HELP = {"better": "bring a gain", "worse": "bring a loss", "unclear": "bring nothing measurable"}
+HELPS = {"better": "brings a gain", "worse": "brings a loss", "unclear": "brings nothing measurable"}
+
+
+def verdicts(results: Results, *, is_higher_better: bool) -> Iterator[Verdict]:
+    """Judge the best score of every model, and what the most demonstrations that fitted bring."""
+    if few := about_few_rows(results["items"]):
+        yield few
+        return
+    choose = max if is_higher_better else min
+    baselines = results["baselines"]
+    for model in results["models"]:
+        name, scores = label(model, results), model["shots"]
+        if baselines:
+            best = choose(scores, key=lambda count: scores[count]["mean"])
+            rival: str = choose(baselines, key=lambda each: baselines[each])
+            yield judge(
+                GUESSES.get(rival, rival),
+                (scores[best]["mean"], tuple(scores[best]["interval"])),
+                baselines[rival],
+                subject=f"{name}, K = {best}",
+                is_higher_better=is_higher_better,
+            )
+        yield from about_demonstrations(name, scores, is_higher_better=is_higher_better)
+        for count, fitted in model["fitted"].items():
+            if fitted["without"] == fitted["prompts"]:
+                yield Verdict(f"{name}, K = {count}: no demonstration fitted.")
+
+
+def about_demonstrations(
+    name: str, scores: Mapping[str, Any], *, is_higher_better: bool
+) -> Iterator[Verdict]:
+    """Judge the score with the most demonstrations beside that with none, on the same rows."""
+    most = max(scores, key=int)
+    if (gain := scores[most].get("gain")) is None:
+        return
+    outcome = outcome_of_difference(tuple(gain), is_higher_better=is_higher_better)
+    what = f"one demonstration {HELPS[outcome]}" if most == "1" else f"{most} demonstrations {HELP[outcome]}"
+    scored = f"{score_in_words(scores[most]['mean'])} against {score_in_words(scores['0']['mean'])}"
+    yield Verdict(f"{name}: {what} over none ({scored}; {difference_in_words(tuple(gain))}).", outcome)
+
+
 def all_shots(results: Results) -> list[int]:
     """List every K of which any model has a score."""
     return sorted({int(count) for model in results["models"] for count in model["shots"]})
 
 
-def best_of(task: Task, models: Sequence[Mapping[str, Any]]) -> float:
+def best_of(models: Sequence[Mapping[str, Any]], *, is_higher_better: bool) -> float:
     """Return the best mean over models and K."""
     means = [own["mean"] for model in models for own in model["shots"].values()]
-    return max(means) if task.is_higher_better else min(means)
+    return max(means) if is_higher_better else min(means)
 
 
-def glance(task: Task, model: Mapping[str, Any], results: Results) -> Card:
+def glance(model: Mapping[str, Any], results: Results, *, is_higher_better: bool) -> Card:
     """Show a model's score for every K beside what needs no model."""
     criterion = results["criterion"]
     values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
     intervals = {f"K = {count}": own["interval"] for count, own in model["shots"].items()}
-    scale = max([1.0, *map(abs, values.values()), *(high for _, high in intervals.values())])
-    best = best_of(task, [model])
+    best = best_of([model], is_higher_better=is_higher_better)
     count = next(count for count, own in model["shots"].items() if own["mean"] == best)
     low, high = model["shots"][count]["interval"]
-    bars = [
-        Bar(
-            name,
-            max(value, 0.0) / scale,
-            f"{value:.3g}",
-            name == f"K = {count}",
-            (max(intervals[name][0], 0.0) / scale, intervals[name][1] / scale) if name in intervals else None,
-        )
-        for name, value in values.items()
-    ]
+    bars = bars_of(values, f"K = {count}", intervals)
     about = f"{NAMES[criterion]} with K = {count}; 95 % interval {low:.3g} to {high:.3g}."
     return Card(f"{name_of_model(model['name'])} ({model['member']})", f"{best:.3g}", about, bars)
 
@@ -177,7 +208,7 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
 
 
 def ties(results: Results) -> Iterator[Block]:
-    """Say how often a model cannot tell a correct answer from a wrong one."""
+    """Yield how often a correct and a wrong answer are equally likely."""
     found = {
         label(model, results): sum(own.get("ties", 0) for own in model["shots"].values())
         for model in results["models"]
@@ -244,7 +275,7 @@ def groups(results: Results) -> Iterator[Block]:
 
 
 def contamination(results: Results) -> Iterator[Block]:
-    """Tell the scores of items apart that stand in the corpus."""
+    """Yield the scores of items that stand in the corpus, and of those that do not."""
     found = results["contamination"]
     if found is None:
         return
@@ -301,7 +332,7 @@ CUT = (
 
 
 def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
-    """Say what fitted, if not everything did.
+    """Yield what fitted, if not everything did.
 
     Args:
         results: Of the evaluation.

@@ -24,7 +24,7 @@ def summarize_model(
     outcomes: Sequence[Outcome],
     contamination: Contamination | None,
 ) -> dict[str, Any]:
-    """Say what a model has predicted.
+    """Summarize what a model has predicted.
 
     Args:
         task: The task.
@@ -69,7 +69,7 @@ def summarize_model(
 
 
 def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Say of one K how many demonstrations stood in the prompts that count, and how many prompts had none."""
+    """Count the demonstrations in the prompts of one K that count, and the prompts that have none."""
     num_shown = [len(record["demonstrations"]) for outcome in outcomes for record in outcome.counted]
     num_prompts = sum(len(outcome.records) for outcome in outcomes)
     return {
@@ -128,7 +128,7 @@ def score_of_part(task: Task, outcomes: Sequence[Outcome], mask: np.ndarray) -> 
 
 
 def standard_error(outcomes: Sequence[Outcome], values: Sequence[float]) -> float | None:
-    """Give the standard error of the mean over seeds, each the mean of its orders; none of a single seed."""
+    """Return the standard error of the mean over seeds, each the mean of its orders; None of a single one."""
     by_seed: dict[int, list[float]] = {}
     for outcome, value in zip(outcomes, values, strict=True):
         by_seed.setdefault(outcome.condition.seed, []).append(value)

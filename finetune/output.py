@@ -63,7 +63,7 @@ def names_of(recipe: FineTuningRecipe) -> tuple[str, ...]:
 
 
 def run_folder(recipe: FineTuningRecipe) -> RunFolder:
-    """Say what a run writes and reads."""
+    """Return what a run writes and reads."""
     return RunFolder(
         recipe,
         written=names_of(recipe),

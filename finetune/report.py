@@ -12,7 +12,6 @@ import numpy as np
 from datasets import Dataset
 
 from ..reporting.blocks import (
-    Bar,
     Beside,
     Block,
     Card,
@@ -22,24 +21,21 @@ from ..reporting.blocks import (
     Prose,
     Report,
     Table,
+    bars_of,
     counted,
     first_block,
     format_score,
     name_of_model,
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
-from ..reporting.page import as_page
-from ..reporting.text import as_markdown as in_markdown
 from ..storage.scores import METRICS
 from ..text.bad_rows import in_words as bad_in_words
-from ..training.disk import replace_text
-from ..training.run_folder import CURVES, MARKDOWN, PAGE
+from ..training.run_folder import CURVES
 from ..training.tracking import LOG, read_log
 from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, seed_folder
 from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
-from .summary import GUESSES
 from .task import Prediction, Task
 
 SHOWN = 10
@@ -106,25 +102,27 @@ SHARED = "shared_rows"
 BAD_ROWS = "bad_rows"
 """Where the scores say how many rows of each file were bad, and what was done about them."""
 
+UNTRAINED = "untrained"
+"""Name of the baseline that is the model before the run, where some of its weights are random: a new head."""
 
-def write_report(
-    recipe: FineTuningRecipe,
-    prepared: Prepared,
-    summary: Mapping[str, Any],
-    predictions: Sequence[Prediction],
-) -> None:
-    """Write the report of a run, with its charts, into the run's folder.
+BEFORE = "before this run"
+"""Name of the baseline that is the model before the run, where all of its weights were trained."""
 
-    Args:
-        recipe: As it was carried out.
-        prepared: Its rows.
-        summary: What `summarize` found.
-        predictions: Of the best seed, for the last split.
-    """
-    folder = recipe.folder
-    report = build_report(recipe, prepared, summary, predictions, folder)
-    replace_text(folder / MARKDOWN, in_markdown(report))
-    replace_text(folder / PAGE, as_page(report))
+BAG_OF_WORDS = "bag of words"
+"""Name of the baseline that counts words."""
+
+GUESSES = {
+    "majority class": "guessing the most frequent label",
+    "mean": "guessing the mean",
+    "first sentence": "repeating the first sentence",
+    "most frequent answer": "giving the most frequent answer",
+    "most frequent documents": "the same documents for every query",
+    "frequency of tokens": "predicting tokens by their frequency",
+    BAG_OF_WORDS: "a bag of words (logistic regression on TF-IDF weights)",
+    UNTRAINED: "the same model before fine-tuning",
+    BEFORE: "the same model before this run",
+}
+"""Name of a baseline -> what it does, in the words of a verdict."""
 
 
 def build_report(
@@ -134,7 +132,15 @@ def build_report(
     predictions: Sequence[Prediction],
     folder: Path,
 ) -> Report:
-    """Tell everything in order; charts go into the run's folder."""
+    """Build the report, its blocks in their order.
+
+    Args:
+        recipe: As it was carried out.
+        prepared: Its rows.
+        summary: What `summarize` found.
+        predictions: Of the best seed, for the last split.
+        folder: Of the run, for the charts.
+    """
     criterion, split, task = summary["criterion"], summary["split"], prepared.task
     measured = prepared.splits[split].rows
     references = task.references(measured)
@@ -189,31 +195,13 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     intervals = {"fine-tuned": summary["interval"]} | {
         name: found["interval"] for name, found in summary["compared"].items()
     }
-    ends = [end for interval in intervals.values() for end in interval if math.isfinite(end)]
-    scale = max(1.0, *(abs(value or 0.0) for value in values.values()), *ends)
-    bars = [
-        Bar(
-            who,
-            max(0.0, value or 0.0) / scale,
-            format_score(value, 3),
-            who == "fine-tuned",
-            whisker(intervals[who], scale) if who in intervals else None,
-        )
-        for who, value in values.items()
-    ]
     low, high = summary["interval"]
     return Card(
         f"{name} of the best seed",
         format_score(best[criterion], 3),
         f"95 % interval {low:.3g} to {high:.3g}.",
-        bars,
+        bars_of(values, "fine-tuned", intervals),
     )
-
-
-def whisker(interval: Sequence[float], scale: float) -> tuple[float, float] | None:
-    """Return an interval as shares of a scale that begins at 0; none if it is not defined or of no width."""
-    low, high = interval
-    return (max(low, 0.0) / scale, max(high, 0.0) / scale) if low < high else None
 
 
 def doubts(summary: Mapping[str, Any]) -> str:
@@ -309,7 +297,7 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
 
 
 def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
-    """Say on what, with what and how long."""
+    """Yield steps and times of each seed, and the libraries."""
     yield Heading("Run")
     rows = [
         [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]

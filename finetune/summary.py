@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,8 +13,10 @@ from torch import nn
 
 from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
-from ..reporting.verdicts import as_data
+from ..reporting.page import save
+from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
 from ..storage.finished_run import EVALUATION, TEXTS
+from ..storage.scores import METRICS
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown
 from ..text.texts_read import keep_texts
@@ -26,10 +28,9 @@ from .evaluation import Evaluation, evaluate_rows
 from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import BAD_ROWS, SHARED, shared_in_words, write_report
+from .report import BAD_ROWS, BAG_OF_WORDS, BEFORE, GUESSES, SHARED, UNTRAINED, build_report, shared_in_words
 from .splits import Split, identify
-from .summary import BAG_OF_WORDS, BEFORE, UNTRAINED, compared, verdicts
-from .task import Prediction
+from .task import Prediction, Task
 
 
 def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, before: Results | None) -> None:
@@ -60,7 +61,7 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
     replace_text(
         folder / EVALUATION, json.dumps(as_json(for_card(recipe, prepared, summary)), indent=2) + "\n"
     )
-    write_report(recipe, prepared, summary, predictions)
+    save(build_report(recipe, prepared, summary, predictions, folder), folder)
 
 
 def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
@@ -127,6 +128,46 @@ def summarize(
         "compared": compared(own, drawn),
     }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
+
+
+def compared(own: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, dict[str, list[float]]]:
+    """Return each baseline's interval, and that of how far the model is above it, from drawn scores, (R,)."""
+    return {
+        name: {
+            "interval": list(percentile_interval(scores)),
+            "difference": list(percentile_interval(own - scores)),
+        }
+        for name, scores in others.items()
+    }
+
+
+def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Compare the kept model with what needs no learning, with words alone, and with itself before.
+
+    The last is left out where it goes without saying: a random head is worse than what beats a guess.
+    """
+    criterion, split = summary["criterion"], summary["split"]
+    if few := about_few_rows(summary["rows"][split]):
+        yield few
+        return
+    own = summary["seeds"][str(summary["best_seed"])][split][criterion], tuple(summary["interval"])
+    told: list[Verdict] = []
+    for name, found in summary["compared"].items():
+        theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
+        if theirs is None or not np.isfinite([theirs, *difference]).all():  # what does not correlate has none
+            theirs, difference = 0.0, None
+        verdict = judge(
+            GUESSES[name],
+            own,
+            theirs,
+            difference=difference,
+            metric=METRICS[criterion],
+            is_higher_better=task.metrics[criterion],
+        )
+        goes_without_saying = {each.outcome for each in (*told, verdict)} == {"better"}
+        if name != UNTRAINED or not goes_without_saying:
+            told.append(verdict)
+    yield from told
 
 
 def guesses(prepared: Prepared, split: Split) -> dict[str, list[Prediction]]:

@@ -1,12 +1,13 @@
-"""A plan as text: tables that line up in a terminal, and are Markdown when pasted.
+"""A plan as text for a terminal, which is Markdown when pasted.
 
 Numbers have three digits, and decimal units, as data sheets do: 1 GB is a billion bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields
-from itertools import zip_longest
 
+from ..reporting.blocks import Bullets, Note, Table
+from ..reporting.text import for_terminal
 from .device_layouts import Memory
 from .plan import SECONDS_PER_HOUR, Outlook, Plan
 
@@ -20,24 +21,28 @@ TIMES = [(1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "day
 def report_plan(plan: Plan) -> str:
     """Write everything that a plan says."""
     recipe, machines = plan.recipe, plan.machines
-    parts = [
+    title = (
         f"# {recipe.model.preset or recipe.model.path}, {recipe.objective.kind.replace('_', ' ')}, on "
-        f"{machines.devices:,} x {machines.device}",
-        table(["the run", ""], run_rows(plan)),
-        *([table(STAGE_COLUMNS, stage_rows(plan))] if recipe.training.stages else []),
-        "Memory of one device:",
-        table(["layout", *(field.name for field in fields(Memory)), "sum", "fits"], memory_rows(plan)),
-        "Speed and cost (micro-batches: number x sequences in each):",
-        table([*SPEED_COLUMNS, *(["price"] if machines.price_per_device_hour else [])], speed_rows(plan)),
-        bullets(verdicts(plan)),
-        "Assumptions:",
-        bullets(assumptions(plan)),
+        f"{machines.devices:,} x {machines.device}"
+    )
+    memory = ["layout", *(field.name for field in fields(Memory)), "sum", "fits"]
+    blocks = [
+        Note(title),
+        Table(["the run", ""], run_rows(plan)),
+        *([Table(STAGE_COLUMNS, stage_rows(plan))] if recipe.training.stages else []),
+        Note("Memory of one device:"),
+        Table(memory, memory_rows(plan)),
+        Note("Speed and cost (micro-batches: number x sequences in each):"),
+        Table([*SPEED_COLUMNS, *(["price"] if machines.price_per_device_hour else [])], speed_rows(plan)),
+        Bullets(verdicts(plan)),
+        Note("Assumptions:"),
+        Bullets(assumptions(plan)),
     ]
-    return "\n\n".join(parts)
+    return for_terminal(blocks)
 
 
 def run_rows(plan: Plan) -> list[list[str]]:
-    """Say what is computed, whoever computes it."""
+    """Return what is computed, whoever computes it."""
     training, sequence = plan.recipe.training, plan.sequence
     read = f"{sequence.read:,} + {sequence.written:,}" if sequence.written else f"{sequence.read:,}"
     rest = plan.parameters - plan.embedding_parameters
@@ -58,7 +63,7 @@ STAGE_COLUMNS = ("stage", "steps", "tokens of a sequence", "tokens of a step", "
 
 
 def stage_rows(plan: Plan) -> list[list[str]]:
-    """Say how the steps of each stage are cut."""
+    """Return how the steps of each stage are cut."""
     return [
         [
             f"{number}",
@@ -69,11 +74,6 @@ def stage_rows(plan: Plan) -> list[list[str]]:
         ]
         for number, stage in enumerate(plan.stages, start=1)
     ]
-
-
-def bullets(lines: Iterable[str]) -> str:
-    """Write a list."""
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def memory_rows(plan: Plan) -> list[list[str]]:
@@ -110,7 +110,7 @@ def speed_rows(plan: Plan) -> list[list[str]]:
 
 
 def verdicts(plan: Plan) -> list[str]:
-    """Say which layouts fit, what would make the others fit, and which wait for their traffic."""
+    """Return which layouts fit, what would make the others fit, and which wait for their traffic."""
     available = size(plan.machines.available_memory)
     lines = [f"Fits: {names(outlook for outlook in plan.outlooks if outlook.fits) or 'nothing'}."]
     for outlook in plan.outlooks:
@@ -133,7 +133,7 @@ def names(outlooks: Iterable[Outlook]) -> str:
 
 
 def assumptions(plan: Plan) -> list[str]:
-    """Say what the numbers rest on."""
+    """Return what the numbers rest on."""
     machines = plan.machines
     of_stages = "Values of a step are those of the last stage; memory is that of the stage that needs most."
     comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP or FSDP2."
@@ -150,22 +150,6 @@ def assumptions(plan: Plan) -> list[str]:
         f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
         "Communication overlaps with computation; evaluation, checkpoints and data preparation are not "
         "included.",
-    ]
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a Markdown table whose columns line up; all but the first are right-aligned."""
-    widths = [max(map(len, column)) for column in zip_longest(columns, *rows, fillvalue="")]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return "\n".join(f"| {' | '.join(aligned(row, widths))} |" for row in [columns, rule, *rows])
-
-
-def aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Fill the cells of a row up to the columns' widths."""
-    first, *others = row
-    return [
-        first.ljust(widths[0]),
-        *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)),
     ]
 
 

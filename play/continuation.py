@@ -71,7 +71,7 @@ class Continuation(Ability):
         )
         after = self.scores(ids).float().softmax(dim=-1)
         return [
-            Passage("Continued", [Piece(text), Piece(self.spell(ids, written), "new")]),
+            Passage("Continued", [Run(text), Run(self.spell(ids, written), "new")]),
             Ranking("Candidates for the first token", rank_tokens(self.model, after, int(numbers["top"]))),
         ]
 
@@ -94,7 +94,7 @@ class Continuation(Ability):
         """Write tokens, greedily at temperature 0, else from the nucleus of the distribution."""
 
     def spell(self, ids: Tensor, written: list[int]) -> str:
-        """Give what the tokens written behind a beginning (1, T) add to its text.
+        """Return what the tokens written behind a beginning (1, T) add to its text.
 
         By themselves they would lose the space before a first word (SentencePiece), or its absence (`##`).
         """

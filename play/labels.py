@@ -86,7 +86,7 @@ class Classify(Ability):
         return prediction.get("scores", prediction)
 
     def scores_of_head(self, texts: Sequence[str]) -> dict[str, float]:
-        """Give what the head of a stock model says, by its `problem_type`."""
+        """Return what the head of a stock model says, by its `problem_type`."""
         logits = self.model.model(**self.model.inputs(*texts)).logits[0].float()
         config = self.model.config
         if config.problem_type == "multi_label_classification":
@@ -180,10 +180,10 @@ class Answer(Ability):
         question, context = texts
         answer, score = self.best(question, context)
         begin = context.find(answer) if answer else -1
-        pieces = [Piece(context)]
+        pieces = [Run(context)]
         if begin >= 0:
             parts = context[:begin], answer, context[begin + len(answer) :]
-            pieces = [Piece(parts[0]), Piece(parts[1], "new"), Piece(parts[2])]
+            pieces = [Run(parts[0]), Run(parts[1], "new"), Run(parts[2])]
         shown = Ranking("Answer", [Entry(answer or "(the text has no answer)", score)])
         return [shown, Passage("In the text", [piece for piece in pieces if piece.text])]
 
@@ -240,29 +240,29 @@ class Choose(Ability):
         return [*result, Note("The probabilities are those among the choices.")]
 
 
-def labelled_pieces(text: str, words: Sequence[str], labels: Sequence[str]) -> list[Piece]:
+def labelled_pieces(text: str, words: Sequence[str], labels: Sequence[str]) -> list[Run]:
     """Cut a text at its words, each with its label; words without one are given text.
 
     >>> labelled_pieces("In Rome.", ["In", "Rome", "."], ["O", "B-PLACE", "O"])
-    [Piece(text='In ', role='given'), Piece(text='Rome', role='B-PLACE'), Piece(text='.', role='given')]
+    [Run(text='In ', role='plain', label=''), Run(text='Rome', role='labelled', label='B-PLACE'), ...]
     """
-    pieces: list[Piece] = []
+    pieces: list[Run] = []
     end = 0
     for word, label in zip(words, labels, strict=True):
         begin = text.index(word, end)
-        role = "given" if label == OUTSIDE else label
-        pieces += [Piece(text[end:begin]), Piece(word, role)]
+        labelled = Run(word) if label == OUTSIDE else Run(word, "labelled", label)
+        pieces += [Run(text[end:begin]), labelled]
         end = begin + len(word)
-    pieces.append(Piece(text[end:]))
+    pieces.append(Run(text[end:]))
     return joined(pieces)
 
 
-def joined(pieces: Sequence[Piece]) -> list[Piece]:
+def joined(pieces: Sequence[Run]) -> list[Run]:
     """Join pieces of given text that stand beside each other."""
-    whole: list[Piece] = []
+    whole: list[Run] = []
     for piece in pieces:
-        if whole and piece.role == "given" == whole[-1].role:
-            whole[-1] = Piece(whole[-1].text + piece.text)
+        if whole and piece.role == "plain" == whole[-1].role:
+            whole[-1] = Run(whole[-1].text + piece.text)
         elif piece.text:
             whole.append(piece)
     return whole

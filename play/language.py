@@ -56,7 +56,7 @@ class FillGaps(Ability):
             for number, row in enumerate(probabilities, 1)
         ]
         best = iter([ranking.entries[0].text for ranking in rankings])
-        filled = [Piece(next(best), "new") if piece is None else Piece(piece) for piece in pieces]
+        filled = [Run(next(best), "new") if piece is None else Run(piece) for piece in pieces]
         return [Passage("With the best answers", filled), *rankings]
 
     def with_masks(self, text: str) -> str:

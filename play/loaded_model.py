@@ -106,7 +106,7 @@ class LoadedModel:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """Say what the model is: names of facts and their values."""
+        """Return facts about the model by their names."""
         number, config = self.model.num_parameters(), self.config
         layers = [getattr(config, name, None) for name in NAMES_OF_DEPTH]
         shape = " + ".join(str(each) for each in layers if each)

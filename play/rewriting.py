@@ -69,7 +69,7 @@ class TextToText(Ability):
         ]
 
     def prepare(self, text: str) -> str:
-        """Give what the encoder reads for a text."""
+        """Return what the encoder reads for a text."""
         return (self.task.recipe.prefix if self.task else "") + text.strip()
 
     def generate(self, inputs: dict[str, Tensor], beams: int, answers: int, length: int) -> Tensor:
@@ -101,9 +101,9 @@ class TextToText(Ability):
         told: Any = cast(Any, self.model.model).generation_config.eos_token_id
         return [] if told is None else told if isinstance(told, list) else [told]
 
-    def pieces(self, answer: Tensor, text: str) -> list[Piece]:
+    def pieces(self, answer: Tensor, text: str) -> list[Run]:
         """Show an answer (T), as the best one."""
-        return [Piece(self.read(answer, text), "new")]
+        return [Run(self.read(answer, text), "new")]
 
     def read(self, answer: Tensor, text: str) -> str:
         """Write an answer (T) as text."""
@@ -181,15 +181,15 @@ class Restore(TextToText):
         names = iter([SENTINEL.format(number) for number in range(num_gaps)])
         return GAP.sub(lambda _: next(names), marked)
 
-    def pieces(self, answer: Tensor, text: str) -> list[Piece]:
+    def pieces(self, answer: Tensor, text: str) -> list[Run]:
         """Write the answer into the gaps; an answer without sentinels is the whole text."""
         spans = self.spans(answer)
         if spans is None:
             return super().pieces(answer, text)
         parts = NAMED_SENTINEL.split(self.prepare(text))
-        pieces = [Piece(parts[0])]
+        pieces = [Run(parts[0])]
         for number, after in zip(parts[1::2], parts[2::2], strict=True):
-            pieces += [Piece(spans.get(int(number), "___"), "new"), Piece(after)]
+            pieces += [Run(spans.get(int(number), "___"), "new"), Run(after)]
         return [piece for piece in pieces if piece.text]
 
     def read(self, answer: Tensor, text: str) -> str:

@@ -133,7 +133,7 @@ def sources() -> Iterator[PublishedFile]:
         yield PublishedFile(f"{ROOT}/{name}", top / name)
     for part in PARTS:
         folder = Path(str(import_module(f"{ROOT}.{part}").__file__)).parent
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted([*folder.rglob("*.py"), *folder.glob("templates/*")]):
             yield PublishedFile(f"{ROOT}/{part}/{path.relative_to(folder).as_posix()}", path)
     told = f"Metadata-Version: 2.1\nName: {ROOT}\nVersion: {version(ROOT)}\n"
     yield PublishedFile(f"{ROOT}-{version(ROOT)}.dist-info/METADATA", told.encode())

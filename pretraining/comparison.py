@@ -9,28 +9,37 @@ trained     the model, read back from its folder
 """
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import cast
 
 import numpy as np
 from accelerate import Accelerator
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..objectives.character_language_modeling import CharacterLanguageModeling, targets_of
 from ..objectives.masked_pairs import PAIR_LABELS
 from ..objectives.token_objective import TokenObjective
 from ..text.corpus import TokenizedCorpus
+from ..text.tokenization import tokenized_corpus
 from ..text.tokenizer import frame_ids
 from ..training.batches import StepDataset, one_pass
 from ..training.evaluation import evaluate, micro_batches, ratio
 from ..training.examples import ExampleSource
 from ..training.objective import IGNORE, Batch, Objective
 from ..training.precision import build_accelerator
+from ..training.run_folder import MODEL
 from .baselines import TrigramModel, UnigramModel, nats_per_token
 from .model import build_model
 from .recipe import PretrainingRecipe
-from .text import build_held_out, context_of, open_texts, tokenize, training_source
+from .text import build_held_out, context_of, control_tokens_of, open_texts, tokenize, training_source
+
+NEXT_TOKENS = "causal_language_modeling"
+"""The kind of objective whose targets a trigram predicts, too."""
+
+MOST_COUNTED = 20_000_000
+"""Tokens of a training text that are counted: within five seconds, and less than a gigabyte."""
 
 Scores = dict[str, float]
 """As `evaluate` names them: `term/loss`, `term/perplexity`, `term/accuracy`, ..."""
@@ -62,7 +71,7 @@ def compare(
         "untrained": score(build_model(recipe, tokenizer)),
         "unigram": unigram_scores(seen, targets, vocab_size, held_out.num_bytes),
     }
-    if recipe.objective.kind == "causal_language_modeling":
+    if recipe.objective.kind == NEXT_TOKENS:
         train, validation = (
             cast(TokenizedCorpus, tokenize(recipe, documents, tokenizer)) for documents in texts.values()
         )
@@ -114,6 +123,29 @@ def unigram_scores(seen: Answers, held_out: Answers, vocab_size: int, num_bytes:
         if term in num_bytes:
             scores[f"{term}/bits_per_byte"] = ratio(loss * len(targets), num_bytes[term] * math.log(2))
     return scores
+
+
+def trigram_losses(recipe: PretrainingRecipe) -> dict[str, float]:
+    """Return the trigram's loss on a finished run's held-out text, in nats, by the term that it is of.
+
+    There is none where anything but next tokens is learned, where the text is a stream, and where it has more
+    than `MOST_COUNTED` tokens, which would take long to count. The texts are found in the cache, and what is
+    wrong with them has been told.
+    """
+    if recipe.objective.kind != NEXT_TOKENS or recipe.corpus.streaming:
+        return {}
+    tokenizer = AutoTokenizer.from_pretrained(recipe.folder / MODEL)
+    control_tokens = control_tokens_of(recipe, tokenizer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train, held_out = (
+            tokenized_corpus(documents[0], tokenizer, recipe.corpus.cache, control_tokens)
+            for documents in open_texts(recipe).values()
+        )
+    if len(train.tokens) > MOST_COUNTED:
+        return {}
+    scores = trigram_scores(train, held_out, frame_ids(tokenizer)[1], len(tokenizer))
+    return {"clm": scores["clm/loss"]}
 
 
 def trigram_scores(

@@ -62,7 +62,7 @@ WHAT_IS_TOKENIZED = (
 
 
 def run_folder(recipe: PretrainingRecipe) -> RunFolder:
-    """Say what a run writes and reads."""
+    """Return what a run writes and reads."""
     beside = (f"{name}-{kind}" for name in (MODEL, *recipe.objective.saved) for kind in FILES)
     trackers = (recipe.folder.name,) if recipe.training.trackers else ()  # their logs lie below this name
     return RunFolder(

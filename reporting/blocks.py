@@ -1,10 +1,11 @@
-"""A report as a list of blocks: `markdown.py` and `page.py` write the same blocks as Markdown and as a page.
+"""What reports, and the answers of models to play with, consist of: blocks, which are plain data.
 
-The contents of a report are decided once, by its list of blocks; each format decides how they look.
+`text.py` writes them as Markdown and for a terminal, `page.py` as HTML. The contents are decided once, by the
+list of blocks; each format decides how they look.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ class Run:
 
     text: str
     role: str = "plain"
-    """`plain`, or: `blank` hides something, `truth` is what it hides, `right` and `wrong` are answers."""
+    """`plain`, or: `blank` hides something, `truth` is what it hides, `right` and `wrong` are answers, `new`
+    is what a model wrote, `labelled` has a label."""
+    label: str = ""
+    """What a model labelled it."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,103 @@ class Beside:
     lists: Sequence[tuple[str, Sequence[Example]]]
 
 
-Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence in which nothing has a meaning, unlike in `Prose`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A ranked answer."""
+
+    text: str
+    value: float
+    """What the entries are ranked by: a probability, a cosine, ..."""
+    is_share: bool = True
+    """Whether the value is shown in percent; otherwise with three digits."""
+
+    @property
+    def shown(self) -> str:
+        """Write the value for people to read."""
+        return percent(self.value) if self.is_share else f"{self.value:.3f}"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Answers, best first."""
+
+    title: str
+    entries: Sequence[Entry]
+
+    @property
+    def bars(self) -> list[Bar]:
+        """Draw the entries as shares between 0 and 1, the best one to be looked at."""
+        return [
+            Bar(entry.text, min(max(entry.value, 0.0), 1.0), entry.shown, strong=number == 0)
+            for number, entry in enumerate(self.entries)
+        ]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text, part of which a model wrote or labelled."""
+
+    title: str
+    pieces: Sequence[Run]
+
+    @property
+    def text(self) -> str:
+        """Return the whole text."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as a model reads it."""
+
+    text: str
+    """The characters that it stands for, or its name where it stands for none."""
+    token_id: int
+    probability: float | None = None
+    """Given the tokens before it; only decoders have one, and not for the first token."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A text as a row of tokens."""
+
+    title: str
+    tokens: Sequence[Token]
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """Weights from 0 to 1: how much each row draws from each column. A row sums to 1."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: Sequence[Sequence[float]]
+
+    @property
+    def largest(self) -> float:
+        """Return the largest weight, or 1 if there is none above 0."""
+        return max((weight for row in self.weights for weight in row), default=1.0) or 1.0
+
+
+Result = Note | Ranking | Passage | Tokens | Heatmap
+"""What a model to play with answers."""
+
+Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside | Bullets | Result
 
 
 @dataclass(frozen=True)
@@ -149,6 +249,39 @@ def first_block(verdicts: Sequence[Mapping[str, Any]]) -> list[Verdicts]:
     return [Verdicts([Verdict(**each) for each in verdicts])] if verdicts else []
 
 
+def bars_of(
+    values: Mapping[str, float | None],
+    strong: str,
+    intervals: Mapping[str, Sequence[float] | None] | None = None,
+    shown: Callable[[float | None], str] | None = None,
+) -> list[Bar]:
+    """Draw values on one scale, from 0 to the largest of them and of their intervals' ends, or to 1.
+
+    Args:
+        values: By their names; what is not defined, or below 0, has no length.
+        strong: The one to look at.
+        intervals: Of some of them; what has no width is not drawn.
+        shown: Writes a value; by default with three digits.
+    """
+    known = {name: own for name, own in (intervals or {}).items() if own and own[0] < own[1]}
+    ends = [end for own in known.values() for end in own if math.isfinite(end)]
+    scale = max(1.0, *(abs(value or 0.0) for value in values.values()), *ends)
+
+    def share(value: float | None) -> float:
+        return max(value or 0.0, 0.0) / scale
+
+    return [
+        Bar(
+            name,
+            share(value),
+            shown(value) if shown else format_score(value, 3),
+            name == strong,
+            (share(known[name][0]), share(known[name][1])) if name in known else None,
+        )
+        for name, value in values.items()
+    ]
+
+
 def counted(number: int, noun: str) -> str:
     """Write a number of things.
 
@@ -159,8 +292,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share in percent."""
-    return f"{share:.0%}" if share >= 0.1 or share == 0 else f"{share:.1%}"
+    """Write a share in percent, small ones with more digits.
+
+    >>> percent(0.5), percent(0.0123), percent(0.00004)
+    ('50.0 %', '1.2 %', '0.004 %')
+    """
+    digits = 1 if share >= 0.001 or share == 0 else 3
+    return f"{100 * share:.{digits}f} %"
 
 
 def number(value: float) -> str:

@@ -1,14 +1,16 @@
-"""Two charts of a report: how a score grows while the model learns, and which labels it takes for which.
+"""The charts of reports besides loss curves: of a task's scores, of students and of prompted models.
 
 Each is written as PNG for Markdown and returned as SVG for a page, in the look of the curves of pretraining.
 """
 
 from collections.abc import Mapping, Sequence
-from io import StringIO
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
@@ -16,7 +18,6 @@ from matplotlib.ticker import MaxNLocator
 from .curves import (
     FIRST,
     INK,
-    LABEL_DISTANCE,
     LEAST_SPAN,
     LOOK,
     PAPER,
@@ -24,9 +25,9 @@ from .curves import (
     SECOND,
     THIRD,
     Points,
-    apart,
-    for_page,
+    drawn,
     limits,
+    name_lines,
 )
 
 SHOWN_CHARACTERS = 30
@@ -81,26 +82,15 @@ def draw_learning(
             axes.axhspan(*interval, color=FIRST, alpha=0.1, linewidth=0)
         width = max(x for points in curves.values() for x, _ in points)
         scores = [y for points in curves.values() for _, y in points]
-        bottom, top = score_limits([*scores, *levels.values(), *(interval or ())])
-        axes.set_ylim(bottom, top)
-        labels = {chosen: curves[chosen][-1][1], **levels}
-        for name, place in apart(labels, distance=LABEL_DISTANCE * (top - bottom)).items():
-            axes.annotate(
-                f"{name}: {labels[name]:.3g}",
-                (width, place),
-                xytext=(7, 0),
-                textcoords="offset points",
-                color=FIRST if name == chosen else SECOND,
-                va="center",
-                annotation_clip=False,
-            )
+        axes.set_ylim(*score_limits([*scores, *levels.values(), *(interval or ())]))
+        name_lines(axes, {chosen: curves[chosen][-1][1], **levels}, width, {chosen: FIRST}, SECOND)
         axes.set_xlim(0, width)
         axes.xaxis.set_major_locator(MaxNLocator(6))
         return drawn(figure, file)
 
 
 def score_limits(scores: Sequence[float]) -> tuple[float, float]:
-    """Give the ends of an axis of scores, which are shares of 1, or of 100 as BLEU; others have no scale."""
+    """Return the ends of an axis of scores, which are shares of 1 or of 100 (BLEU); others have no scale."""
     drawn = [score for score in scores if np.isfinite(score)]
     if not drawn or min(drawn) < 0:
         return limits(drawn)
@@ -151,9 +141,117 @@ def draw_confusions(names: Sequence[str], counts: np.ndarray, file: Path) -> str
         return drawn(figure, file)
 
 
-def drawn(figure: Figure, file: Path) -> str:
-    """Write a figure as PNG and return it as SVG."""
-    figure.savefig(file, dpi=160, facecolor="white")
-    svg = StringIO()
-    figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return for_page(svg.getvalue(), prefix=file.stem)
+def draw_comparison(
+    scores: Mapping[str, float],
+    teacher: float,
+    intervals: Mapping[str, Sequence[float]],
+    title: str,
+    file: Path,
+) -> str:
+    """Draw a bar for each score with its interval, and the teacher's as a line that all are measured by.
+
+    Args:
+        scores: By the names of the students, the one that counts first.
+        teacher: Its score.
+        intervals: Of the scores that have one.
+        title: What stands above.
+        file: The PNG to write.
+    """
+    names = list(scores)
+    with rc_context(LOOK):
+        drawing = Figure(figsize=(10, 0.9 + 0.5 * len(names)), layout="constrained")
+        axes = drawing.subplots()
+        axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=12)
+        colours = [FIRST if name == names[0] else THIRD for name in names]
+        axes.barh(names, [scores[name] for name in names], color=colours, height=0.55)
+        axes.axvline(teacher, color=SECOND, linewidth=1.2, linestyle=(0, (4, 3)))
+        for place, name in enumerate(names):
+            if name in intervals:
+                axes.plot(intervals[name], [place, place], color=INK, linewidth=1.4, marker="|", markersize=7)
+            axes.annotate(  # beyond the axis, where no line is
+                f"{scores[name]:.3g}",
+                (1, place),
+                xycoords=axes.get_yaxis_transform(),
+                xytext=(7, 0),
+                textcoords="offset points",
+                va="center",
+                color=INK,
+            )
+        axes.set_xlabel(f"teacher: {teacher:.3g} (dashed)")
+        axes.invert_yaxis()
+        axes.tick_params(length=0)
+        return drawn(drawing, file)
+
+
+COLOURS = (FIRST, SECOND, THIRD, INK)
+"""Of the models, in their order; a fifth has the first one's again, dashed."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A model's score for every K."""
+
+    shots: Sequence[int]
+    scores: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+def draw_shots(bands: Mapping[str, Band], levels: Mapping[str, float], title: str, file: Path) -> str:
+    """Draw a score against K, a line with its interval for each model.
+
+    Args:
+        bands: By the models' names.
+        levels: What needs no model, by its name.
+        title: What stands above.
+        file: The PNG to write.
+    """
+    shots = sorted({count for band in bands.values() for count in band.shots})
+    places = {count: place for place, count in enumerate(shots)}
+    with rc_context(LOOK):
+        figure = Figure(figsize=(10, 3.8), layout="constrained")
+        axes = figure.subplots()
+        axes.grid(axis="y")
+        axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=12)
+        axes.set_xlabel("demonstrations in the prompt")
+        for number, band in enumerate(bands.values()):
+            draw_band(axes, band, [places[count] for count in band.shots], number)
+        for level in levels.values():
+            axes.axhline(level, color=QUIET, linewidth=1.1, linestyle=(0, (4, 3)))
+        axes.set_xticks(range(len(shots)), [str(count) for count in shots])
+        axes.set_xlim(-0.2, len(shots) - 0.8)
+        ends = {name: band.scores[-1] for name, band in bands.items()} | dict(levels)
+        colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate(bands)}
+        name_lines(axes, ends, len(shots) - 0.8, colours, QUIET)
+        return drawn(figure, file)
+
+
+def draw_band(axes: Axes, band: Band, places: Sequence[int], number: int) -> None:
+    """Draw one model's line and interval."""
+    colour = COLOURS[number % len(COLOURS)]
+    axes.fill_between(places, band.low, band.high, color=colour, alpha=0.15, linewidth=0)
+    if len(places) == 1:
+        axes.vlines(places, band.low, band.high, color=colour, linewidth=1.2)
+    style = "-" if number < len(COLOURS) else "--"
+    axes.plot(places, band.scores, color=colour, linewidth=2, linestyle=style, marker="o", markersize=4)
+
+
+def draw_reliability(tables: Mapping[str, Mapping[str, Any]], file: Path) -> str:
+    """Draw accuracy against confidence, a line for each model (`reliability`)."""
+    with rc_context(LOOK):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        axes = figure.subplots()
+        axes.grid()
+        axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 3)))
+        for number, (name, table) in enumerate(tables.items()):
+            total = sum(table["count"])
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(table["confidence"], table["accuracy"], color=colour, linewidth=1.4, label=name)
+            sizes = [16 + 200 * count / total for count in table["count"]]
+            axes.scatter(table["confidence"], table["accuracy"], sizes, color=colour, alpha=0.6, linewidth=0)
+        axes.set_xlabel("confidence")
+        axes.set_ylabel("accuracy")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.legend(frameon=False, loc="upper left", labelcolor=QUIET, fontsize=9)
+        return drawn(figure, file)

@@ -114,9 +114,14 @@ def draw(panels: Sequence[Panel], file: Path) -> str:
         figure = Figure(figsize=(10, 3.6), layout=ConstrainedLayoutEngine(wspace=0.08))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             fill(axes, panel)
-        figure.savefig(file, dpi=160, facecolor="white")
-        svg = StringIO()
-        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        return drawn(figure, file)
+
+
+def drawn(figure: Figure, file: Path) -> str:
+    """Write a figure as PNG and return it as SVG."""
+    figure.savefig(file, dpi=160, facecolor="white")
+    svg = StringIO()
+    figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return for_page(svg.getvalue(), prefix=file.stem)
 
 
@@ -139,21 +144,42 @@ def fill(axes: Axes, panel: Panel) -> None:
         axes.axhline(level, color=SECOND, linewidth=1.2, linestyle=(0, (4, 3)))
     labels = {"held out": panel.held_out[-1][1], **panel.levels}
     curves = [value for _, value in [*panel.training, *panel.held_out]]
-    bottom, top = limits([*curves, *panel.levels.values()])
-    axes.set_ylim(bottom, top)
-    for name, place in apart(labels, distance=LABEL_DISTANCE * (top - bottom)).items():
-        axes.annotate(
-            f"{name} {labels[name]:.2f}",
-            (width, place),
-            xytext=(7, 0),
-            textcoords="offset points",
-            color=FIRST if name == "held out" else SECOND,
-            va="center",
-            annotation_clip=False,
-        )
+    axes.set_ylim(*limits([*curves, *panel.levels.values()]))
+    name_lines(axes, labels, width, {"held out": FIRST}, SECOND, "{} {:.2f}")
     axes.set_xlim(0, width)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.legend(frameon=False, loc="upper right", labelcolor=QUIET, fontsize=9)
+
+
+def name_lines(
+    axes: Axes,
+    values: Mapping[str, float],
+    right: float,
+    colours: Mapping[str, str],
+    other: str,
+    form: str = "{}: {:.3g}",
+) -> None:
+    """Name lines where they end, one apart from another; the axes have their limits.
+
+    Args:
+        axes: With the lines.
+        values: Where they end, by their names.
+        right: The end of the horizontal axis.
+        colours: Of some names.
+        other: Colour of all others.
+        form: Of a name and its value.
+    """
+    bottom, top = axes.get_ylim()
+    for name, place in apart(values, distance=LABEL_DISTANCE * (top - bottom)).items():
+        axes.annotate(
+            form.format(name, values[name]),
+            (right, place),
+            xytext=(7, 0),
+            textcoords="offset points",
+            color=colours.get(name, other),
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def limits(

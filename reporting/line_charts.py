@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from .charts import drawn
-from .curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD, Points, limits
+from .charts import COLOURS
+from .curves import INK, LOOK, QUIET, Points, drawn, limits
 
-COLOURS = (FIRST, SECOND, THIRD, INK)
 STYLES = ("solid", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 """One after another, when all colours are used, or for the curves of a pair."""
 MOST_INSIDE = 4

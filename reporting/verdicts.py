@@ -27,6 +27,43 @@ class Verdict:
     outcome: Outcome = "unclear"
 
 
+WORDS = {"better": "better than", "worse": "worse than", "unclear": "not measurably better than"}
+
+
+def judge(
+    other: str,
+    own: tuple[float, Interval],
+    theirs: float,
+    *,
+    difference: Interval | None = None,
+    subject: str = "",
+    metric: str = "",
+    is_higher_better: bool = True,
+) -> Verdict:
+    """Compare a score with another one.
+
+    Args:
+        other: What the score is compared with, in words.
+        own: The score and its 95 % interval.
+        theirs: The other score.
+        difference: The 95 % interval of how far the score is above the other one, on the same rows; without
+            one, the other score is taken to be known exactly.
+        subject: What has the score; it goes without saying if left out.
+        metric: What the score is.
+        is_higher_better: Whether more of it is better.
+
+    >>> judge("a random answer", (0.7, (0.6, 0.8)), 0.5, subject="GPT-2").text
+    'GPT-2: better than a random answer (0.700 [0.600, 0.800] against 0.500).'
+    """
+    low, high = (own[1][0] - theirs, own[1][1] - theirs) if difference is None else difference
+    outcome = outcome_of_difference((low, high), is_higher_better=is_higher_better)
+    details = f"{metric} {with_interval(*own)} against {shown(theirs)}".strip()
+    if difference is not None:
+        details += f"; {difference_in_words(difference)}"
+    said = f"{WORDS[outcome]} {other} ({details})."
+    return Verdict(f"{subject}: {said}" if subject else f"{said[0].upper()}{said[1:]}", outcome)
+
+
 def about_few_rows(num_rows: int) -> Verdict | None:
     """Refuse to judge by too few rows; `None` if there are enough."""
     if num_rows >= FEWEST_ROWS:
@@ -44,12 +81,6 @@ def outcome_of_difference(interval: Interval, *, is_higher_better: bool = True) 
     if math.isnan(low) or math.isnan(high) or low <= 0 <= high:
         return "unclear"
     return "better" if (low > 0) == is_higher_better else "worse"
-
-
-def outcome_against(level: float, interval: Interval, *, is_higher_better: bool = True) -> Outcome:
-    """Judge the interval of a score beside a number that is known exactly."""
-    low, high = interval
-    return outcome_of_difference((low - level, high - level), is_higher_better=is_higher_better)
 
 
 def with_interval(score: float, interval: Interval) -> str:

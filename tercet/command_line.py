@@ -314,8 +314,9 @@ def demo(options: Namespace) -> None:
     The text is the English documentation of Python's standard library and of installed packages, so that
     nothing is downloaded. An encoder learns to fill gaps, then to place paragraphs in their packages, and
     teaches that to a student of half its size. A decoder learns to write, and finds what continues a
-    paragraph. A sequence-to-sequence model writes telegrams out as sentences. The report compares each model
-    with baselines; its path is printed last, after commands that go on from there.
+    paragraph. A sequence-to-sequence model writes telegrams out as sentences. Every step is a recipe that its
+    own command would carry out likewise. The report has each run's card and verdicts; its path is printed
+    last, after commands that go on from there.
 
     Examples:
       tercet demo

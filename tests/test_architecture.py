@@ -30,14 +30,14 @@ MAY_IMPORT = {
     "hub": READING | {"stock"},
     "text": {"ground", "training", "storage"},
     "objectives": {"modeling", "training", "text"},
-    "reporting": {"ground"},
+    "reporting": {"ground", "training"},
     "pretraining": BASE,
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE | {"doctor"},
-    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
     "play": BASE | {"pretraining", "finetune", "doctor", "hub"},
+    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 PARTS = ["attention", "layers", "heads", "generation", "recurrent"]

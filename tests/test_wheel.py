@@ -74,6 +74,7 @@ def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     folders = [folder for folder in everywhere if folder.name != "documentation"]  # of the repository only
     modules = {path for folder in folders for path in folder.rglob("*.py")}
     data = {*(ROOT / "configs").rglob("*.yaml"), ROOT / "tercet" / "py.typed"}
+    data |= {*(ROOT / "reporting" / "templates").iterdir()}
     names = {path.relative_to(ROOT).as_posix() for path in modules | data}
     assert held == {entry if entry.startswith("tercet/") else f"tercet/{entry}" for entry in names}
 

@@ -1,4 +1,4 @@
-"""The demonstration on a page of text: three members, a few steps each, and a report of all of them."""
+"""The demonstration on a page of text: seven runs of a few steps each, and a page of their reports."""
 
 import json
 import random
@@ -9,34 +9,18 @@ from pathlib import Path
 import pytest
 import yaml
 from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet.__main__ import main
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe
-from tercet.demo.continuing import load_continuing
-from tercet.demo.distilling import load_distillation
-from tercet.demo.finetuning import load_finetuning
-from tercet.demo.prompts import BEGINNINGS, GAPS, PARAGRAPHS
-from tercet.demo.run import CURVES, MEMBERS, claim_folder, load_recipes, next_steps, run_demo
-from tercet.demo.telegrams import with_rows
-from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.demo.report import CONTINUING, CONTROL, DISTILLED, FINETUNED, MEMBERS
+from tercet.demo.run import CURVES, RUNS, claim_folder, next_steps, recipe_of, run_demo
+from tercet.demo.samples import BEGINNINGS, GAPS, PARAGRAPHS, TELEGRAMS
+from tercet.pretraining.comparison import compare, trigram_losses
 from tercet.text.documentation import Docstring
 
-RUNS = ("encoder", "encoder-from-scratch")
-WORDS = [
-    "function",
-    "returns",
-    "number",
-    "array",
-    "given",
-    "value",
-    "the",
-    "a",
-    "of",
-    "in",
-    "object",
-    "called",
-]
+WORDS = ["the", "a", "of", "in", "array", "given", "value", "object", "called", "number", "returns"]
 TINY = {
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -47,7 +31,7 @@ TINY = {
 
 
 @pytest.fixture(scope="module")
-def recipes(tmp_path_factory):
+def overrides(tmp_path_factory):
     """Shrink the shipped recipes to two steps on a few invented documents."""
     folder, draw = tmp_path_factory.mktemp("texts"), random.Random(0)
     for name, size in (("train", 60), ("validation", 8)):
@@ -59,26 +43,23 @@ def recipes(tmp_path_factory):
             for _ in range(size)
         ]
         (folder / f"{name}.txt").write_text("\n\n".join(documents))
-    return [
-        load_recipe(
-            PretrainingRecipe,
-            name,
-            [
-                f"model.overrides={json.dumps(TINY)}",
-                "tokenizer.vocab_size=400",
-                f"corpus.train={folder / 'train.txt'}",
-                f"corpus.validation={folder / 'validation.txt'}",
-                f"corpus.cache={folder / 'cache'}",
-                "training.steps=2",
-                "training.schedule.warmup_steps=1",
-                "training.measure_utilization=false",
-                "training.tokens_per_step=1024",
-                "training.evaluate_every=1",
-                "training.log_every=1",
-            ],
-        )
-        for name in MEMBERS.values()
+    pretraining = [
+        f"model.overrides={json.dumps(TINY)}",
+        "tokenizer.vocab_size=400",
+        f"corpus.train={folder / 'train.txt'}",
+        f"corpus.validation={folder / 'validation.txt'}",
+        f"corpus.cache={folder / 'cache'}",
+        "training.steps=2",
+        "training.schedule.warmup_steps=1",
+        "training.measure_utilization=false",
+        "training.tokens_per_step=1024",
+        "training.evaluate_every=1",
+        "training.log_every=1",
     ]
+    return dict.fromkeys((RUNS[member][1] for member in MEMBERS), pretraining) | {
+        "packages-demo": ["training.epochs=1"],
+        "encoder-half-demo": ["task.training.epochs=1", "report.speed=false"],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -100,58 +81,61 @@ def documents():
 
 
 @pytest.fixture(scope="module")
-def finished(recipes, documents, tmp_path_factory):
+def finished(overrides, documents, tmp_path_factory):
     """Run the demonstration once."""
-    return run_demo(
-        tmp_path_factory.mktemp("demo") / "new",
-        recipes=recipes,
-        finetuning=load_finetuning(["training.epochs=1"]),
-        distillation=load_distillation(["task.training.epochs=1", "report.speed=false"]),
-        continuing=load_continuing(),
-        documents=documents,
+    return run_demo(tmp_path_factory.mktemp("demo") / "new", overrides=overrides, documents=documents)
+
+
+@pytest.fixture(scope="module")
+def markdown(finished):
+    return (finished.parent / "report.md").read_text()
+
+
+def read(finished, *parts):
+    return json.loads(finished.parent.joinpath(*parts).read_text())
+
+
+def test_every_run_has_a_card_and_its_verdicts_beside_what_it_must_beat(finished, markdown):
+    """All of them are those of the run's own report."""
+    titles = (
+        *("Encoder", "Decoder", "Sequence to sequence"),
+        *("Encoder, fine-tuned", "Student", "Decoder, prompted"),
     )
-
-
-def test_report_shows_all_members_beside_what_needs_no_learning(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    for name in ("Encoder", "Decoder", "Sequence to sequence"):
-        assert f"## {name}" in markdown
-    for row in ("untrained", "unigram", "trained"):
-        assert len(re.findall(rf"^\| \*{{0,2}}{row}\*{{0,2}} \|", markdown, flags=re.MULTILINE)) == 3
-    assert len(re.findall(r"^\| trigram \|", markdown, flags=re.MULTILINE)) == 2
-    for label in ("sentence", "greedy", "sampled", "goes on", "telegram"):
-        assert f"> {label}: " in markdown
-
-
-def test_three_cards_come_first_and_made_up_texts_before_held_out_ones(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    titles = ("Fills a gap", "Knows where a paragraph is from", "Knows what comes next")
     places = [markdown.index(f"**{title}: ") for title in titles]
     assert places == sorted(places)
     assert places[-1] < markdown.index("## Encoder")
-    assert markdown.count("95 % interval ") >= len(titles)
+    for name in ("no context", "trigram", "without pretraining", "bag of words", "majority class", "random"):
+        assert re.search(rf"^{name} +█* +[\d.]+$", markdown, re.MULTILINE), name
+    told = [verdict["text"] for verdict in read(finished, "scores.json")["verdicts"]]
+    files = dict.fromkeys(MEMBERS, "evaluation.json") | {FINETUNED: "scores.json", CONTINUING: "results.json"}
+    for run, file in files.items():
+        own = [verdict["text"] for verdict in read(finished, run, file)["verdicts"]]
+        assert own
+        assert all(any(text.endswith(each) for text in told) for each in own)
+    assert any("the same encoder without pretraining (accuracy " in text for text in told)
+    shown = markdown.replace("\\", "")
+    assert all(f"- **{text}**" in shown for text in told)
+
+
+def test_scores_lie_within_their_intervals(finished):
+    for answers in read(finished, "scores.json")["scores"].values():
+        for own in answers.values():
+            low, high = own.get("interval", (0, 100))
+            assert low <= own["score"] <= high
+
+
+def test_made_up_texts_come_before_held_out_ones(markdown):
     for texts, kind in (
         (BEGINNINGS, "prompt"),
         (PARAGRAPHS, "paragraph"),
+        (TELEGRAMS, "telegram"),
         ([each[0] for each in GAPS], "sentence"),
     ):
         shown = [line for line in markdown.splitlines() if line.startswith(f"> {kind}: ")]
+        assert len(shown) > len(texts)
         assert all(text.strip() in line for text, line in zip(texts, shown, strict=False))
-
-
-def test_sentences_say_what_the_scores_show(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    written = json.loads((finished.parent / "scores.json").read_text())
-    texts = [verdict["text"] for verdict in written["verdicts"]]
-    assert len(texts) == 6
-    assert all(text in markdown for text in texts)
-    scores = written["scores"]["packages"]
-    pair = " against ".join(f"{100 * scores[name]['score']:.1f} %" for name in ("pretrained", "bag of words"))
-    assert any(f" a bag of words ({pair}; difference from " in text for text in texts)
-    for answers in written["scores"].values():
-        for own in answers.values():
-            low, high = own.get("interval", (0, 1))
-            assert low <= own["score"] <= high
+    for label in ("greedy", "sampled", "original", "written", "right"):
+        assert f"> {label}: " in markdown
 
 
 def test_page_is_self_contained(finished):
@@ -160,10 +144,11 @@ def test_page_is_self_contained(finished):
     assert "<script" not in page
     links = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
     files = {link for link in links if not link.startswith(("#", "data:"))}
-    pages = {f"finetuned/{run}/report.html" for run in RUNS}
-    assert files == pages | {"distilled/report.html", "continuations/report.html"}
+    assert files == {f"{run}/report.html" for run in RUNS}
     assert all((finished.parent / file).exists() for file in files)
-    assert page.count("<svg") == len(MEMBERS) + 1
+    assert page.count("<svg") == len(MEMBERS)
+    ids = re.findall(r' id="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
 
 
 def test_curves_lie_beside_the_report(finished):
@@ -171,38 +156,21 @@ def test_curves_lie_beside_the_report(finished):
         assert (finished.parent / name).read_bytes().startswith(b"\x89PNG")
 
 
-def test_models_read_back_score_what_their_runs_measured(finished):
-    for member in MEMBERS:
-        measured = json.loads((finished.parent / member / "evaluation.json").read_text())["scores"]
-        term = next(name for name in measured if name.endswith("/loss"))
-        assert f"| **{measured[term]:.3f}** |" in (finished.parent / "report.md").read_text()
-
-
-def test_report_shows_every_task_beside_what_is_no_transformer(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    names = (
-        "pretrained",
-        "random weights",
-        "bag of words",
-        "most frequent",
-        "counting neighbours",
-        "shared words",
-    )
-    rows = [len(re.findall(rf"^\| \*{{0,2}}{name}\*{{0,2}} \|", markdown, re.MULTILINE)) for name in names]
-    assert rows == [1, 1, 1, 1, 2, 1]
-
-
-def test_fine_tuned_models_score_what_their_runs_measured(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    for run in RUNS:
-        summary = json.loads((finished.parent / "finetuned" / run / "scores.json").read_text())
-        score = summary["seeds"]["0"]["test"][summary["criterion"]]
-        ends = [f"{100 * end:.1f}" for end in summary["interval"]]
-        assert f"{100 * score:.1f} ({' to '.join(ends)})" in markdown
+def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished, monkeypatch):
+    recipe = load_recipe(RUNS["decoder"][0].recipe, str(finished.parent / "decoder" / "recipe.yaml"))
+    folder = finished.parent / "decoder" / "model"
+    model = AutoModelForPreTraining.from_pretrained(folder)
+    scores = compare(recipe, model.eval(), AutoTokenizer.from_pretrained(folder))
+    summary = read(finished, "decoder", "evaluation.json")
+    assert summary["trigram"] == {"clm": pytest.approx(scores["trigram"]["clm/loss"])}
+    assert summary["scores"]["clm/loss"] == pytest.approx(scores["trained"]["clm/loss"], rel=1e-4)
+    assert read(finished, "encoder", "evaluation.json")["trigram"] == {}
+    monkeypatch.setattr("tercet.pretraining.comparison.MOST_COUNTED", 100)
+    assert trigram_losses(recipe) == {}
 
 
 def test_both_runs_differ_in_their_beginning_alone(finished):
-    runs = [finished.parent / "finetuned" / run for run in RUNS]
+    runs = [finished.parent / run for run in (FINETUNED, CONTROL)]
     recipes = [yaml.safe_load((run / "recipe.yaml").read_text()) for run in runs]
     models = [recipe.pop("model") for recipe in recipes]
     assert recipes[0] | {"output": ""} == recipes[1] | {"output": ""}
@@ -211,27 +179,24 @@ def test_both_runs_differ_in_their_beginning_alone(finished):
     assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
 
 
-def test_report_shows_what_a_student_of_half_the_layers_keeps(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    configs = [
-        json.loads((finished.parent / folder / "model" / "config.json").read_text())
-        for folder in ("finetuned/encoder", "distilled")
-    ]
+def test_the_student_has_half_the_layers(finished, markdown):
+    configs = [read(finished, run, "model", "config.json") for run in (FINETUNED, DISTILLED)]
     assert [config["num_hidden_layers"] for config in configs] == [2, 1]
-    scores = json.loads((finished.parent / "distilled" / "scores.json").read_text())["task"]["scores"]
-    for row, name in (("teacher", "teacher"), (r"\*\*student\*\*", "student")):
-        assert re.search(rf"^\| {row} \| \**{scores[name]['score']:.4g}", markdown, re.MULTILINE)
     assert "## Half the layers" in markdown
 
 
-def test_report_shows_how_the_decoder_continues_beside_counting(finished):
-    markdown = (finished.parent / "report.md").read_text()
-    results = json.loads((finished.parent / "continuations" / "results.json").read_text())
-    own = results["models"][0]["shots"]["0"]
-    low, high = own["interval"]
-    assert f"| **{100 * own['mean']:.1f} ({100 * low:.1f} to {100 * high:.1f})** |" in markdown
-    for name in ("trigram", "shared words", "chance"):
-        assert re.search(rf"^\| {name} \| [\d.]+ \([\d.]+ to [\d.]+\) \|", markdown, re.MULTILINE)
+@pytest.mark.parametrize("run", RUNS)
+def test_a_shipped_recipe_names_what_the_demonstration_writes(run):
+    """So `tercet finetune packages-demo` does after `tercet demo` what that did."""
+    command, name = RUNS[run]
+    shipped, own = load_recipe(command.recipe, name), recipe_of(run, Path("runs/demo"), ())
+    for recipe in (shipped, own):
+        object.__setattr__(recipe, "output", "")
+    if run == CONTROL:
+        object.__setattr__(own.model, "from_scratch", False)
+    if run == CONTINUING:  # whose shipped recipe names no model
+        object.__setattr__(own, "models", ())
+    assert shipped == own
 
 
 def test_next_steps_are_commands_that_work(finished):
@@ -260,11 +225,3 @@ def test_demo_with_a_file_of_somebody_else_is_never_deleted(finished):
     finally:
         file.unlink()
     assert finished.exists()
-
-
-def test_shipped_recipes_read_the_embedded_corpus():
-    *pretraining, telegrams = load_recipes()
-    for recipe in pretraining:
-        assert recipe.corpus.train == recipe.corpus.validation == "documentation"
-    own = with_rows(telegrams, Path("elsewhere"))
-    assert own.corpus.train == str(Path("elsewhere") / Path(*Path(str(telegrams.corpus.train)).parts[-2:]))

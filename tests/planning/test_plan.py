@@ -14,7 +14,7 @@ from tercet.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.planning.machines import DEVICES, THIS_MACHINE, PlanRecipe, load_plan, measure_this_machine
 from tercet.planning.model_costs import build_planned_model
 from tercet.planning.plan import Plan, plan_run
-from tercet.planning.report import digits, duration, report_plan, short, table
+from tercet.planning.report import digits, duration, report_plan, short
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.optimizers import build_optimizer
 from tercet.training.step_planning import share
@@ -309,4 +309,3 @@ def test_numbers_are_short():
         "2.00 h",
         "2.00 days",
     ]
-    assert table(["a", "bc"], [["d", "1"]]).splitlines() == ["| a | bc |", "| - | -: |", "| d |  1 |"]

@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 
 from tercet.play.loaded_model import LoadedModel
-from tercet.play.page import as_html, body, header, html_of
+from tercet.play.page import as_html, header
 from tercet.play.sessions import Session
 from tercet.reporting.blocks import Entry, Heatmap, Note, Passage, Ranking, Run, Token, Tokens
+from tercet.reporting.page import as_html as html_of
 
 EVIL = '<img src=x onerror="alert(1)">'
 RESULTS = [
     Ranking(EVIL, [Entry(EVIL, 0.5)]),
-    Passage(EVIL, [Piece(EVIL), Piece(EVIL, "new"), Piece(EVIL, EVIL)]),
+    Passage(EVIL, [Run(EVIL), Run(EVIL, "new"), Run(EVIL, "labelled", EVIL)]),
     Tokens(EVIL, [Token(EVIL, 1, 0.5), Token(EVIL, 2)]),
     Heatmap(EVIL, [EVIL], [EVIL], [[1.0]]),
     Note(EVIL),
@@ -21,8 +22,8 @@ RESULTS = [
 
 
 @pytest.mark.parametrize("result", [*RESULTS, EVIL], ids=lambda result: type(result).__name__)
-def test_texts_are_escaped(result):
-    written = body(result) if isinstance(result, str) else html_of(result)
+def test_texts_are_escaped(result, load):
+    written = as_html([(load("encoder"), result if isinstance(result, str) else [result])])
     assert "<img" not in written
     assert "&lt;img" in written
 
@@ -50,8 +51,8 @@ def test_what_a_tab_says_of_a_model_is_escaped(load):
 
 def test_a_bar_is_as_long_as_its_share():
     written = html_of(Ranking("Best", [Entry("a", 0.5), Entry("b", 0.25), Entry("c", -1, is_share=False)]))
-    assert re.findall(r"width:([\d.]+)%", written) == ["50.00", "25.00", "0.00"]
-    assert re.findall(r"<em>([^<]+)</em>", written) == ["50.0 %", "25.0 %", "-1.000"]
+    assert re.findall(r"width:([\d.]+)%", written) == ["50.0", "25.0", "0.0"]
+    assert re.findall(r'"number">([^<]+)<', written) == ["50.0 %", "25.0 %", "-1.000"]
 
 
 def test_a_cell_is_as_dark_as_its_weight_is_large():

@@ -58,7 +58,7 @@ def test_words_have_the_labels_that_are_predicted(load, predicted):
     tags = predicted("tagger", tokens=words)["tags"]
     assert passage.text == TEXT
     expected = [(word, tag) for word, tag in zip(words, tags, strict=True) if tag != "O"]
-    assert [(each.text, each.role) for each in passage.pieces if each.role != "given"] == expected
+    assert [(each.text, each.label) for each in passage.pieces if each.role == "labelled"] == expected
 
 
 def test_the_answer_to_a_question_is_the_predicted_one(load, predicted):
@@ -143,9 +143,5 @@ def test_spans_neither_end_before_they_begin_nor_leave_the_text():
 
 def test_a_word_that_occurs_twice_is_labelled_where_it_stands():
     pieces = labelled_pieces("go Go go", ["go", "Go", "go"], ["O", "B-X", "B-Y"])
-    assert [(piece.text, piece.role) for piece in pieces] == [
-        ("go ", "given"),
-        ("Go", "B-X"),
-        (" ", "given"),
-        ("go", "B-Y"),
-    ]
+    expected = [("go ", ""), ("Go", "B-X"), (" ", ""), ("go", "B-Y")]
+    assert [(piece.text, piece.label) for piece in pieces] == expected

@@ -17,7 +17,7 @@ PROGRAM = """
 import os, sys
 from app import open_session
 import tercet
-from tercet.play.html import as_html
+from tercet.play.page import as_html
 assert os.path.dirname(tercet.__file__) == os.path.join(os.getcwd(), "tercet"), tercet.__file__
 assert all(module.__file__.startswith(os.getcwd()) for name, module in sys.modules.items()
            if name.startswith("tercet.") and getattr(module, "__file__", None))
@@ -82,7 +82,7 @@ def test_the_space_runs_with_its_own_sources_alone(space, folders):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert '<ol class="ranking">' in done.stdout
+    assert '<div class="ranking">' in done.stdout
     assert (space / f"tercet-{version('tercet')}.dist-info" / "METADATA").exists()
 
 

@@ -15,14 +15,12 @@ from pathlib import Path
 from page_checks import SCHEMES, WIDTHS, browser, photograph, problems_of
 
 from tercet.configs.recipe import load_recipe
-from tercet.demo.distilling import load_distillation
-from tercet.demo.finetuning import load_finetuning
-from tercet.demo.run import MEMBERS, run_demo
+from tercet.demo.report import MEMBERS
+from tercet.demo.run import RUNS, run_demo
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
-from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.cache import cache_folder
 from tercet.text.documentation import Document, read_documentation
 
@@ -65,9 +63,8 @@ def write_pages(folder: Path, *, steps: int = 30, modules: Mapping[str, int] = M
     run_demo(
         folder / "demo",
         overwrite=True,
-        recipes=[small(recipe, folder, steps) for recipe in MEMBERS.values()],
-        finetuning=load_finetuning(["training.epochs=3"]),
-        distillation=load_distillation(["task.training.epochs=1", "report.random=true"]),
+        overrides=dict.fromkeys((RUNS[member][1] for member in MEMBERS), small(folder, steps))
+        | {"encoder-half-demo": ["task.training.epochs=1", "report.random=true"]},
         documents=documents,
     )
     for kind in MODELS:
@@ -82,23 +79,19 @@ def spread(documents: Sequence[Document], number: int) -> list[Document]:
     return list(documents[:: max(1, len(documents) // number)])
 
 
-def small(name: str, folder: Path, steps: int) -> PretrainingRecipe:
-    """Shrink a recipe of the demonstration."""
-    return load_recipe(
-        PretrainingRecipe,
-        name,
-        [
-            f"model.overrides={json.dumps(TINY)}",
-            "tokenizer.vocab_size=2000",
-            f"corpus.train={folder / 'train.txt'}",
-            f"corpus.validation={folder / 'validation.txt'}",
-            f"training.steps={steps}",
-            f"training.schedule.warmup_steps={max(steps // 10, 1)}",
-            "training.measure_utilization=false",
-            f"training.evaluate_every={max(steps // 5, 1)}",
-            f"training.log_every={max(steps // 15, 1)}",
-        ],
-    )
+def small(folder: Path, steps: int) -> list[str]:
+    """Shrink the members of the demonstration."""
+    return [
+        f"model.overrides={json.dumps(TINY)}",
+        "tokenizer.vocab_size=2000",
+        f"corpus.train={folder / 'train.txt'}",
+        f"corpus.validation={folder / 'validation.txt'}",
+        f"training.steps={steps}",
+        f"training.schedule.warmup_steps={max(steps // 10, 1)}",
+        "training.measure_utilization=false",
+        f"training.evaluate_every={max(steps // 5, 1)}",
+        f"training.log_every={max(steps // 15, 1)}",
+    ]
 
 
 def task_of(kind: str, folder: Path) -> FineTuningRecipe:

@@ -19,12 +19,14 @@ from tercet.reporting.blocks import (
     Run,
     Table,
     Verdicts,
+    bars_of,
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
 from tercet.reporting.page import as_page, template
-from tercet.reporting.text import as_markdown, markdown_run
+from tercet.reporting.text import MARKDOWN, as_markdown, for_terminal, run
 from tercet.reporting.verdicts import Verdict
 
+STYLE = template("page.css").render()
 HOSTILE = "<b>*a*</b> | [x](y) & `z`"
 REPORT = Report(
     "Title",
@@ -76,9 +78,24 @@ def test_strong_row_is_marked():
     assert '<tr class="strong"><td>trained</td>' in as_page(REPORT)
 
 
+def test_bars_have_one_scale_with_their_intervals():
+    values = {"own": 50.0, "other": 25.0, "none": None, "below": -3.0}
+    bars = bars_of(values, "own", {"own": (40.0, 100.0), "other": (25.0, 25.0), "none": None})
+    assert [bar.share for bar in bars] == [0.5, 0.25, 0.0, 0.0]
+    assert [bar.interval for bar in bars] == [(0.4, 1.0), None, None, None]
+    assert [bar.shown for bar in bars] == ["50", "25", "-", "-3"]
+    assert [bar.strong for bar in bars] == [True, False, False, False]
+
+
+def test_columns_line_up_in_a_terminal_alone():
+    table = Table(["a", "bc"], [["d", "1"]], strong=0)
+    assert for_terminal([table]).splitlines() == ["| a | bc |", "| - | -: |", "| d |  1 |"]
+    assert as_markdown(Report("t", "a", [table])).splitlines()[-1] == "| **d** | **1** |"
+
+
 def test_white_space_stays_outside_of_marks():
-    assert markdown_run(Run(" the cat ", "right")) == " **the cat** "
-    assert markdown_run(Run("  ", "wrong")) == "  "
+    assert run(Run(" the cat ", "right"), MARKDOWN) == " **the cat** "
+    assert run(Run("  ", "wrong"), MARKDOWN) == "  "
 
 
 def test_chart_is_a_png_and_a_drawing_in_the_colours_of_the_page(tmp_path):

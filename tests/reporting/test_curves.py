@@ -21,7 +21,8 @@ def test_a_panel_holds_what_is_finite_over_millions_of_tokens():
 
 @pytest.mark.parametrize(("log", "is_drawn"), [(LOG, True), (LOG[:2], False), ([], False)])
 def test_a_log_with_steps_and_evaluations_is_drawn(log, is_drawn, tmp_path):
-    assert bool([*curves(tmp_path, log, {"mlm": 3.1}, ["mlm", "nsp"])]) == is_drawn
+    summary = {"scores": {"mlm/loss": 2.0, "nsp/loss": 0.6}, "without_context": {"mlm": 3.1}, "trigram": {}}
+    assert bool([*curves(log, summary, tmp_path / "curves.png")]) == is_drawn
     assert (tmp_path / "curves.png").exists() == is_drawn
 
 

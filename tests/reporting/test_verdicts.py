@@ -10,7 +10,8 @@ from tercet.finetune.summary import compared
 from tercet.finetune.summary import verdicts as verdicts_of_tasks
 from tercet.metrics.bootstrap import bootstrap_interval, bootstrap_scores, percentile_interval
 from tercet.pretraining.report import about_the_end, entropy, outcome_of_loss
-from tercet.reporting.verdicts import FEWEST_ROWS, outcome_against, outcome_of_difference
+from tercet.pretraining.report import verdicts as verdicts_of_pretraining
+from tercet.reporting.verdicts import FEWEST_ROWS, judge, outcome_of_difference
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,10 @@ from tercet.reporting.verdicts import FEWEST_ROWS, outcome_against, outcome_of_d
 def test_an_interval_decides_if_it_excludes_zero(interval, higher, lower):
     assert outcome_of_difference(interval) == higher
     assert outcome_of_difference(interval, is_higher_better=False) == lower
-    assert outcome_against(0.5, (interval[0] + 0.5, interval[1] + 0.5)) == higher or 0.0 in interval
+    own = (0.5, (interval[0] + 0.5, interval[1] + 0.5))
+    assert judge("a guess", own, 0.5).outcome == higher or 0.0 in interval
+    verdict = judge("a guess", own, 0.3, difference=interval, is_higher_better=False)
+    assert (verdict.outcome, "against 0.300; difference [" in verdict.text) == (lower, True)
 
 
 def rows_of(share: float, number: int = 400) -> np.ndarray:
@@ -109,7 +113,7 @@ def prompted(**shots) -> dict:
 
 def told_of(model: dict) -> list[str]:
     results = {"items": 500, "models": [model], "baselines": {"random": 0.5, "majority": 0.55}}
-    return [each.text for each in verdicts_of_prompts(results, {"gpt2": "GPT-2"}, is_higher_better=True)]
+    return [each.text for each in verdicts_of_prompts(results, is_higher_better=True)]
 
 
 def test_prompted_models_are_judged_beside_the_best_guess_and_themselves():
@@ -117,9 +121,9 @@ def test_prompted_models_are_judged_beside_the_best_guess_and_themselves():
     model = prompted(k0=zero, k4={"mean": 0.7, "interval": [0.6, 0.8], "gain": [0.1, 0.3]})
     best, gain = told_of(model)
     assert best == (
-        "GPT-2, K = 4: better than giving the most frequent answer (0.700 [0.600, 0.800] against 0.550)."
+        "gpt2, K = 4: better than giving the most frequent answer (0.700 [0.600, 0.800] against 0.550)."
     )
-    assert gain.startswith("GPT-2: 4 demonstrations bring a gain over none (0.700 against 0.500; ")
+    assert gain.startswith("gpt2: 4 demonstrations bring a gain over none (0.700 against 0.500; ")
     model = prompted(k0=zero, k1={"mean": 0.5, "interval": [0.45, 0.55], "gain": [-0.1, 0.1]})
     assert "one demonstration brings nothing measurable over none" in told_of(model)[1]
 
@@ -127,14 +131,14 @@ def test_prompted_models_are_judged_beside_the_best_guess_and_themselves():
 def test_demonstrations_that_did_not_fit_are_told():
     model = prompted(k0={"mean": 0.5, "interval": [0.45, 0.6]})
     model["fitted"]["4"] = {"prompts": 4, "without": 4}
-    assert told_of(model)[-1] == "GPT-2, K = 4: no demonstration fitted."
+    assert told_of(model)[-1] == "gpt2, K = 4: no demonstration fitted."
 
 
 @pytest.mark.parametrize("count", [1, FEWEST_ROWS - 1])
 def test_few_rows_are_no_evidence(count):
     """The bootstrap interval of one row has no width, so that any difference would be certain."""
     expected = [f"Too few rows to compare scores: {count}, where at least {FEWEST_ROWS} are needed."]
-    prompts = verdicts_of_prompts({"items": count}, {}, is_higher_better=True)
+    prompts = verdicts_of_prompts({"items": count}, is_higher_better=True)
     assert [each.text for each in prompts] == expected
     student = {"score": 1.0, "share": 1.0, "interval": [1.0, 1.0]}
     told = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
@@ -149,6 +153,14 @@ def test_losses_count_from_a_least_difference():
         *("better", "unclear", "unclear", "worse")
     ]
     assert entropy(np.array([1, 1, 5, 5, 9, 9])) == pytest.approx(np.log(3))
+
+
+def test_a_decoder_is_judged_beside_counting():
+    """What has learned from context may still predict worse than a table of counts."""
+    summary = {"scores": {"clm/loss": 4.45}, "without_context": {"clm": 6.5}, "trigram": {"clm": 4.17}}
+    context, counting = verdicts_of_pretraining(summary, [])
+    assert (context.outcome, counting.outcome) == ("better", "worse")
+    assert counting.text.endswith("counted the training text: loss 4.450 against 4.170.")
 
 
 def test_a_loss_that_rises_at_the_end_is_told():
