@@ -32,6 +32,7 @@ from ..training.disk import (
 from ..training.inputs import require_apart
 from ..training.lock import locked, made
 from ..training.ownership import OWN, is_ours, record_all, require_removable
+from .onnx_graphs import Measured, require_packages, write_graphs
 
 
 def import_model(
@@ -82,6 +83,35 @@ def export_model(
         stock = to_stock(ours, model_type)
         files = carried_files(vectors, found, ours.config.hidden_size)
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
+
+
+def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bool = False) -> list[Measured]:
+    """Write the graphs of ONNX that one of our models is, its configuration and its tokenizer.
+
+    Args:
+        source: A folder with a model of ours, or a repository on the Hub.
+        output: The folder to write.
+        int8: Write the graphs with matrices of 8-bit integers, too.
+        overwrite: Replace what an earlier call has written there.
+
+    Raises:
+        ValueError: A package is missing; the folder is in use; or a graph computes something else.
+    """
+    require_packages()
+    with claimed({"the model": source}, output, overwrite=overwrite) as folder:
+        model = load_transformer(source)
+        tokenizer = load_tokenizer(find_folder(source))
+        require_fit(tokenizer, model.config)
+        measured: list[Measured] = []
+
+        def fill(partial: Path) -> None:
+            model.config.save_pretrained(partial)
+            if tokenizer is not None:
+                save_tokenizer(tokenizer, partial)
+            measured.extend(write_graphs(model, tokenizer, partial, int8=int8))
+
+        write_folder(folder, model.get_memory_footprint(), fill)
+        return measured
 
 
 PROBE = "a b. Is 12 of them it?"
@@ -167,12 +197,8 @@ def write_model(
     Raises:
         WriteError: There is no room; what was there is as it was.
     """
-    partial = partial_path(folder)
-    if partial.exists():
-        delete_folder(partial)
-    remedy = "repeat the command, which has changed nothing"
-    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), removing_on_failure(partial):
-        partial.mkdir()
+
+    def fill(partial: Path) -> None:
         with quietly():
             model.save_pretrained(partial)
             save_code(partial)
@@ -180,6 +206,23 @@ def write_model(
                 save_tokenizer(tokenizer, partial)
                 require_same_tokens(tokenizer, partial, model.config.model_type)
         add(partial)
+
+    write_folder(folder, model.get_memory_footprint(), fill)
+
+
+def write_folder(folder: Path, num_bytes: int, fill: Callable[[Path], None]) -> None:
+    """Write a folder by `fill`, which is given an empty one: all of it, or nothing.
+
+    Raises:
+        WriteError: There is no room for `num_bytes`; what was there is as it was.
+    """
+    partial = partial_path(folder)
+    if partial.exists():
+        delete_folder(partial)
+    remedy = "repeat the command, which has changed nothing"
+    with explaining_a_full_disk(folder, num_bytes, remedy), removing_on_failure(partial):
+        partial.mkdir()
+        fill(partial)
         record_all(partial)
         if folder.is_symlink():
             folder.unlink()
