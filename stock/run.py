@@ -167,12 +167,8 @@ def write_model(
     Raises:
         WriteError: There is no room; what was there is as it was.
     """
-    partial = partial_path(folder)
-    if partial.exists():
-        delete_folder(partial)
-    remedy = "repeat the command, which has changed nothing"
-    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), removing_on_failure(partial):
-        partial.mkdir()
+
+    def fill(partial: Path) -> None:
         with quietly():
             model.save_pretrained(partial)
             save_code(partial)
@@ -180,6 +176,23 @@ def write_model(
                 save_tokenizer(tokenizer, partial)
                 require_same_tokens(tokenizer, partial, model.config.model_type)
         add(partial)
+
+    write_folder(folder, model.get_memory_footprint(), fill)
+
+
+def write_folder(folder: Path, num_bytes: int, fill: Callable[[Path], None]) -> None:
+    """Write a folder by `fill`, which is given an empty one: all of it, or nothing.
+
+    Raises:
+        WriteError: There is no room for `num_bytes`; what was there is as it was.
+    """
+    partial = partial_path(folder)
+    if partial.exists():
+        delete_folder(partial)
+    remedy = "repeat the command, which has changed nothing"
+    with explaining_a_full_disk(folder, num_bytes, remedy), removing_on_failure(partial):
+        partial.mkdir()
+        fill(partial)
         record_all(partial)
         if folder.is_symlink():
             folder.unlink()

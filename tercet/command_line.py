@@ -181,9 +181,12 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command = add_command(commands, export)
     command.add_argument("model", metavar="MODEL", help="a folder with a Tercet model")
     command.add_argument("output", metavar="OUTPUT", help="the folder to write")
-    command.add_argument(
+    kinds = command.add_mutually_exclusive_group()
+    kinds.add_argument(
         "--to", metavar="TYPE", help="bert, gpt2, llama, bart, ... (default: the first that fits)"
     )
+    kinds.add_argument("--onnx", action="store_true", help="write graphs of ONNX")
+    command.add_argument("--int8", action="store_true", help="write graphs with 8-bit integers, too")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     add_convert(commands)
     command = add_command(commands, doctor)

@@ -267,18 +267,32 @@ def import_(options: Namespace) -> None:
 
 
 def export(options: Namespace) -> None:
-    """Convert a Tercet model to a stock architecture, which any program based on transformers loads.
+    """Convert a Tercet model to a stock architecture, or to graphs of ONNX.
 
     Finds a stock architecture that computes exactly the same, or uses the one of --to. Writes OUTPUT: a
     folder that needs neither Tercet nor remote code, with the tokenizer, generation defaults and a
     certificate. If no architecture matches, the reasons are listed, and nothing is written.
 
+    With --onnx, OUTPUT holds model.onnx (sequence to sequence: encoder_model.onnx, decoder_model.onnx) for
+    ONNX Runtime, the configuration and the tokenizer; with --int8 also graphs with 8-bit integers. All
+    Transformers of Tercet have graphs. They are compared with the model, and timed on this CPU. Needs
+    `pip install 'tercet[onnx]'`.
+
     Examples:
       tercet export runs/my-decoder/model exported/my-decoder
       tercet export runs/my-bert exported/my-bert --to bert
+      tercet export runs/reviews/model exported/reviews --onnx --int8
     """
     from .stock.run import export_model
 
+    if options.int8 and not options.onnx:
+        raise ValueError("--int8 is about graphs of ONNX: add --onnx")
+    if options.onnx:
+        from .conversion.onnx_graphs import export_graphs, table
+
+        graphs = export_graphs(options.model, options.output, int8=options.int8, overwrite=options.overwrite)
+        print(table(graphs))
+        return
     certificate = export_model(
         options.model, options.output, model_type=options.to, overwrite=options.overwrite
     )
