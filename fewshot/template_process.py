@@ -51,9 +51,9 @@ class WrittenNumber(float):
         number.text = text.strip()
         return number
 
-    def __getnewargs__(self) -> tuple[str]:
+    def __reduce__(self) -> tuple[type["WrittenNumber"], tuple[str]]:
         """Be the same again in another process."""
-        return (self.text,)
+        return WrittenNumber, (self.text,)
 
     def __str__(self) -> str:
         """Show it as it is written."""
