@@ -114,7 +114,7 @@ class NeuralConfig(PreTrainedConfig):
         self.architectures = self.architectures or []  # through which transformers looks for a model's class
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the fields; one without code or model does not speak of any."""
+        """Return the fields; one without code or model does not speak of any."""
         fields = super().to_dict()
         return {name: value for name, value in fields.items() if value or name not in OF_MODELS}
 

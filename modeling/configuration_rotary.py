@@ -146,7 +146,7 @@ class RotaryConfig(PreTrainedConfig):
     # transformers would complete and check `rope_parameters` by rules of its own.
 
     def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the arguments back: `init_rotary` has used them."""
+        """Return the arguments as they are: `init_rotary` has used them."""
         return kwargs
 
     def standardize_rope_params(self) -> None:

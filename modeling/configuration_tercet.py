@@ -46,7 +46,7 @@ from .layers.positions import POSITIONS, NoPositions, build_rope_scaling
 
 
 def takes_bounds(implementation: str | None) -> bool:
-    """Tell whether attention reads the bounds of packed sequences, and no mask of pairs: flash kernels do."""
+    """Return whether attention reads bounds of packed sequences, and no mask of pairs: flash kernels do."""
     builds_mask = ALL_MASK_ATTENTION_FUNCTIONS.get(implementation)
     if builds_mask is None:
         return is_flash_attention_requested(requested_attention_implementation=implementation)
@@ -224,7 +224,7 @@ of the LM head, and so that of the token vectors it may be tied to, without call
 
 
 def plan_of_stack(config: PreTrainedConfig, *, has_cross_attention: bool = False) -> dict[str, str]:
-    """Say how the linear layers of a stack, described by a `TercetConfig`, are split among devices."""
+    """Plan how the linear layers of a stack, described by a `TercetConfig`, are split among devices."""
     attention = attention_plan(config)
     sublayers = {"self_attention": attention, "feed_forward": FEED_FORWARD_PLANS[config.feed_forward_type]}
     if has_cross_attention:
@@ -237,7 +237,7 @@ def plan_of_stack(config: PreTrainedConfig, *, has_cross_attention: bool = False
 
 
 def attention_plan(config: PreTrainedConfig) -> dict[str, str]:
-    """Say how attention is split: by heads, unless a module has the bias or the parameters of all scores.
+    """Plan how attention is split: by heads, unless a module has the bias or the parameters of all scores.
 
     Gates are split as queries are, whose heads they belong to.
     """
@@ -390,7 +390,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
         return self.layer_types or [kind] * self.num_hidden_layers
 
     def tensor_parallel_plan(self) -> dict[str, str]:
-        """Say how the weights of the model without head are split among devices."""
+        """Plan how the weights of the model without head are split among devices."""
         return plan_of_stack(self)
 
     def require_own_fields(self) -> None:
@@ -401,7 +401,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
         """Leave the check to `require_layer_types`: transformers knows its own names alone."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all fields, but those of `NAMED_IF_SET` only where they are set."""
+        """Return all fields, but those of `NAMED_IF_SET` only where they are set."""
         given = super().to_dict()
         return {name: value for name, value in given.items() if not is_unset(name, value)}
 
@@ -505,7 +505,7 @@ class TercetSeq2SeqConfig(TercetConfig):
         return self.tie_word_embeddings if shared is None else shared
 
     def tensor_parallel_plan(self) -> dict[str, str]:
-        """Say how the weights of both stacks are split among devices."""
+        """Plan how the weights of both stacks are split among devices."""
         of_decoder = plan_of_stack(self, has_cross_attention=True)
         return with_prefix("encoder", plan_of_stack(self)) | with_prefix("decoder", of_decoder)
 

@@ -192,7 +192,7 @@ class TercetDecoderModel(TercetStack):
         return cache if encoder_hidden_states is None else self.cache_with_source(cache)
 
     def cache_with_source(self, cache: Cache) -> EncoderDecoderCache:
-        """Return a cache of the target one of the source, which is filled when it is first read."""
+        """Add a cache of the source to that of the target; it is filled when it is first read."""
         if isinstance(cache, EncoderDecoderCache):
             return cache
         return EncoderDecoderCache(cache, DynamicCache(config=self.config))

@@ -116,7 +116,7 @@ class NeuralLMHeadModel(NeuralPreTrainedModel):
     prepacks = True
 
     def build_lm_head(self, config: NeuralConfig) -> None:
-        """Give the model `transform` and `lm_head`, and what computes their loss."""
+        """Build `transform` and `lm_head`, and what computes their loss."""
         self.transform = build_head_transform(config)
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
         self.loss_chunk = LossChunk()

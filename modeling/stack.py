@@ -134,7 +134,7 @@ def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
 def require_global_tokens(
     global_attention_mask: Tensor | None, size: torch.Size, attention_mask: object, implementation: str | None
 ) -> Tensor | None:
-    """Tell which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are chosen.
+    """Return which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are.
 
     Raises:
         ValueError: If a choice is no tensor, has another size, or lies outside the text, or the mask or the
@@ -327,7 +327,7 @@ class TercetStack(TercetPreTrainedModel):
         is_causal: bool | None = None,
         global_tokens: Tensor | None = None,
     ) -> Masks:
-        """Say which pairs of its own sequence may attend, for each type of layer.
+        """Build what says which pairs of a sequence may attend, for each type of layer.
 
         `is_causal` replaces the stack's own direction. `global_tokens` (B, T) are true where all attend.
         """

@@ -95,14 +95,14 @@ class AttentionPattern(ABC):
 
     @abstractmethod
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Tell which pairs may attend, by their positions in a sequence, which broadcast. The definition."""
+        """Return which pairs may attend, by positions in a sequence, which broadcast. The definition."""
 
     @abstractmethod
     def is_full(self, length: int) -> bool:
-        """Tell whether a sequence of a length has no pairs to forbid, but for those that `is_causal` does."""
+        """Return whether a sequence of a length has no pairs to forbid, but for what `is_causal` does."""
 
     def own_global_tokens(self, positions: Tensor, lengths: Tensor | int) -> Tensor | None:
-        """Tell which tokens are global because of the length of their text; `None`: the pattern has no such.
+        """Find the tokens that are global because of the length of their text; `None`: there are none.
 
         A global token attends to all tokens of its text, and all attend to it, whatever `allows` says.
         `positions` in the text and its `lengths` broadcast.
@@ -183,7 +183,7 @@ class AttentionPattern(ABC):
         return mask
 
     def added_to(self, positions: Tensor, global_tokens: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """Give what is added to the scores of tokens at `positions` (..., T) of their texts, (..., T, T)."""
+        """Return what is added to scores of tokens at `positions` (..., T) of their texts, (..., T, T)."""
         added = self.added(positions[..., :, None], positions[..., None, :], dtype)
         return added if global_tokens is None else added.masked_fill(global_tokens[..., :, None], 0.0)
 

@@ -290,7 +290,7 @@ def with_tiles(
     x: Tensor,
     dropout: float,
 ) -> Masks:
-    """Give packed sequences to each type of layer, with its tiles where flex attention is to compute.
+    """Build packed sequences for each type of layer, with its tiles where flex attention is to compute.
 
     `x` (1, N, C) are the states that layers read.
     """

@@ -143,7 +143,7 @@ def of_cache(mask: Mask, num_queries: int, cache: Cache | None, layer_idx: int) 
 
 
 def kernel_mask(mask: Mask, implementation: str, x: Tensor) -> Mask:
-    """Give a mask of pairs in the form that a kernel takes for queries `x` (B, T, C): see `kernel_masks`."""
+    """Convert a mask of pairs to what a kernel takes for queries `x` (B, T, C): see `kernel_masks`."""
     if isinstance(mask, BlockMask) and not takes_blocks(implementation):
         raise ValueError(
             f"attention_mask is a BlockMask, which attn_implementation='{implementation}' does not take: "
@@ -171,7 +171,7 @@ def kernel_mask(mask: Mask, implementation: str, x: Tensor) -> Mask:
 
 
 def addends_of(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Give what a mask of pairs adds to scores, of a type: 0, or the lowest number where it forbids."""
+    """Return what a mask of pairs adds to scores, of a type: 0, or the lowest number where it forbids."""
     like = torch.empty((), dtype=dtype, device=mask.device)
     if not mask.is_floating_point():
         added = additive(mask != 0, False, mask.shape[-1], like=like)
@@ -196,5 +196,5 @@ def tokens_of(mask: Tensor | None, num_rows: int) -> Tensor | None:
 
 
 def pairs_of(mask: Tensor) -> Tensor:
-    """Give all heads the same pairs, if a mask tells no heads apart: (B, T, S) -> (B, 1, T, S)."""
+    """Share pairs among all heads, if a mask tells no heads apart: (B, T, S) -> (B, 1, T, S)."""
     return mask[:, None] if mask.dim() == 3 else mask

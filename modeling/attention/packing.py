@@ -75,7 +75,7 @@ class Slots:
         return _FromSlots.apply(slots, self.token_of_slot, self.slot_of_token, self.is_pad)
 
     def key_mask(self, group: int) -> Tensor | None:
-        """Tell real keys from pads in a group, (b, 1, 1, t); `None` if it has no pads."""
+        """Return which keys of a group are real, (b, 1, 1, t); `None` if it has no pads."""
         lengths, (_, longest) = self.lengths[group], self.sizes[group]
         if int(lengths.min()) == longest:
             return None
@@ -168,7 +168,7 @@ class _FromSlots(torch.autograd.Function):
 
 
 def slots_of_gradient(gradient: Tensor, token_of_slot: Tensor, is_pad: Tensor) -> Tensor:
-    """Give each slot its token's gradient, (N, ...) to (P, ...), and pads none."""
+    """Take each slot's gradient from its token, (N, ...) to (P, ...), and none at pads."""
     slots = gradient.index_select(0, token_of_slot)
     return slots.masked_fill_(is_pad.view(-1, *[1] * (slots.dim() - 1)), 0)
 
@@ -217,7 +217,7 @@ class PackedSequences:
 
     @property
     def flash_arguments(self) -> dict[str, Any]:
-        """Say the same in the keywords of transformers' flash kernels."""
+        """Return the same as keywords of transformers' flash kernels."""
         return {
             "cu_seq_lens_q": self.cu_seq_lens_q,
             "cu_seq_lens_k": self.cu_seq_lens_k,

@@ -131,7 +131,7 @@ class DistanceBias(NoBias):
 
     @abstractmethod
     def of_distances(self, distances: Tensor) -> Tensor:
-        """Give what is added at distances (n,) from a query to a key, below 0 for an earlier key: (H, n)."""
+        """Return what is added at distances (n,) from query to key, below 0 for an earlier key: (H, n)."""
 
 
 class RelativeBias(DistanceBias):

@@ -192,7 +192,7 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         return decoder.build_masks(inputs_embeds, attention_mask, past_key_values)
 
     def get_compiled_call(self, compile_config: CompileConfig | None) -> Callable[..., Any]:
-        """Give what predicts the tokens behind the prompt: within `generate` on a CPU, a lean step."""
+        """Return what predicts the tokens behind the prompt: within `generate` on a CPU, a lean step."""
         if are_in_use() and compile_config is None:
             return self.decode_step
         return super().get_compiled_call(compile_config)
@@ -240,7 +240,7 @@ def require_key_positions(config: TercetConfig) -> None:
 
 
 def can_decode_step(model: TercetGenerativeModel) -> bool:
-    """Tell whether `decode_step` stands for what `forward` does: nothing is dropped, overridden or hooked."""
+    """Return whether `decode_step` does what `forward` does: nothing is dropped, overridden or hooked."""
     return (
         not model.training
         and owner(model, "forward") is owner(model, "decode_step")

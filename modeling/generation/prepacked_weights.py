@@ -170,7 +170,7 @@ def prepacked_weights(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def swapped(forwards: dict[nn.Module, Callable[..., Tensor]]) -> Iterator[None]:
-    """Give modules another `forward` meanwhile; of several threads, the last one takes it back."""
+    """Exchange the `forward` of modules meanwhile; of several threads, the last one takes it back."""
     with _lock:
         for module, forward in forwards.items():
             _users[module] += 1
@@ -208,7 +208,7 @@ def find_fused(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
 
 @stand_in
 def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Be `forward` of a linear layer: multiply by its prepacked weights, where these are usable."""
+    """Multiply by the prepacked weights of a linear layer, whose `forward` this is, where they are usable."""
     weights = usable_weights()
     product = None if weights is None else weights.product(layer)
     if weights is None or product is None:
@@ -218,7 +218,7 @@ def prepacked_forward(layer: nn.Linear, x: Tensor) -> Tensor:
 
 @stand_in
 def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
-    """Be `forward` of an activation, which the product before it may have applied already."""
+    """Apply an activation, whose `forward` this is, unless the product before it has done so."""
     weights = usable_weights()
     layer = None if weights is None else weights.before.get(act_fn)
     is_applied = weights is not None and layer is not None and weights.applies(layer)

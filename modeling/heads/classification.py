@@ -142,7 +142,7 @@ LOSSES_OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
 def problem_of(
     labels: Tensor, num_labels: int
 ) -> Literal["regression", "single_label_classification", "multi_label_classification"]:
-    """Tell the problem type by the labels: one number, one of several, or each or not.
+    """Find the problem type by the labels: one number, one of several, or each or not.
 
     The rule is transformers', where integers of other widths in one row are numbers of labels, too.
     """

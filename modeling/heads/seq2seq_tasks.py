@@ -73,7 +73,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         position_ids: Tensor | None,
         arguments: dict[str, Any],
     ) -> tuple[dict[str, Any], Sequences]:
-        """Give the decoder the source, shifted right behind the start token, and find its sequences.
+        """Shift the source right behind the start token, for the decoder, and find its sequences.
 
         Raises:
             ValueError: If there are no ids that could be shifted, or the configuration names no start.

@@ -41,7 +41,7 @@ class RopeScaling(ABC):
 
     @abstractmethod
     def stretch(self, base: float, width: int, position_ids: Tensor) -> Tensor:
-        """Give the frequencies (R/2,) of `width` = R channels for positions (B, T): see `frequencies_of`."""
+        """Return frequencies (R/2,) of `width` = R channels for positions (B, T): see `frequencies_of`."""
 
 
 class NoScaling(RopeScaling):

@@ -433,7 +433,7 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
 
     @property
     def predictions(self) -> tuple[CharacterPrediction, CharacterPrediction]:
-        """Give what predicts the next character, and what predicts the one before."""
+        """Return what predicts the next character, and what predicts the one before."""
         return self.forward_prediction, self.backward_prediction
 
     @can_return_tuple

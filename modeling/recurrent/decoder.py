@@ -115,7 +115,7 @@ class StateAttention(nn.Module):
         self.combine = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
 
     def prepare_keys(self, source: Tensor) -> Tensor:
-        """Return the encoder's states (B, S, C) the form in which they are compared, (B, H, S, D)."""
+        """Return the encoder's states (B, S, C) in the form in which they are compared, (B, H, S, D)."""
         return self.score.prepare_key(self.parted(source))
 
     def forward(

@@ -326,7 +326,7 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         self.post_init()
 
     def build_lm_head(self, config: NeuralConfig) -> None:
-        """Give the model `lm_head`, which reads the states of one direction."""
+        """Build `lm_head`, which reads the states of one direction."""
         self.transform = nn.Identity()
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
         self.loss_chunk = LossChunk()

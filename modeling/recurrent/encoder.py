@@ -149,8 +149,7 @@ class RecurrentEncoder(nn.Module):
 
         Raises:
             ValueError: If there is nothing to read, both or neither of ids and vectors are given, or a
-            sequence
-                is empty.
+                sequence is empty.
         """
         x = embed(self.embeddings, input_ids, inputs_embeds, token_type_ids)
         steps = time_steps(x, attention_mask, cu_seq_lens)

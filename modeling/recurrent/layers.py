@@ -44,7 +44,7 @@ class RecurrentLayer(ABC):
 
     @abstractmethod
     def parts(self, state: Tensor) -> Any:
-        """Hand a state (B, P, C) of a layer of one direction to torch."""
+        """Return a state (B, P, C) of a layer of one direction as torch takes it."""
 
     @abstractmethod
     def joined(self, parts: Any) -> Tensor:

@@ -164,7 +164,7 @@ class Spelling(nn.Module):
         self.register_buffer("is_special", torch.zeros(config.vocab_size, dtype=torch.bool))
 
     def draw(self) -> None:
-        """Know no token."""
+        """Begin without a token."""
         for buffer in self.buffers():
             init.zeros_(buffer)
 

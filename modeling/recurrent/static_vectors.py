@@ -60,7 +60,7 @@ class Lexicon(nn.Module):
         self.read: tuple[tuple[int, int], dict[str, int]] | None = None
 
     def draw(self) -> None:
-        """Know no text."""
+        """Begin without a text."""
         for buffer in self.buffers():
             init.zeros_(buffer)
 

@@ -162,7 +162,7 @@ def without_token_ids(description: Mapping[str, Any]) -> dict[str, Any]:
 def adopt(
     embedder: WordEmbedder, source: NeuralPreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
 ) -> None:
-    """Give an embedder the weights of the pretrained model that it was described by."""
+    """Load into an embedder the weights of the pretrained model that it was described by."""
     base = cast(NeuralPreTrainedModel, source.base_model)
     tensors = {name: value for name, value in base.state_dict().items() if not name.startswith("spelling.")}
     model = cast(NeuralPreTrainedModel, embedder.model)
@@ -173,7 +173,7 @@ def adopt(
 
 
 def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> tuple[dict[str, int], dict[str, list[int]]]:
-    """Give the id of each character that a tokenizer knows, capitals of one that drops them included, and the
+    """Find the id of each character that a tokenizer knows, capitals of one that drops them included, and the
     ids of each character that the tokenizer makes several of.
 
     Raises:
@@ -202,7 +202,7 @@ def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> tuple[dict[str, in
 
 
 def changed_by(normalize: Callable[[str], str]) -> dict[str, str]:
-    """Give what is made of each character that changes; Python's own lower case may be of another Unicode."""
+    """Find what is made of each character that changes; Python's own lower case may be of another Unicode."""
     changed: dict[str, str] = {}
     for first in range(0, sys.maxunicode + 1, CODE_POINTS_AT_ONCE):
         numbers = range(first, first + CODE_POINTS_AT_ONCE)

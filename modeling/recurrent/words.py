@@ -82,7 +82,7 @@ class Words:
         return self.sequence, column
 
     def to_tokens(self, x: Tensor) -> Tensor:
-        """Give every token the vector of its word, and pads zeros: (N, C) -> (B, T, C)."""
+        """Return the vector of its word for every token, and zeros at pads: (N, C) -> (B, T, C)."""
         flat = x.new_zeros(self.shape.numel(), x.shape[-1])
         return flat.index_copy(0, self.tokens, x[self.word_of_token]).unflatten(0, self.shape)
 
@@ -101,7 +101,7 @@ class Words:
         return self.from_tokens(record[-1])
 
     def neighbours(self, values: Tensor, offset: int, fill: int) -> Tensor:
-        """Give, where a word begins, the value of its neighbour: (N,) -> (B, T), `fill` where there is none.
+        """Return the value of its neighbour where a word begins: (N,) -> (B, T), `fill` where there is none.
 
         Args:
             values: Of the words.
