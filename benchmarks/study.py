@@ -93,12 +93,12 @@ def carry_out(study: Study, options: Namespace, output: Path) -> Result:
         versions = describe_machine()["versions"]
         result = {"machine": {"versions": {name: versions[name] for name in STATED}}}
     result |= {"is_trial": options.is_trial, "is_timed": options.waits_for_rest}
-    result |= {"settings": study.settings, "parts": {}}
+    parts: dict[str, list[Result]] = {}
+    result |= {"settings": study.settings, "parts": parts}
     torch.set_num_threads(options.threads)
     for part in study.parts:
         if options.parts is None or part.name in options.parts:
-            rows: list[Result] = []
-            result["parts"][part.name] = rows
+            rows = parts[part.name] = []
             shop = Workshop(study, part, options, conditions, seeds)
             for row in shop.rows:
                 rows.append(shop.standing(row))
