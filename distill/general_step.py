@@ -6,10 +6,12 @@ PreparedGeneralStep -> setup -> fit -> model       a run: the student, or one th
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
@@ -86,10 +88,7 @@ def learn_general(
     if isinstance(objective.teacher, CachedTeacher) and accelerator.is_main_process:
         told = {"missing": objective.teacher.missing}
         replace_text(folder / CACHE, json.dumps(told, indent=2) + "\n")
-
-    def find(weights: Mapping[str, Tensor]) -> dict[str, SavedModel]:
-        return {MODEL: (student, of_prefix(weights, "student."))}
-
+    find = partial(finished_student, student)
     keep_models(learner, find, step.teacher.tokenizer, general.training, folder, outcome, text, accelerator)
     accelerator.wait_for_everyone()
     told = results_of(folder)
@@ -119,6 +118,11 @@ def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
         return held_out.measure(cast(Learner, learner).student)
 
     return replace(held_out, measure=measure, criterion=lambda scores: scores[f"{base.term}/loss"])
+
+
+def finished_student(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, SavedModel]:
+    """Find the student among all weights of a learner, by the folder that it gets."""
+    return {MODEL: (student, of_prefix(weights, "student."))}
 
 
 def of_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -156,7 +156,7 @@ def check_recipe(options: Namespace) -> list[tuple[str, tuple[str, ...]]]:
     if preset := getattr(getattr(recipe, "model", None), "preset", None):
         check_overrides(recipe.model.overrides, load_preset(preset)["model_type"])
     for part in parts_of(recipe):
-        check_part(part)
+        check_part(part, reads_text=command != "plan")
     if "overwrite" in options and not getattr(options, "explain", False):
         check_folder(kind.output(recipe), options)
     return list(tables_of(recipe))
@@ -188,10 +188,10 @@ def tables_of(recipe: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
         if getattr(part, "dataset", "") is None:
             resolve = getattr(part, "resolve", lambda file: file)
             columns = getattr(recipe.task, "columns", ())
-            files = [resolve(file) for split in SPLITS if (file := getattr(part, split, None)) is not None]
-            yield from (
-                (file, columns) for file in files if not file.endswith(".txt")
-            )  # those have no columns
+            for split in SPLITS:
+                file = getattr(part, split, None)
+                if file is not None and not file.endswith(".txt"):  # a plain text has no columns
+                    yield resolve(file), columns
 
 
 def parts_of(recipe: Any) -> Iterator[Any]:
@@ -202,8 +202,8 @@ def parts_of(recipe: Any) -> Iterator[Any]:
             yield from parts_of(value)
 
 
-def check_part(part: Any) -> None:
-    """Check a part of a recipe: that what it says of training is consistent, and that its text is there.
+def check_part(part: Any, *, reads_text: bool) -> None:
+    """Check a part of a recipe: what it says of training is consistent, and a text that is read is there.
 
     Raises:
         ValueError: Values do not fit each other, or a text cannot be one.
@@ -216,7 +216,7 @@ def check_part(part: Any) -> None:
 
     if isinstance(part, TrainingRecipe):
         require_consistent(part)
-    if isinstance(part, CorpusRecipe):
+    if isinstance(part, CorpusRecipe) and reads_text:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # who reads the text warns
             for source in (part.train, part.validation):

@@ -92,17 +92,24 @@ def elsewhere(tmp_path, monkeypatch):
 
 PROGRAM = """
 import contextlib, io, json, sys
+from argparse import Namespace
 sys.orig_argv = ["python", "-m", "tercet"]
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data, recipe_folders
 from tercet.configs.stand_ins import StandIn, without_libraries
-from tercet.early_checks import KINDS, command_of
+from tercet.early_checks import KINDS, check_early, command_of
 heavy, commands = map(json.loads, sys.argv[1:])
 told, first = [], set(sys.modules)
 for command in commands:
     with contextlib.redirect_stderr(io.StringIO()) as written:
         code = main(command.split())
     told.append([code, written.getvalue(), sorted({*heavy} & set(sys.modules))])
+planned = [name for name in sorted(recipe_folders()) if command_of(name) == "pretrain"]
+for name in planned:
+    try:
+        check_early(Namespace(command="plan", recipe=name, overrides=[]))
+    except FileNotFoundError as error:
+        assert "does not exist yet: run" in str(error), error  # what another command makes
 with without_libraries():
     read = {name: recipe_data(load_recipe(KINDS[command_of(name)].recipe, name)) for name in recipe_folders()}
 left = [name for name, module in sys.modules.items() for value in list(vars(module).values())
@@ -112,7 +119,7 @@ with contextlib.redirect_stdout(sys.stderr):
     from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
     import torch
 is_whole = issubclass(MaskedLanguageModelingRecipe.model_class, torch.nn.Module)
-print(json.dumps({"told": told, "read": read, "left": left, "is_whole": is_whole}))
+print(json.dumps({"told": told, "read": read, "left": left, "planned": planned, "is_whole": is_whole}))
 """
 """Carries out commands without torch, then reads every shipped recipe, then imports everything in truth."""
 
@@ -191,6 +198,10 @@ def test_a_path_that_exists_and_one_of_nobody_are_left_to_the_command(tmp_path, 
     assert "its run has not ended: continue it with --resume" in capsys.readouterr().err
     assert main(["predict", "mine", "rows.csv"]) == 2
     assert "mine is not a folder, and cannot be loaded from the Hub" in capsys.readouterr().err
+
+
+def test_plans_of_shipped_recipes_need_no_text(without_torch):
+    assert len(without_torch["planned"]) > 20
 
 
 def test_every_shipped_recipe_has_a_command():
