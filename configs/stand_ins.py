@@ -29,8 +29,8 @@ PACKAGE = (__package__ or "").partition(".")[0]
 MODELS = f"{PACKAGE}.modeling"
 """Our models, of which recipes need names alone."""
 
-CONFIGURATION = f"{MODELS}.configuration_"
-"""What the modules are called that define the fields of configurations, and are imported as they are."""
+CONFIGURATIONS = (f"{MODELS}.configuration_", f"{MODELS}.recurrent.configurations")
+"""How the names of modules begin that define the fields of configurations, and are imported as they are."""
 
 
 class StandIn(ABCMeta):
@@ -91,7 +91,7 @@ class Libraries:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find a library, our models, or a part of them; nothing for all else."""
-        is_model = f"{name}.".startswith(f"{MODELS}.") and not name.startswith(CONFIGURATION)
+        is_model = f"{name}.".startswith(f"{MODELS}.") and not name.startswith(CONFIGURATIONS)
         if not (is_library(name) or is_model):
             return None
         return ModuleSpec(name, self, is_package=True)  # pyright: ignore[reportArgumentType]
@@ -99,8 +99,9 @@ class Libraries:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Make the module."""
         module = LibraryModule(spec.name)
-        if spec.name == MODELS:
-            module.__path__ = [str(Path(__file__).parent.parent / "modeling")]
+        if f"{spec.name}.".startswith(f"{MODELS}."):
+            below = spec.name.split(".")[2:]
+            module.__path__ = [str(Path(__file__).parent.parent.joinpath("modeling", *below))]
         return module
 
     def exec_module(self, module: ModuleType) -> None:
