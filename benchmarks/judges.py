@@ -214,10 +214,11 @@ def vectors(path: Path, is_decoder: bool, texts: list[str]) -> Iterator[np.ndarr
 def by_demonstration(exam: Exam, folder: Path) -> Judgement:
     """Carry out `tercet demo` with the seed that the overrides name."""
     seed = read_overrides(exam.overrides)["seed"]
+    members = ("encoder-demo", "decoder-demo", "telegrams-demo")
     run_demo(
         folder / "run",
         overwrite=True,
-        overrides={name: [f"training.seed={seed}"] for name in ("encoder-demo", "decoder-demo", "telegrams-demo")}
+        overrides={name: [f"training.seed={seed}"] for name in members}
         | {
             "packages-demo": [f"training.seeds=[{seed}]"],
             "encoder-half-demo": [f"task.training.seeds=[{seed}]", "report.speed=false"],
