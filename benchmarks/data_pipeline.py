@@ -36,7 +36,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from tercet.objectives.base_recipe import Corpus
+from tercet.objectives.base_recipe import Corpus, ObjectiveContext
 from tercet.objectives.recipes import (
     CausalLanguageModelingRecipe,
     DenoisingRecipe,
@@ -140,10 +140,11 @@ class Flow:
     def steps(self, folder: Path) -> StepDataset:
         """Write the texts and build our pipeline, as a recipe does; documents are joined for the decoder."""
         corpus, tokenizer = self.draw(folder, self.num_examples, self.sequence_length), self.tokenizer()
-        options = {"sequence_length": self.sequence_length, "seed": SEED}
         is_joined = isinstance(self.recipe, CausalLanguageModelingRecipe)
-        source = self.recipe.examples(corpus, tokenizer, **options, isolate_documents=not is_joined)
-        objective = self.recipe.build(tokenizer, **options, decoder_start_id=0)
+        context = ObjectiveContext(
+            tokenizer, self.sequence_length, SEED, isolate_documents=not is_joined, decoder_start_id=0
+        )
+        source, objective = self.recipe.examples(corpus, context), self.recipe.build(context)
         size = self.tokens_per_step
         return StepDataset(source, objective, tokens_per_step=size, tokens_per_micro_batch=size, seed=SEED)
 

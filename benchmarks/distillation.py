@@ -29,13 +29,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
 
-from tercet.distill.cache import FixedCopies, binding_of, write_cache
-from tercet.distill.cached_teacher import CachedTeacher
-from tercet.distill.losses import SoftTargetLoss
+from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
+from tercet.distill.losses import CosineLoss, SoftTargetLoss
 from tercet.distill.model_outputs import Learner, RequiredOutputs
 from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import CacheRecipe, GeneralRecipe
-from tercet.distill.state_losses import CosineLoss
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling

@@ -38,7 +38,7 @@ from tercet.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.metrics.numbers import spearman
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.text import build_held_out, open_text
+from tercet.pretraining.text import build_held_out, context_of, open_text
 from tercet.storage.own_model import load_ours
 from tercet.text.documents import open_documents
 from tercet.text.row_files import read_file
@@ -169,7 +169,7 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
     accelerator = build_accelerator(recipe.training, exam.model.parent)
     held_out = build_held_out(recipe, open_text(recipe, "validation"), tokenizer)
     assert held_out.source is not None
-    objective = recipe.objective.build(tokenizer, sequence_length=recipe.corpus.sequence_length).at(1.0)
+    objective = recipe.objective.build(context_of(recipe, tokenizer)).at(1.0)
     steps = cut_held_out(held_out.source, objective, recipe.training, accelerator)
     network = accelerator.prepare(load_ours(str(exam.model)))
     scores = evaluate_held_out(network, objective, held_out, steps, accelerator)

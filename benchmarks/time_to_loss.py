@@ -43,7 +43,7 @@ from tercet.modeling import TercetPreTrainedModel
 from tercet.pretraining.model import build_model
 from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import open_text, training_source
+from tercet.pretraining.text import context_of, open_text, training_source
 from tercet.reporting.curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD
 from tercet.training.evaluation import HeldOut, evaluation_mode
 from tercet.training.examples import Examples
@@ -128,11 +128,10 @@ def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> di
     def judge(model: nn.Module) -> dict[str, float]:
         return {"judged": mean_loss(judges, objective, lambda batch: our_loss(model, objective, batch))}
 
-    length, seed = recipe.corpus.sequence_length, recipe.training.seed
-    learned = recipe.objective.build(tokenizer, sequence_length=length, seed=seed)
+    learned = recipe.objective.build(context_of(recipe, tokenizer))
     source_of_length = training_source(recipe, open_text(recipe, "train"), tokenizer)
     data = prepare_data(
-        source_of_length(length),
+        source_of_length(recipe.corpus.sequence_length),
         learned,
         recipe.training,
         accelerator,
