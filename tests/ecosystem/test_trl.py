@@ -114,7 +114,7 @@ def test_chat_has_the_loss_of_the_trainer(build, writer, tmp_path):
     model = build("decoder")
     recipe = ChatRecipe(kind="chat")
     rows = Dataset.from_dict({"messages": dialogues})
-    task = Chat(recipe, Chat.find(recipe, rows))
+    task = Chat(recipe, Chat(recipe).find(rows))
     task.prepare_tokenizer(writer)
     examples = task.examples(rows, TextEncoder(writer, 64, has_token_types=False))
     objective = task.objective()
