@@ -90,7 +90,8 @@ def sample_tokens(
     >>> sample_tokens(probabilities.log().expand(4, -1), torch.tensor([0.0, 0.49, 0.6, 0.9]))
     tensor([0, 0, 1, 2])
     """
-    ends = (logits.to(kind) / temperature).softmax(dim=-1).cumsum(dim=-1)
+    scaled = logits.to(kind) if temperature == 1.0 else logits.to(kind) / temperature
+    ends = scaled.softmax(dim=-1).cumsum(dim=-1)
     found = torch.searchsorted(ends, numbers.to(kind)[:, None] * ends[:, -1:], right=True).squeeze(1)
     return found.clamp(max=logits.shape[-1] - 1)
 

@@ -16,7 +16,7 @@ def test_classes_that_are_derived_from_stand_ins_are_built():
 
 
 def test_decorators_leave_what_they_decorate():
-    def decorated(value: torch.Tensor | None = None):
+    def decorated(value: torch.Tensor | None = None):  # pyright: ignore[reportInvalidTypeForm]
         return value
 
     assert torch.compile(decorated) is decorated

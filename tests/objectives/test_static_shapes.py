@@ -65,7 +65,7 @@ def test_filling_fits_a_model_whose_positions_end_with_the_texts(tokenizer):  # 
     source = make_source(kind := "masked_language_modeling", tokenizer)
     objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     limits = {"position_embedding_type": "learned", "max_position_embeddings": LENGTH}
-    assert LENGTH % MULTIPLE
+    assert LENGTH % MULTIPLE != 0
     assert learned(small_model(kind, len(tokenizer), **limits), objective, fixed_steps(source, objective))
 
 
