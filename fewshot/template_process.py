@@ -12,6 +12,7 @@ This file is the program that runs there, too, and starts fast: it imports Jinja
 """
 
 import atexit
+import os
 import pickle
 import resource
 import signal
@@ -119,9 +120,16 @@ class TemplateProcess:
             self.process = None
             atexit.unregister(self.close)
 
+    def forget(self) -> None:
+        """Leave the process to the one that this one was forked from: two cannot ask over the same pipes."""
+        atexit.unregister(self.close)
+        self.process, self.lock = None, Lock()
+
 
 PROCESS = TemplateProcess()
 """That of all templates of this program."""
+
+os.register_at_fork(after_in_child=PROCESS.forget)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:

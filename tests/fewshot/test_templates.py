@@ -1,6 +1,7 @@
 """What a template may cost, and that what it gives is what Jinja gives."""
 
 import threading
+from multiprocessing import get_context
 
 import pytest
 from jinja2 import StrictUndefined
@@ -142,6 +143,14 @@ def test_templates_within_the_bound_give_what_jinja_gives(source):
 
 def test_an_expression_may_give_what_a_filter_gives_one_by_one():
     assert Template("task.choices", "words | map('upper')", is_expression=True)(ROW) == ["B", "A", "C", "A"]
+
+
+def test_a_forked_process_fills_in_by_a_process_of_its_own():
+    template = Template("task.context", "{{ n }} cats")
+    assert template(ROW) == "7 cats"
+    with get_context("fork").Pool(2) as pool:
+        assert pool.map(template, [{**ROW, "n": n} for n in range(40)]) == [f"{n} cats" for n in range(40)]
+    assert template(ROW) == "7 cats"
 
 
 def test_a_text_of_millions_of_characters_is_filled_in():
