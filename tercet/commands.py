@@ -280,7 +280,6 @@ def export(options: Namespace) -> None:
 
     Examples:
       tercet export runs/my-decoder/model exported/my-decoder
-      tercet export runs/my-bert exported/my-bert --to bert
       tercet export runs/reviews/model exported/reviews --onnx --int8
     """
     from .stock.run import export_model
