@@ -117,7 +117,7 @@ def complaint(name: str, folder: Path, data: DataRecipe, split: str, known: list
 
 
 def remedy_for_share(data: DataRecipe, theirs: DataRecipe) -> str:
-    """Say how the student holds out what its teacher held out: by the same file, share or rows of its own."""
+    """Return how the student holds out what its teacher held out: by the same file, share or rows."""
     if theirs.validation is not None:
         return f"set task.data.validation, as its recipe did ({theirs.validation})"
     if data.validation_share == theirs.validation_share:

@@ -63,7 +63,7 @@ def require_fit(prepared: Prepared) -> None:
 
 
 def variants(recipe: DistillationRecipe) -> Mapping[str, DistillationRecipe]:
-    """Say which students learn: the recipe's own one, and those that it is compared with."""
+    """Return the students that learn: the recipe's, and those that it is compared with."""
     wanted: dict[str, tuple[bool, Callable[[DistillationRecipe], DistillationRecipe]]] = {
         STUDENT: (True, lambda recipe: recipe),
         WITHOUT_TEACHER: (recipe.report.without_teacher, without_teacher),

@@ -108,7 +108,7 @@ def time_all(
 
 
 def pass_of(model: TercetPreTrainedModel, rows: int) -> Callable[[], None]:
-    """Give what a model is timed at: reading rows, or writing behind them."""
+    """Return what a model is timed at: reading rows, or writing behind them."""
     config = model.config
     writes = model.can_generate()
     length = min(WRITTEN if writes else LENGTH, config.max_position_embeddings // (2 if writes else 1))
@@ -195,7 +195,7 @@ def speed_rows(speeds: Mapping[str, Mapping[str, float]]) -> Iterator[list[str]]
 
 
 def saved_time(share: float) -> list[str]:
-    """Say in both ways how much faster something is that takes a share of the time."""
+    """Write in both ways how much faster something is that takes a share of the time."""
     return [f"{saved(share)} time", f"{1 / share:.2f}x as fast"]
 
 

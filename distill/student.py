@@ -181,7 +181,7 @@ def take_over(student: TercetPreTrainedModel, teacher: TercetPreTrainedModel, ch
 
 
 def origins(student: TercetPreTrainedModel, chosen: Chosen) -> dict[str, str]:
-    """Say from which of the teacher's tensors each of a student's comes, by their names."""
+    """Map a student's tensors to those of the teacher that they come from, by their names."""
 
     def origin(name: str) -> str:
         found = LAYER.match(name)

@@ -61,7 +61,7 @@ def read(page: Path) -> Document:
 
 
 def problems_of(page: Path, document: Document, documents: dict[Path, Document], root: Path) -> Iterator[str]:
-    """Say what is wrong with a page."""
+    """Describe what is wrong with a page."""
     for address in document.loaded:
         if urlsplit(address).netloc:
             yield f"loads {address} from a network"

@@ -58,7 +58,7 @@ class WrittenPages:
         return posixpath.relpath(self.in_site(wanted), start) + hash_sign + anchor
 
     def in_site(self, path: PurePosixPath) -> PurePosixPath:
-        """Say where a file of the repository is in the site, and remember it if it is shown as a source."""
+        """Return where a file of the repository is in the site; remember it if it is shown as a source."""
         if path.parts[0] == "docs":
             return path.relative_to("docs")
         if path.name == "README.md":
@@ -70,7 +70,7 @@ class WrittenPages:
 
 
 def source_page(path: PurePosixPath) -> PurePosixPath:
-    """Say where the page is that shows a file."""
+    """Return the page that shows a file."""
     return PurePosixPath("source") / path.with_name(f"{path.name}.md")
 
 

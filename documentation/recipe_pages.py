@@ -95,7 +95,7 @@ def is_list(annotation: Any) -> bool:
 
 
 def _limits(extra: Any) -> Iterator[str]:
-    """Say the limits that pydantic's `Field` puts on a value."""
+    """Write the limits that pydantic's `Field` puts on a value."""
     for limit in getattr(extra, "metadata", ()):
         for name, words in BOUNDS.items():
             if (bound := getattr(limit, name, None)) is not None:

@@ -44,7 +44,7 @@ class Contamination:
     """Documents of the corpus that were read."""
 
     def parts(self) -> dict[str, np.ndarray]:
-        """Tell the items apart: `all`, `clean`, `touched`, each as a mask."""
+        """Split the items: `all`, `clean`, `touched`, each as a mask."""
         touched = np.array(self.is_touched)
         return {"all": np.ones_like(touched), "clean": ~touched, "touched": touched}
 

@@ -142,7 +142,7 @@ def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -
 def training_of(
     schedule: FineTuningSchedule, examples: LabelledExamples, seed: int, pace: LabelledExamples | None = None
 ) -> TrainingRecipe:
-    """Say in the engine's words how a seed's run learns.
+    """Return the engine's recipe of how a seed's run learns.
 
     Steps are cut by tokens: as many as `batch_size` rows have on average. How many there are, and how many
     evaluations, `pace` says, if given.
@@ -198,7 +198,7 @@ def evaluate_best(
     folder: Path,
     accelerator: Accelerator,
 ) -> dict[str, Evaluation]:
-    """Give a model the weights of its best checkpoint, and judge it on all that nothing is learned from."""
+    """Load a model's best checkpoint, and evaluate it on all rows that nothing is learned from."""
     scores = load_best_model(model, folder, accelerator)
     accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
@@ -209,7 +209,7 @@ def evaluate_best(
 
 
 def load_best_model(model: nn.Module, folder: Path, accelerator: Accelerator) -> dict[str, float]:
-    """Give a model the weights of its best checkpoint; the scores that it had then."""
+    """Load a model's best checkpoint; return the scores that it had then."""
     checkpoint = best(folder / CHECKPOINTS) or latest(folder / CHECKPOINTS)
     assert checkpoint is not None
     load_whole_weights(

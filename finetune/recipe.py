@@ -255,6 +255,6 @@ def varied(recipe: FineTuningRecipe, values: Mapping[str, Any]) -> FineTuningRec
 
 
 def in_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """Say what was tried: `learning_rate=5e-05`."""
+    """Write what was tried: `learning_rate=5e-05`."""
     for key, value in values.items():
         yield f"{key.rpartition('.')[2]}={value}"

@@ -269,7 +269,7 @@ class PlanRecipe:
         return self.bandwidth or (self.kind.node_bandwidth if is_one_node else self.kind.network_bandwidth)
 
     def share_of_peak(self, width: int) -> tuple[float, tuple[PeakShare, ...]]:
-        """Give the share of peak of a model of some width, and what it rests on: nothing if it was given."""
+        """Return the share of peak of a model of some width, and what it rests on, if it was not given."""
         return expected_share(self.kind.type, width) if self.mfu == "auto" else (self.mfu, ())
 
     def peak(self, precision: str) -> float:
@@ -287,7 +287,7 @@ class PlanRecipe:
 
 
 def split_overrides(overrides: Iterable[str], parts: Container[str]) -> tuple[list[str], list[str]]:
-    """Tell a recipe's overrides from those of the machines: they have a dot, or name a part of recipes."""
+    """Separate overrides of the recipe from those of the machines: they have a dot, or name a part of it."""
     of_recipe: list[str] = []
     of_machines: list[str] = []
     for override in overrides:

@@ -171,7 +171,7 @@ def is_anywhere(token: int, place: int, target: np.ndarray) -> bool:
 
 
 def hits(found: Ids, targets: Ids, is_right: Callable[[int, int, np.ndarray], bool]) -> np.ndarray:
-    """Say which tokens are right, 1 or 0, (E, T): nan behind the end of a target, 0 if nothing is written."""
+    """Mark the right tokens (E, T) by 1, others by 0, and what stands behind the end of a target by nan."""
     table = np.full((len(targets), max(map(len, targets))), np.nan)
     for row, own, right in zip(table, found, targets, strict=True):
         row[: len(right)] = 0

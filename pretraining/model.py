@@ -246,7 +246,7 @@ def require_positions(config: NeuralConfig, sequence_length: int) -> None:
 def fit_vocabulary(
     config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, recipe: PretrainingRecipe
 ) -> None:
-    """Give a configuration room for the tokenizer's ids, unless the recipe gives one, and its special ids.
+    """Set room for the tokenizer's ids, unless the recipe gives one, and its special ids, in a configuration.
 
     A model that goes on learning keeps its room, or gets more. A decoder that begins with the preset's eos
     token (BART) will begin with the tokenizer's, and so on.

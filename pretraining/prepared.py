@@ -116,7 +116,7 @@ def prepare(
 def load_or_train_tokenizer(
     recipe: PretrainingRecipe, inputs: Inputs, trained: Path | None
 ) -> PreTrainedTokenizerBase:
-    """Give the tokenizer that the recipe names, or the one that was trained for the run before, or train one.
+    """Load the tokenizer that the recipe names, or the one that was trained for the run before, or train one.
 
     Raises:
         ValueError: It cannot be loaded, or the text or the vocabulary's size is impossible.

@@ -98,7 +98,7 @@ class ReadText:
     """What is in no example, of each split."""
 
     def tell(self, folder: Path) -> None:
-        """Tell what of the text a model does not get to see, and note in the run's folder what is read."""
+        """Report what of the text a model does not get to see, and note in the run's folder what is read."""
         tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
         tell_of_left_out(self.left_out["train"], "the training text")
         tell_of_left_out(self.left_out["validation"], "the held-out text")

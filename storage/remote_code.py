@@ -54,7 +54,7 @@ def save_code(folder: str | Path) -> None:
 
 
 def add_auto_map(config: dict[str, Any], folder: Path | None = None) -> dict[str, Any]:
-    """Say in a configuration of ours which class each Auto class finds in which file.
+    """Write into a configuration of ours which class each Auto class finds in which file.
 
     Of several it is the one that was saved, else the first. A configuration of another family, or whose code
     lies in its folder, is returned as it is.

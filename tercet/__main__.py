@@ -120,7 +120,7 @@ def leave_processes() -> None:
 
 
 def one_line(error: Exception) -> str:
-    """Say an error in one line, with its type and the way to its traceback if it is not the user's fault."""
+    """Print an error in one line, with its type and the way to its traceback if it is not the user's."""
     message = " ".join(str(error).split())
     if isinstance(error, OSError) and is_named(error):
         message = f"{error.filename}: {error.strerror}"

@@ -53,7 +53,7 @@ def pretraining_ending(folder: Path) -> Iterator[str]:
 
 
 def classifies_texts(name: str) -> bool:
-    """Tell whether a model's member has a head for labels of texts; one of an unknown name is taken to have.
+    """Return whether a model's member has a head for labels of texts; an unknown one is taken to have.
 
     Args:
         name: Of the model's class, perhaps behind what wrappers put before it (`FSDP...`).

@@ -125,7 +125,7 @@ class CheckpointRetention:
         self.is_due, self.is_unproved = False, True
 
     def is_worth_saving(self, is_finished: bool, has_earlier: bool) -> bool:
-        """Tell whether a run that ends here saves: not amid skipped steps, if there is one to go on from."""
+        """Return whether a run that ends here saves: not amid skipped steps, if it can go on from one."""
         return is_finished or not has_earlier or not self.is_skipping
 
     def prune(self) -> None:

@@ -38,7 +38,7 @@ def partial_path(path: Path) -> Path:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Give a file new contents, at once or not at all.
+    """Replace the contents of a file, at once or not at all.
 
     Raises:
         DiskFullError: There is no room; the file is as it was.
@@ -87,7 +87,7 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 def explaining_a_full_disk(
     path: Path, num_bytes: int | None, remedy: str = "make room", also: Sequence[Path] = ()
 ) -> Iterator[None]:
-    """Say where room is missing, how much, and what to do, if that is why what is done inside fails.
+    """Report where room is missing, how much, and what to do, if that is why what is done inside fails.
 
     What else keeps the system from writing (`HINDRANCES`) is explained as well. It is told of `path`, unless
     the error names a file that lies elsewhere. What has been explained to the user already stays as it is.

@@ -31,7 +31,7 @@ CONSEQUENCES = {
 
 
 def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]:
-    """Say on what a prepared model is trained."""
+    """Print on what a prepared model is trained."""
     return {
         "processes": accelerator.num_processes,
         "weights": "in pieces" if is_sharded(model) else "copied",
@@ -73,7 +73,7 @@ def tell_of_resuming(
     accelerator: Accelerator,
     recipe: dict[str, Any],
 ) -> None:
-    """Tell on the screen from which checkpoint a run continues, and what changed since its `state`."""
+    """Print from which checkpoint a run continues, and what changed since its `state`."""
     if accelerator.is_main_process:
         now = environment_of(model, accelerator)
         changed = changes(state.get("circumstances", now) | state["recipe"], now | recipe)
@@ -81,7 +81,7 @@ def tell_of_resuming(
 
 
 def changes(earlier: dict[str, Any], present: dict[str, Any]) -> list[str]:
-    """Say in one line each what of nested plain data is another value now.
+    """Write a line for every value of nested plain data that changed.
 
     >>> from tercet.training.environment import changes
     >>> changes({"training": {"steps": 5, "seed": 0}}, {"training": {"steps": 9, "seed": 0}})

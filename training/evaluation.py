@@ -143,7 +143,7 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 def undisturbed_randomness(device: torch.device):
-    """Give back the state of torch's generators, as a context, whatever is drawn inside."""
+    """Restore the state of torch's generators in the end, whatever is drawn inside."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 

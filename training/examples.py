@@ -66,7 +66,7 @@ class LeftOut(NamedTuple):
     """What is the matter with them, and what helps, as it goes on after `7 of 900 pairs`."""
 
     def told(self, text: str) -> str:
-        """Say it of a text."""
+        """Return it of a text."""
         return (
             f"{text}: {self.pieces:,} of {self.all_pieces:,} {self.what} ({self.tokens:,} of "
             f"{self.all_tokens:,} tokens) {self.reason}"

@@ -41,7 +41,7 @@ def folder_of(name: str, kind: str, recipe: TrainingRecipe) -> str:
 
 
 def judged_kind(recipe: TrainingRecipe) -> str:
-    """Say by which weights a run judges its evaluations: the final ones, where they exist before the end."""
+    """Return the weights that a run evaluates: the final ones, where they exist before the end."""
     return EMA if final_kind(recipe) == EMA else LAST
 
 
@@ -56,7 +56,7 @@ def scores_of(kind: str, scores: Mapping[str, float]) -> dict[str, float]:
 def each_kind(
     model: nn.Module, recipe: TrainingRecipe, checkpoint: Path, accelerator: Accelerator
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Give a model one kind of weights after another, the final one last, and yield them by name.
+    """Load one kind of weights after another into a model, the final one last, and yield their names.
 
     Every process calls this; as in `whole_weights`, only the main one gets weights, and they are the model's
     own: use them before the next ones come.

@@ -43,7 +43,7 @@ def require_apart(
 
 
 def paths_of(value: Input) -> Iterator[Path]:
-    """Give what a recipe names, as far as there can be such paths."""
+    """Return what a recipe names, as far as there can be such paths."""
     for name in [value] if isinstance(value, str | Path) else value or []:
         try:
             path = Path(name).expanduser()
@@ -80,7 +80,7 @@ def found_in(folder: Path, replaced: Iterable[Path]) -> Path | None:
 
 
 def identity(path: Path) -> tuple[int, int, str]:
-    """Tell a file, folder or link from all others, but not from itself under another name of another case."""
+    """Identify a file, folder or link; names that differ by case alone may be the same one."""
     told = os.lstat(path)
     return told.st_dev, told.st_ino, path.name.lower()
 

@@ -193,7 +193,7 @@ def require_free_below(files: Iterable[Path]) -> None:
 
 
 def own_name() -> dict[str, str | int]:
-    """Say who this process is."""
+    """Describe this process."""
     program, *arguments = sys.argv or [""]
     name = Path(program).name
     command = " ".join(["tercet" if name == "__main__.py" else name, *arguments])

@@ -87,7 +87,7 @@ class Progress:
         return patience is not None and self.evaluations_since >= patience
 
     def state_dict(self) -> dict[str, int | float | str | None]:
-        """Give what a checkpoint keeps."""
+        """Return what a checkpoint keeps."""
         return asdict(self)
 
     def load_state_dict(self, state: dict[str, int | float | str | None]) -> None:

@@ -58,7 +58,7 @@ def hash_of(path: Path) -> str:
 
 
 def hash_of_model(folder: Path) -> str:
-    """Tell a model from others by its weights, its vocabulary, and how it computes and writes."""
+    """Identify a model by its weights, its vocabulary, and how it computes and writes."""
     digest = hashlib.sha256()
     names = ("config.json", "generation_config.json", "tokenizer.json")
     described = [folder / name for name in names if (folder / name).exists()]

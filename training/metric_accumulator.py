@@ -54,7 +54,7 @@ class MetricAccumulator:
         self.step, self.tokens, self.seconds, self.sums = step, tokens, seconds, {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what a checkpoint keeps of this process."""
+        """Return what a checkpoint keeps of this process."""
         sums = {name: value.cpu().clone() for name, value in self.sums.items()}
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds, "sums": sums}
 

@@ -192,13 +192,13 @@ class MixedObjective(Objective):
         return {names[term]: scores for term, scores in objective.scores(model, own).items()}
 
     def of(self, batch: Batch) -> tuple[Objective, dict[str, str], Batch]:
-        """Give the objective of a batch, the names of its terms, and the batch as this objective knows it."""
+        """Return the objective of a batch, the names of its terms, and the batch as it knows it."""
         own = {name: value for name, value in batch.items() if name != COMPONENT}
         return self.objectives[batch[COMPONENT]], self.names[batch[COMPONENT]], own
 
 
 def unused(term: str, names: Container[str]) -> str:
-    """Give a term a name that is not among those that others have."""
+    """Return a name of a term that is not among those that others have."""
     numbered = (f"{term}_{number}" for number in count(2))
     return next(name for name in chain([term], numbered) if name not in names)
 

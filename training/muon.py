@@ -103,5 +103,5 @@ class Muon(Optimizer):
     def _updates(
         self, matrices: list[Tensor], directions: Tensor, group: dict[str, Any], is_broken: Tensor
     ) -> Tensor:
-        """Give what moves the matrices, (K, A, B), as long as their orthogonalized directions."""
+        """Return what moves the matrices, (K, A, B), as long as their orthogonalized directions."""
         return directions

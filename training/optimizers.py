@@ -189,7 +189,7 @@ def constants_of(optimizer: Optimizer) -> Constants:
 
 
 def give_back(optimizer: Optimizer, schedule: LambdaLR, constants: Constants) -> None:
-    """Give an optimizer and its schedule, whose states were loaded, the constants of the recipe again.
+    """Restore the recipe's constants in an optimizer and its schedule, whose states were loaded.
 
     The schedule stays at its step; the rate becomes what the recipe's curve says there. Where the recipe is
     the one of the checkpoint, nothing changes, to the last bit.

@@ -51,7 +51,7 @@ def recording(folder: Path) -> Iterator[None]:
 
 
 def begin(folder: Path, names: Sequence[str], models: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Say that a run begins to write a folder, from now on under these names; what is not ours is noted."""
+    """Record that a run begins to write a folder, from now on under these names; note what is not ours."""
     own = owned(folder, names)
     foreign = sorted(files_below(folder, names) - own)
     told = {"names": list(names), "writer": writer(), "files": sorted(own), "foreign": foreign}

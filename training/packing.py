@@ -34,7 +34,7 @@ class Ragged(Sequence[np.ndarray]):
 
     @cached_property
     def edges(self) -> np.ndarray:
-        """Say where each begins, and where the last one ends (S + 1,)."""
+        """Return where each begins, and where the last one ends (S + 1,)."""
         return boundaries(self.lengths)
 
     def __len__(self) -> int:

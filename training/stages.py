@@ -261,7 +261,7 @@ class StagedSteps(Iterator[Step]):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of a data worker that dies meanwhile what it was at, as `PrefetchLoader.explained` does."""
+        """Report of a data worker that dies meanwhile what it was at, as `PrefetchLoader.explained` does."""
         try:
             yield
         except Exception as error:
@@ -270,7 +270,7 @@ class StagedSteps(Iterator[Step]):
 
 
 def told_sizes(steps: StepDataset) -> list[str]:
-    """Say in a line which fixed sizes a stage has, if it has some, and how much of them is filling."""
+    """Write in a line which fixed sizes a stage has, if it has some, and how much of them is filling."""
     lines = []
     for component, shape in steps.shapes.items():
         named = "" if component is None else f" of objective {component + 1}"

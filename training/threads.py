@@ -136,7 +136,7 @@ class AdaptiveThreads:
 
 
 def thread_adapter(is_wanted: bool) -> Callable[[], None]:
-    """Give what a run calls after every step, so that its threads follow what the machine has room for."""
+    """Return what a run calls after every step, so that its threads follow what the machine has room for."""
     return AdaptiveThreads().look if is_wanted and torch.get_num_threads() > 1 else lambda: None
 
 

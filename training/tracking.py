@@ -286,7 +286,7 @@ def _parsed(line: bytes) -> Record | None:
 
 
 def as_json(data: Any) -> Any:
-    """Say `null` for what is not finite in nested plain data: JSON has no other word for it."""
+    """Replace what is not finite in nested plain data by `null`: JSON has no other word for it."""
     if isinstance(data, dict):
         return {name: as_json(value) for name, value in data.items()}
     if isinstance(data, list | tuple):

@@ -138,7 +138,7 @@ class PrefetchLoader(Generic[Item]):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of a worker that dies meanwhile what it was at.
+        """Report of a worker that dies meanwhile what it was at.
 
         Raises:
             WorkerDiedError: A worker died.
