@@ -119,11 +119,12 @@ def test_what_is_no_word_is_refused_at_once(before, word, said, capsys):
     ("command", "told", "message"),
     [
         ("demo", "", "tercet demo: interrupted"),
-        ("fewshot copa", "", "tercet fewshot: interrupted; continue with --resume"),
-        ("fewshot copa", "stopped by SIGINT", "tercet fewshot: stopped by SIGINT"),
+        ("pretrain encoder-demo", "", "tercet pretrain: interrupted; continue with --resume"),
+        ("pretrain encoder-demo", "stopped by SIGINT", "tercet pretrain: stopped by SIGINT"),
     ],
 )
-def test_an_interruption_is_told_in_words(command, told, message, monkeypatch, capsys):
+def test_an_interruption_is_told_in_words(command, told, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     fail = fail_with(KeyboardInterrupt(told) if told else KeyboardInterrupt())
     fail.__name__ = command.split()[0]
     monkeypatch.setattr(command_line, fail.__name__, fail)
