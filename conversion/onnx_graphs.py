@@ -168,7 +168,7 @@ def write_graphs(
     """Write the graphs of a model, and `certificate.json` with what was measured.
 
     Args:
-        model: The model; it is put into evaluation mode.
+        model: The model; it is put into evaluation mode, and float32.
         tokenizer: Its tokenizer, which encodes some sentences to compare by.
         folder: An existing folder.
         int8: Write graphs with 8-bit integers, too.
@@ -176,7 +176,7 @@ def write_graphs(
     Raises:
         ValueError: A graph computes something else than the model.
     """
-    model.eval()
+    model.eval().float()
     model.config.use_cache = False
     measured = []
     for graph in graphs_of(model, tokenizer):
@@ -199,7 +199,7 @@ def write_graphs(
 @torch.no_grad()
 def graphs_of(model: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Iterator[Graph]:
     """Yield the graphs that a model is made of, with batches by which they are compared."""
-    batches = [inputs_of(model, rows, tokenizer) for rows in probe_rows(model, tokenizer)]
+    batches = [inputs_of(model, rows) for rows in probe_rows(model, tokenizer)]
     if member_of(model) != "seq2seq" or "decoder_input_ids" not in signature(model.forward).parameters:
         outputs = model(**batches[0])
         yield Graph("model", model, batches, [name for name in outputs if torch.is_tensor(outputs[name])])
@@ -228,9 +228,7 @@ def probe_rows(
     return [first, random_rows(model.config, limit // 2 + 1, seed=1, num_rows=NUM_RANDOM - NUM_CHOICES)]
 
 
-def inputs_of(
-    model: TercetPreTrainedModel, rows: list[list[int]], tokenizer: PreTrainedTokenizerBase | None
-) -> dict[str, Tensor]:
+def inputs_of(model: TercetPreTrainedModel, rows: list[list[int]]) -> dict[str, Tensor]:
     """Pad rows into a batch, with segments where the model has them, and choices if it chooses."""
     ids, mask = padded(rows, pad_id(model.config))
     inputs = {"input_ids": ids, "attention_mask": mask}
@@ -305,7 +303,8 @@ def measure(graph: Graph, path: Path) -> Measured:
         expected = named(graph.module(**batch), graph.outputs)
         for name, found in zip(graph.outputs, session.run(list(graph.outputs), arrays), strict=True):
             a, b = (real(np.asarray(x), batch) for x in (expected[name], found))
-            difference = max(difference, float(np.abs(a - b).max()) / max(1.0, float(np.abs(a).max())))
+            largest = float(np.nan_to_num(np.abs(a - b), nan=np.inf).max())  # what is no number is not equal
+            difference = max(difference, largest / max(1.0, float(np.nan_to_num(np.abs(a)).max())))
             if "logits" in name:
                 same.append((a.argmax(-1) == b.argmax(-1)).ravel())
     arrays = {name: x.numpy() for name, x in graph.inputs[0].items()}

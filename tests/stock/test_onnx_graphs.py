@@ -126,6 +126,18 @@ def test_a_graph_that_differs_leaves_nothing_behind(saved, monkeypatch, capsys) 
     assert not source.with_name("graphs").exists()
 
 
+def test_what_is_no_number_is_no_equal_output(saved, capsys) -> None:
+    source = saved(*ENCODER)
+    model = TercetEncoderForSequenceClassification.from_pretrained(source)
+    torch.nn.init.constant_(next(iter(model.classifier.parameters())), torch.nan)
+    graph = onnx_graphs.Graph(
+        "model", model.eval(), [onnx_graphs.inputs_of(model, [[5, 6, 7], [8, 9]])], ["logits"]
+    )
+    path = source.with_name("model.onnx")
+    onnx_graphs.trace(graph, path)
+    assert onnx_graphs.measure(graph, path).difference == float("inf")
+
+
 def test_missing_packages_are_named(saved, monkeypatch, capsys) -> None:
     source = saved(*ENCODER)
     monkeypatch.setattr(onnx_graphs, "find_spec", lambda name: None)
