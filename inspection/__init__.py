@@ -1,0 +1,1 @@
+"""Look inside a Transformer, Tercet's or stock: attention, heads, states, each beside a baseline."""

@@ -1,0 +1,326 @@
+"""One page about how a model reads a text: its maps, its lens, its heads, each beside random weights.
+
+`tercet inspect` writes it: an HTML file that needs nothing else. Everything is computed for this one text;
+what holds of many is for the functions of the other modules.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..doctor.examined_model import ExaminedModel, load_examined_model
+from ..ground.messages import quietly
+from ..ground.saved_weights import inspect_weights, require_finite, require_fit
+from ..reporting.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Heading,
+    Maps,
+    Prose,
+    Report,
+    Table,
+    counted,
+    name_of_model,
+    percent,
+)
+from ..reporting.charts import draw_heads
+from ..reporting.line_charts import LinePanel, draw_lines
+from ..reporting.page import as_page
+from ..storage.model_folder import find_folder
+from ..training.disk import replace_text
+from .activation_patching import lens_divergence, logit_lens
+from .attention_maps import attention_maps, distance_map, distance_share, induction_scores
+from .head_ablation import ablation_effects, divergence
+from .inspected_model import Batch, Kind, find_attention, untrained
+
+MOST_TOKENS = 64
+"""Of a text whose maps are drawn: more cannot be read."""
+
+TITLES: dict[Kind, str] = {
+    "self": "Attention",
+    "encoder": "Attention of the encoder",
+    "decoder": "Attention of the decoder",
+    "cross": "Attention of the decoder to the encoder",
+}
+
+TRAINED, RANDOM, BY_DISTANCE = "this model", "random weights", "distance alone"
+"""What is shown beside each other."""
+
+
+def inspect_model(
+    name: str, text: str, output: str, *, target: str | None = None, trust_remote_code: bool = False
+) -> Path:
+    """Write a page about how a model reads a text.
+
+    Args:
+        name: The model's folder, or its name on the Hub.
+        text: What it reads.
+        output: The HTML file to write, which is replaced.
+        target: What a sequence-to-sequence model writes for it; its own greedy answer by default.
+        trust_remote_code: Run the code that a model brings along.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It cannot be loaded, lacks weights or a tokenizer, has no heads, or the text is too long.
+    """
+    with quietly():
+        examined = load(name, trust_remote_code=trust_remote_code)
+        report = describe(examined, text, target)
+    file = Path(output).expanduser()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(file, as_page(report))
+    return file
+
+
+def load(name: str, *, trust_remote_code: bool) -> ExaminedModel:
+    """Load a model of which nothing is made up, but for a pooler that its head does not read.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It cannot be loaded, lacks weights, or has some that are not finite.
+    """
+    examined = load_examined_model(name, trust_remote_code=trust_remote_code)
+    assert examined.fit is not None
+    stored = inspect_weights(find_folder(name))
+    require_fit(examined.fit, stored, lambda each: "pooler" in each, lambda _: True)
+    require_finite(examined.model.state_dict(), stored.files[0])
+    return examined
+
+
+def describe(examined: ExaminedModel, text: str, target: str | None = None) -> Report:
+    """Make the report of a model and a text.
+
+    Raises:
+        ValueError: As in `inspect_model`.
+    """
+    if examined.tokenizer is None:
+        raise ValueError(f"{examined.name} has no tokenizer: save the one that it was trained with beside it")
+    model = examined.model
+    inputs = read(examined, examined.tokenizer, text, target)
+    names = {key: spelled(examined.tokenizer, inputs[key][0]) for key in inputs if key.endswith("input_ids")}
+    baseline = untrained(model)
+    with TemporaryDirectory() as folder:
+        blocks = [
+            *map_blocks(model, baseline, inputs, names, Path(folder)),
+            *lens_blocks(model, baseline, inputs, [*names.values()][-1], examined.tokenizer, Path(folder)),
+            *ablation_blocks(model, baseline, inputs, Path(folder)),
+            *induction_blocks(examined, baseline, Path(folder)),
+        ]
+    layers, size = find_attention(model), model.num_parameters()
+    heads = sum(layer.num_heads for layer in layers)
+    about = f"{type(model).__name__} of {size:,} parameters, with {heads} attention heads, reading: {text}"
+    return Report(f"Inside {name_of_model(examined.name)}", about, blocks)
+
+
+def read(
+    examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase, text: str, target: str | None
+) -> dict[str, Tensor]:
+    """Encode a text as a batch of one, as the model was trained to read it.
+
+    Raises:
+        ValueError: It has no token or too many, or a target is given to a model that writes none.
+    """
+    config: Any = examined.config
+    encoded = tokenizer(text, return_tensors="pt", verbose=False)
+    ids = cast(Tensor, encoded["input_ids"]).long()
+    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    opens = examined.member == "decoder" and (config.model_type.startswith("tercet") or begin == end)
+    if opens and isinstance(begin, int) and begin not in ids[0, :1]:
+        ids = torch.cat([torch.tensor([[begin]]), ids], dim=1)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if getattr(config, "type_vocab_size", 0) > 1 and "token_type_ids" in encoded:
+        inputs["token_type_ids"] = cast(Tensor, encoded["token_type_ids"])
+    if examined.member == "seq2seq":
+        inputs["decoder_input_ids"] = write(examined, tokenizer, inputs, target)
+    elif target is not None:
+        raise ValueError(
+            f"--target is given, but {examined.name} is no sequence-to-sequence model: leave it out"
+        )
+    longest = max(inputs[name].shape[1] for name in inputs)
+    if ids.shape[1] == 0 or longest > MOST_TOKENS:
+        raise ValueError(
+            f"the text has {counted(longest, 'token')}, and the page shows 1 to {MOST_TOKENS}: give another"
+        )
+    return inputs
+
+
+def write(
+    examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase, inputs: Batch, target: str | None
+) -> Tensor:
+    """Return what the decoder reads, (1, T): a target behind what opens it, or what it has written."""
+    model: Any = examined.model
+    if target is None:
+        if examined.reads_twice:
+            return cast(Tensor, inputs["input_ids"])
+        return model.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=MOST_TOKENS - 1)
+    labels = tokenizer(text_target=target, return_tensors="pt")["input_ids"]
+    start = torch.full((1, 1), int(model.config.decoder_start_token_id))
+    return torch.cat([start, cast(Tensor, labels)[:, :-1]], dim=1)
+
+
+def spelled(tokenizer: PreTrainedTokenizerBase, ids: Tensor) -> list[str]:
+    """Write each of the ids (T,) as text, and one that is no text by its name."""
+    names = []
+    for idx in ids.tolist():
+        text = cast(str, tokenizer.decode([idx]))
+        is_shown = text.strip() or not text
+        names.append(text.strip() or str(tokenizer.convert_ids_to_tokens(idx)) if is_shown else repr(text))
+    return names
+
+
+def map_blocks(
+    model: PreTrainedModel,
+    baseline: PreTrainedModel,
+    inputs: Batch,
+    names: dict[str, list[str]],
+    folder: Path,
+) -> list[Block]:
+    """Show every map, and what of it distance explains."""
+    maps, random = attention_maps(model, inputs), attention_maps(baseline, inputs)
+    blocks: list[Block] = [
+        Heading("Where heads look"),
+        Prose(
+            "How much each token draws from each other one. A map shows where a head looks, not what that "
+            "does to the prediction: see the ablation below. A pattern that random weights, or the mean "
+            "weight of each distance, show as well says nothing about these words."
+        ),
+    ]
+    source = names["input_ids"]
+    written = names.get("decoder_input_ids", source)
+    for kind, layers in maps.items():
+        views = {TRAINED: layers, RANDOM: random[kind]}
+        if kind != "cross":
+            views[BY_DISTANCE] = [distance_map(weights) for weights in layers]
+        rows, columns = (
+            (source if kind in ("self", "encoder") else written),
+            (written if kind == "decoder" else source),
+        )
+        lists = {view: [weights[0].tolist() for weights in given] for view, given in views.items()}
+        blocks.append(Maps(TITLES[kind], rows, columns, lists))
+        if kind != "cross":
+            panels = {
+                name: per_head([distance_share(weights) for weights in given])
+                for name, given in ((TRAINED, layers), (RANDOM, random[kind]))
+            }
+            unit = "share of a head's weights that distance explains (adjusted R², 1: all)"
+            drawing = draw_heads(panels, unit, folder / f"distance-{kind}.png", scale=1.0)
+            blocks.append(Figure(f"distance-{kind}.png", drawing, f"{TITLES[kind]}: {unit}"))
+    return blocks
+
+
+def per_head(values: Sequence[Tensor]) -> np.ndarray:
+    """Lay out numbers of heads, (H,) for each module, as (L, H) with NaN where a module has fewer."""
+    most = max(map(len, values))
+    return np.array([[*each.tolist(), *[np.nan] * (most - len(each))] for each in values])
+
+
+def lens_blocks(
+    model: PreTrainedModel,
+    baseline: PreTrainedModel,
+    inputs: Batch,
+    tokens: list[str],
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+) -> list[Block]:
+    """Show what each layer would predict, if the model predicts tokens."""
+    if model.get_output_embeddings() is None:
+        return [
+            Heading("What each layer would predict"),
+            Prose(
+                f"`{type(model).__name__}` has no head that predicts tokens, by which layers could be read."
+            ),
+        ]
+    logits, random = logit_lens(model, inputs), logit_lens(baseline, inputs)
+    curves = {
+        name: [*enumerate(lens_divergence(each, inputs))]
+        for name, each in ((TRAINED, logits), (RANDOM, random))
+    }
+    about = "KL from the last layer, in nats per token"
+    drawing = draw_lines(
+        [LinePanel(about, "layer (0: what the first layer reads)", curves)], folder / "lens.png"
+    )
+    best = [layer[0].float().softmax(dim=-1).max(dim=-1) for layer in logits]
+    cells = [
+        [
+            f"{word} {share:.0%}"
+            for word, share in zip(spelled(tokenizer, top.indices), top.values.tolist(), strict=True)
+        ]
+        for top in best
+    ]
+    rows = [[token, *column] for token, column in zip(tokens, zip(*cells, strict=True), strict=True)]
+    return [
+        Heading("What each layer would predict"),
+        Prose(
+            "The logit lens: the states of each layer, read by the model's own norm and head as if they were "
+            "the last ones. A line near 0 is no achievement: with random weights, every layer predicts "
+            "nearly what the last one does, which is nothing in particular."
+        ),
+        Figure("lens.png", drawing, about),
+        Table(["at the token", *(f"layer {number}" for number in range(len(cells)))], rows),
+    ]
+
+
+def ablation_blocks(
+    model: PreTrainedModel, baseline: PreTrainedModel, inputs: Batch, folder: Path
+) -> list[Block]:
+    """Show how far the predictions move without each head, if the model predicts classes."""
+    title = Heading("What heads do")
+    try:
+        effects = ablation_effects(model, [inputs], divergence)
+    except ValueError as error:
+        return [title, Prose(str(error).capitalize() + ".")]
+    random = per_head(ablation_effects(baseline, [inputs], divergence))
+    unit = "change of the predictions without the head, KL in nats per prediction"
+    drawing = draw_heads({TRAINED: per_head(effects), RANDOM: random}, unit, folder / "ablation.png")
+    names = [layer.name for layer in find_attention(model)]
+    ranked = sorted(
+        (
+            (float(effect), layer, head)
+            for layer, of_layer in enumerate(effects)
+            for head, effect in enumerate(of_layer)
+        ),
+        reverse=True,
+    )
+    return [
+        title,
+        Prose(
+            "Each head is removed in turn: the output projection reads zeros in its place. Rows are "
+            "attention modules in the order in which the model holds them."
+        ),
+        Figure("ablation.png", drawing, unit),
+        Bullets(
+            [
+                f"Layer {layer + 1}, head {head + 1} ({names[layer]}): {effect:.3g} nats"
+                for effect, layer, head in ranked[:3]
+            ]
+        ),
+    ]
+
+
+def induction_blocks(examined: ExaminedModel, baseline: PreTrainedModel, folder: Path) -> list[Block]:
+    """Show which heads of a decoder continue repetitions."""
+    if examined.member != "decoder":
+        return []
+    longest = getattr(examined.config, "max_position_embeddings", None) or 2 * MOST_TOKENS
+    length = min(32, (longest - 1) // 2)
+    found, random = (induction_scores(each, length) for each in (examined.model, baseline))
+    panels = {
+        name: (scores.scores - scores.by_distance).numpy()
+        for name, scores in ((TRAINED, found), (RANDOM, random))
+    }
+    unit = "weight on what followed the same token before, minus that at the same distance"
+    return [
+        Heading("Heads that continue repetitions"),
+        Prose(
+            f"Induction heads, on {length} random tokens that are repeated. 1 is a perfect one; a head that "
+            f"looks everywhere has {percent(found.uniform)} there, repeated or not."
+        ),
+        Figure("induction.png", draw_heads(panels, unit, folder / "induction.png", scale=1.0), unit),
+    ]

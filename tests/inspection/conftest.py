@@ -1,0 +1,155 @@
+"""Tiny models, Tercet's and stock, with large weights, and a batch of texts for each: padded and packed."""
+
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from tercet.inspection.coreference import PAIRS
+from tercet.modeling import (
+    TercetDecoderConfig,
+    TercetDecoderForCausalLM,
+    TercetEncoderConfig,
+    TercetEncoderForMaskedLM,
+    TercetSeq2SeqConfig,
+    TercetSeq2SeqForConditionalGeneration,
+)
+
+WORDS = 40
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+COMMON = {
+    "vocab_size": WORDS,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "initializer_range": 0.3,
+}
+OURS = SIZES | COMMON | {"max_position_embeddings": 64}
+OWN_NAMES = COMMON | {"d_model": 32}
+MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, OURS),
+    "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, OURS | {"num_key_value_heads": 2}),
+    "seq2seq": (
+        TercetSeq2SeqForConditionalGeneration,
+        TercetSeq2SeqConfig,
+        OURS | {"decoder_start_token_id": 0},
+    ),
+    "bert": (BertForMaskedLM, BertConfig, OURS),
+    "gpt2": (
+        GPT2LMHeadModel,
+        GPT2Config,
+        COMMON | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    ),
+    "llama": (LlamaForCausalLM, LlamaConfig, OURS | {"num_key_value_heads": 2}),
+    "neox": (GPTNeoXForCausalLM, GPTNeoXConfig, OURS),
+    "distilbert": (
+        DistilBertForMaskedLM,
+        DistilBertConfig,
+        COMMON | {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64},
+    ),
+    "modernbert": (ModernBertForMaskedLM, ModernBertConfig, OURS),
+    "bart": (
+        BartForConditionalGeneration,
+        BartConfig,
+        OWN_NAMES
+        | {
+            f"{side}_{name}": value
+            for side in ("encoder", "decoder")
+            for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))
+        }
+        | {"max_position_embeddings": 64, "decoder_start_token_id": 2, "init_std": 0.3},
+    ),
+    "t5": (
+        T5ForConditionalGeneration,
+        T5Config,
+        OWN_NAMES | {"num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48, "decoder_start_token_id": 0},
+    ),
+}
+"""Name -> class of model, of configuration, fields. All have 2 layers of 4 heads, each 8 wide."""
+
+LENGTHS = (5, 9, 3)
+
+
+def build(name: str, kernel: str = "sdpa", seed: int = 0, **fields: Any) -> PreTrainedModel:
+    """Build a model with random weights."""
+    model_class, config_class, own = MODELS[name]
+    torch.manual_seed(seed)
+    config = config_class(**own | fields)
+    config._attn_implementation = kernel
+    return model_class(config).eval()
+
+
+@pytest.fixture(scope="session")
+def texts() -> list[Tensor]:
+    """Random texts, (T,) each."""
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(3, WORDS, (length,), generator=generator) for length in LENGTHS]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Make a tokenizer of the words of the coreference sentences."""
+    words = {
+        word
+        for pair in PAIRS
+        for part in (pair.beginning, pair.of_first, pair.of_second)
+        for word in part.replace(".", " .").split()
+    }
+    vocabulary = {
+        word: number for number, word in enumerate(["[PAD]", "[BOS]", "[EOS]", "[UNK]", *sorted(words)])
+    }
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]", bos_token="[BOS]", eos_token="[EOS]"
+    )
+
+
+def padded(texts: list[Tensor], name: str, *, labels: bool = False) -> dict[str, Tensor]:
+    """Lay texts out as a padded batch (B, T); a sequence-to-sequence model writes them backwards."""
+    ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True)
+    batch = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    target = ids
+    if name in ("seq2seq", "bart", "t5"):
+        target = torch.nn.utils.rnn.pad_sequence([text.flip(0) for text in texts], batch_first=True)
+        batch |= {"decoder_input_ids": target, "decoder_attention_mask": (target != 0).long()}
+    return batch | ({"labels": target.masked_fill(target == 0, -100)} if labels else {})
+
+
+def packed(texts: list[Tensor], name: str, *, labels: bool = False) -> dict[str, Any]:
+    """Lay texts out as one packed row (1, N), told apart by positions that restart."""
+    stream = torch.cat(texts)[None]
+    batch = {
+        "input_ids": stream,
+        "position_ids": torch.cat([torch.arange(len(text)) for text in texts])[None],
+    }
+    targets = stream.clone()
+    if name in ("decoder", "gpt2", "llama"):
+        batch["use_cache"] = (
+            False  # behind a cache, stock models would take restarting positions for one text
+        )
+        # The first token of each text is nobody's next one.
+        targets[batch["position_ids"] == 0] = -100
+    return batch | ({"labels": targets} if labels else {})
