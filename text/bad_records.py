@@ -1,4 +1,4 @@
-"""Bad records: what is no text is refused with its location, or left out, counted and told of.
+"""Bad records: what is no text is refused with its location, or left out and counted, with a warning.
 
 A record is what a corpus consists of: a document of a `.txt` file, a row of any other. It is bad if it
 cannot be read, lacks a column that it should have, or holds something there that is no text. A labelled row
@@ -155,8 +155,8 @@ def texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
-        for each in [*value, *(value.values() if isinstance(value, dict) else ())]:
-            yield from texts_in(each)
+        for part in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from texts_in(part)
 
 
 def listed(names: Sequence[str] | dict[str, Any]) -> str:

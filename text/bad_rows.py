@@ -110,7 +110,7 @@ def in_words(tallies: Mapping[str, Mapping[str, Any]]) -> str:
     >>> in_words({"train": tally.facts})
     "bad rows of train: 1 of 900 left out (1 has no text in column 'text'), first reviews.csv, line 7"
     """
-    told = []
+    splits = []
     for split, facts in tallies.items():
         parts = [
             f"{sum(facts[done].values()):,} of {facts['rows']:,} {name} "
@@ -119,8 +119,8 @@ def in_words(tallies: Mapping[str, Mapping[str, Any]]) -> str:
             if facts[done]
         ]
         if parts:
-            told.append(f"of {split}: {', '.join(parts)}, first {facts['first'][0]}")
-    return f"bad rows {'; '.join(told)}" if told else ""
+            splits.append(f"of {split}: {', '.join(parts)}, first {facts['first'][0]}")
+    return f"bad rows {'; '.join(splits)}" if splits else ""
 
 
 def bad_rows(rows: Dataset, check: Check) -> Iterator[RowError]:

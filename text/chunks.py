@@ -30,14 +30,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..training.examples import Examples, PackableExamples, PackedExamples, count_left_out
+from ..training.examples import Examples, FixedExamples, PackedExamples, count_left_out
 from ..training.objective import IGNORE, Example
 from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
 from .documents import Documents
 
 
-class FullSequences(PackableExamples):
+class FullSequences(FixedExamples):
     """Every token of a corpus once, in sequences as long as allowed; the same in every epoch.
 
     Args:
@@ -98,10 +98,6 @@ class FullSequences(PackableExamples):
     def lengths(self) -> np.ndarray:
         """Count the tokens of each sequence, (E,)."""
         return self.stops - self.starts + len(self.prefix) + len(self.suffix)
-
-    def epoch(self, number: int) -> Examples:
-        """Return the sequences themselves: they are the same in every epoch."""
-        return self
 
     def __len__(self) -> int:
         """Count the sequences."""
@@ -277,7 +273,7 @@ def lay_out(starts: np.ndarray, stops: np.ndarray, breaks: np.ndarray, frame: Fr
     )
 
 
-class ParallelPairs(PackableExamples):
+class ParallelPairs(FixedExamples):
     """Sources and their targets, each closed by `closing_ids`; the same in every epoch.
 
     A pair is one document of either corpus. Pairs with an empty side are left out and counted; pairs with a
@@ -318,10 +314,6 @@ class ParallelPairs(PackableExamples):
             raise ValueError(
                 f"corpus has no pair of at most {max_length} tokens a side: raise corpus.sequence_length"
             )
-
-    def epoch(self, number: int) -> Examples:
-        """Return the pairs themselves: they are the same in every epoch."""
-        return self
 
     def __len__(self) -> int:
         """Count the pairs."""
@@ -406,7 +398,7 @@ class StreamedExamples:
             yield list(islice(documents, self.window_documents))
 
 
-class StretchesInContext(PackableExamples):
+class StretchesInContext(FixedExamples):
     """Every token of a corpus once as a target, with the tokens around it; the same in every epoch.
 
         stream     a a a a a a a a a # b b b #          # ends a document
@@ -465,10 +457,6 @@ class StretchesInContext(PackableExamples):
     def lengths(self) -> np.ndarray:
         """Count the tokens of each example, (E,)."""
         return self.last - self.first
-
-    def epoch(self, number: int) -> Examples:
-        """Return the stretches themselves: they are the same in every epoch."""
-        return self
 
     def __len__(self) -> int:
         """Count the examples."""

@@ -5,21 +5,22 @@
     document_offsets 0                  2                 ...        (D + 1,) into sentences
 
 The arrays lie in files and are mapped into memory: a corpus may be larger than memory, opens at once, and is
-shared by all processes of a machine. No special token is stored; examples add those that their objective
-wants.
+shared by all processes of a machine. Those of a prepared corpus lie in shards (`prepared.py`).
+No special token is stored; examples add those that their objective wants.
 
 Shapes: N tokens, S sentences, D documents.
 """
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
 from .bad_records import Tally
+from .remote_files import mapped
 
 ARRAYS = ("tokens", "word_starts", "sentence_offsets", "document_offsets", "document_bytes")
 ABOUT = "corpus.json"
@@ -31,19 +32,23 @@ class TokenizedCorpus:
     """Documents as token ids, with the boundaries of their words and sentences."""
 
     tokens: np.ndarray
-    """Token ids (N,), uint16 or uint32, without special tokens."""
+    """Token ids (N,), uint16 or uint32, without special tokens; of several shards, a `PiecewiseArray`, which
+    is read alike."""
     word_starts: np.ndarray
-    """Whether a token begins a word (N,), bool."""
+    """Whether a token begins a word (N,), bool; likewise."""
     sentence_offsets: np.ndarray
     """Where sentences begin in `tokens`, and where the last one ends: (S + 1,), int64."""
     document_offsets: np.ndarray
     """Where documents begin among the sentences, and where the last one ends: (D + 1,), int64."""
     document_bytes: np.ndarray
     """Bytes of each document's text in UTF-8 (D,), int64: what bits per byte divide by."""
+    _: KW_ONLY
     tally: Tally = field(default_factory=Tally)
     """What was met in the text's files: how many records, and how many of them were skipped."""
     folder: Path | None = None
     """Where the arrays are mapped from, if they are."""
+    reopen: Callable[[], "TokenizedCorpus"] | None = None
+    """Opens a prepared corpus, which lies in shards, once more."""
 
     @property
     def num_tokens(self) -> int:
@@ -77,15 +82,29 @@ class TokenizedCorpus:
         """Return the tokens of consecutive sentences, `stop` excluded, counted over the whole corpus."""
         return self.tokens[self.sentence_offsets[start] : self.sentence_offsets[stop]]
 
+    def part(self, first: int, last: int) -> "TokenizedCorpus":
+        """View the documents from `first` up to `last` (excluded); their tokens are not copied."""
+        sentences = self.document_offsets[first : last + 1]
+        tokens = self.sentence_offsets[sentences[0] : sentences[-1] + 1]
+        return TokenizedCorpus(
+            self.tokens[tokens[0] : tokens[-1]],
+            self.word_starts[tokens[0] : tokens[-1]],
+            tokens - tokens[0],
+            sentences - sentences[0],
+            self.document_bytes[first:last],
+        )
+
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Map a saved corpus into memory."""
         about = json.loads((folder / ABOUT).read_text())
-        arrays = {name: _map(folder / name, np.dtype(about["kinds"][name])) for name in ARRAYS}
-        return cls(**arrays, tally=Tally(**about["tally"]), folder=folder)
+        arrays = (mapped(folder / name, np.dtype(about["kinds"][name])) for name in ARRAYS)
+        return cls(*arrays, tally=Tally(**about["tally"]), folder=folder)
 
     def __reduce__(self) -> tuple[Callable[..., "TokenizedCorpus"], tuple[object, ...]]:
-        """Send a mapped corpus to another process by the name of its folder, never by its contents."""
+        """Send a mapped corpus to another process by where it lies, never by its contents."""
+        if self.reopen is not None:
+            return self.reopen, ()
         if self.folder is not None:
             return type(self).load, (self.folder,)
         return type(self), tuple(getattr(self, name) for name in ARRAYS)
@@ -169,11 +188,3 @@ def token_kind(vocabulary_size: int) -> np.dtype:
 def offsets(lengths: np.ndarray) -> np.ndarray:
     """Compute where things of `lengths` (n,) begin, one behind another, and where the last ends: (n + 1,)."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def _map(path: Path, kind: np.dtype) -> np.ndarray:
-    if path.stat().st_size == 0:  # an empty file cannot be mapped
-        return np.empty(0, kind)
-    return np.asarray(
-        np.memmap(path, dtype=kind, mode="r")
-    )  # a plain view: each of a memmap's slices is slow

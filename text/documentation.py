@@ -26,10 +26,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from tqdm import tqdm
 
+from ..training.workers import FORK
 from .cache import made_once
 
 STANDARD_LIBRARY = "standard library"
@@ -108,7 +110,7 @@ def _documentation_folder(cache: Path, packages: Sequence[str]) -> Path:
 def extract_documents(packages: Sequence[str] = PACKAGES) -> list[Document]:
     """Read the prose of every module, paragraphs that occurred before left out."""
     modules = [(module, file) for package in packages for module, file in sorted(_modules(package).items())]
-    with ProcessPoolExecutor() as executor:
+    with ProcessPoolExecutor(mp_context=get_context(FORK)) as executor:
         extracted = executor.map(_docstrings_of_module, [file for _, file in modules], chunksize=16)
         bar = tqdm(
             extracted, "reading documentation", total=len(modules), unit=" modules", disable=None, leave=False
@@ -211,14 +213,14 @@ def _version(package: str) -> str | None:
 
 def _write(folder: Path, documents: list[Document]) -> None:
     for split in SPLITS:
-        own = [document for document in documents if split_of(document[0]) == split]
+        chosen = [document for document in documents if split_of(document[0]) == split]
         texts = [
-            "\n".join(paragraph for each in docstrings for paragraph in each.paragraphs) + "\n"
-            for _, docstrings in own
+            "\n".join(paragraph for docstring in docstrings for paragraph in docstring.paragraphs) + "\n"
+            for _, docstrings in chosen
         ]
         (folder / f"{split}.txt").write_text("\n".join(texts), encoding="utf-8")
-        rows = [{"module": module, "docstrings": [asdict(each) for each in docstrings]}
-                for module, docstrings in own]  # fmt: skip
+        rows = [{"module": module, "docstrings": [asdict(docstring) for docstring in docstrings]}
+                for module, docstrings in chosen]  # fmt: skip
         lines = [f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows]
         (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
 

@@ -8,6 +8,7 @@
     a folder, a list     of such files, in the order of their names, in the order given
     name, name:config    a data set on the Hub: the only source that needs a network
     documentation        the embedded corpus (`documentation.py`)
+    .../manifest.json    a prepared corpus, of tokens alone (`prepared.py`)
 
 Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
 No more of a record is held than `corpus.largest_record` characters (268 million by default), whatever a
@@ -15,7 +16,7 @@ packed file holds: a bound of 16 million keeps reading below 100 MB. A longer re
 
 What an editor, a notebook or a system leaves beside files is no text of a corpus: copies of older versions,
 swap files, resource forks. Their names begin with a dot, or they lie in `__MACOSX`. A README describes the
-files beside it. What is left out of a folder is told of.
+files beside it. A warning names what is left out of a folder.
 """
 
 import logging
@@ -30,21 +31,25 @@ from typing import Any, cast
 from datasets import Dataset, IterableDataset, load_dataset, load_dataset_builder
 
 from ..ground.messages import first_line
+from ..training.model_paths import nearest
 from .bad_records import Limit, Record, Tally, problem_of, refusal
 from .cache import cache_folder
 from .digests import identify_file
 from .documentation import documentation_file
 from .packed_files import COMPRESSIONS, ending
 from .paths import named_path
-from .record_files import KNOWN_ENDINGS, READERS, records_of_file, require_columns
+from .record_files import KNOWN_ENDINGS, READERS, naming_keys, records_of_file, require_columns
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
 
+EMBEDDED = "documentation"
+"""Name of the embedded corpus."""
+
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
 ROWS_AT_ONCE = 1000
 
-# Its readers log a broken file before they raise: the user would be told twice.
+# Its readers log a broken file before they raise: the user would read it twice.
 logging.getLogger("datasets.packaged_modules").setLevel(logging.CRITICAL)
 
 
@@ -57,7 +62,7 @@ class Documents(ABC):
     required: tuple[str, ...]
     """Columns that a record must all have: both, for the sides of a pair to stay in step."""
     skip_bad_records: bool
-    """Whether bad records are left out, counted and told of, instead of being refused."""
+    """Whether bad records are left out and counted, with a warning, instead of being refused."""
     limit: Limit
     """How long a record may be."""
 
@@ -89,9 +94,14 @@ class Documents(ABC):
                 tally.one_sided += 1
         if is_empty:
             reason = f" ({tally})" if tally.skipped else ""
-            raise ValueError(
-                f"corpus {self.name} has no text{reason}: give a file with at least one document"
-            )
+            raise no_text(self.name, reason)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of a recipe that name the columns."""
+        is_pair = len(self.required) > 1
+        keys = ("corpus.source_column", "corpus.target_column") if is_pair else ("corpus.text_column",)
+        return dict(zip(self.required, keys, strict=True))
 
     @property
     @abstractmethod
@@ -131,8 +141,9 @@ class FileDocuments(Documents):
 
     def records(self) -> Iterator[Record]:
         """Read one file after another."""
-        for file in self.files:
-            yield from records_of_file(file, self.required, self.limit)
+        with naming_keys(self.keys):
+            for file in self.files:
+                yield from records_of_file(file, self.required, self.limit)
 
     def fingerprint(self) -> str:
         """List names and hashes: hashing takes a hundredth of the time that tokenizing does."""
@@ -145,7 +156,7 @@ class FileDocuments(Documents):
 
 @dataclass(frozen=True)
 class HubDocuments(Documents):
-    """Documents of a data set on the Hub."""
+    """Documents of a data set on the Hub, of one `split` of one `config` of a `dataset`."""
 
     dataset: str
     config: str | None
@@ -166,7 +177,8 @@ class HubDocuments(Documents):
         """
         dataset, number = self._open(), 0
         if dataset.column_names:  # which not every stream knows
-            require_columns(f"corpus {self.name}", dataset.column_names, self.required)
+            with naming_keys(self.keys):
+                require_columns(f"corpus {self.name}", dataset.column_names, self.required)
             dataset = dataset.select_columns(list(self.required))  # pictures and sounds stay packed
         try:
             for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
@@ -230,7 +242,7 @@ def open_documents(
     """
     required = tuple(required) or (column,)
     limit = Limit(largest_record, "corpus.largest_record=... allows for more")
-    if source == "documentation":
+    if source == EMBEDDED:
         file = documentation_file(split, cache_folder(cache))
         return FileDocuments("text", ("text",), skip_bad_records, limit, (file,), cache_folder(cache))
     if isinstance(source, str) and not _is_path(source):
@@ -242,7 +254,14 @@ def open_documents(
     files = tuple(file for entry in sources for file in find_files(named_path(entry, "corpus")))
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
+    if not any(file.stat().st_size or file.suffix.lower() in COMPRESSIONS for file in files):
+        raise no_text(str(files[0] if len(files) == 1 else source))
     return FileDocuments(column, required, skip_bad_records, limit, files, cache_folder(cache))
+
+
+def no_text(source: str, reason: str = "") -> ValueError:
+    """Build the error about a corpus without a document."""
+    return ValueError(f"corpus {source} has no text{reason}: give a file with at least one document")
 
 
 def _is_path(source: str) -> bool:
@@ -257,7 +276,7 @@ RESOURCE_FORKS = "__MACOSX"
 README = "readme"
 
 SHOWN = 5
-"""Names of files that are left out of a folder that are told."""
+"""Names of left-out files that a message has, at most."""
 
 
 def find_files(path: Path) -> list[Path]:
@@ -278,18 +297,19 @@ def find_files(path: Path) -> list[Path]:
         if path.is_dir():
             left_out: list[Path] = []
             files = list(_files_below(path, (), left_out))
-            told = _told(path, left_out)
+            names = _listed(path, left_out)
             if not files:
                 raise ValueError(
-                    f"folder {path} has no corpus files{f' but {told}' if told else ''}: their names end in "
-                    f"{KNOWN_ENDINGS}"
+                    f"folder {path} has no corpus files{f' but {names}' if names else ''}: their names end "
+                    f"in {KNOWN_ENDINGS}"
                 )
             _require_once(files)
-            if told:
-                warnings.warn(f"folder {path}: {told} left out, as no text of the corpus", stacklevel=2)
+            if names:
+                warnings.warn(f"folder {path}: {names} left out, as no text of the corpus", stacklevel=2)
             return files
         if not path.exists():
-            raise FileNotFoundError(f"corpus {path} does not exist: check the path, relative to {Path.cwd()}")
+            remedy = nearest(path, Path.exists, f"check the path, relative to {Path.cwd()}")
+            raise FileNotFoundError(f"corpus {path} does not exist: {remedy}")
     except PermissionError as error:
         raise ValueError(f"{error.filename} cannot be read: check its permissions") from error
     if ending(path) not in READERS:
@@ -311,7 +331,7 @@ def _files_below(folder: Path, above: tuple[Path, ...], left_out: list[Path]) ->
             left_out.append(path)
 
 
-def _told(folder: Path, left_out: Sequence[Path]) -> str:
+def _listed(folder: Path, left_out: Sequence[Path]) -> str:
     """Name what is left out of a folder, the first few of much."""
     names = ", ".join(str(path.relative_to(folder))[-60:] for path in left_out[:SHOWN])
     more = f" and {len(left_out) - SHOWN:,} more" if len(left_out) > SHOWN else ""

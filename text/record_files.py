@@ -18,8 +18,8 @@ by the largest record and the file's largest page and dictionary, whatever the n
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +29,8 @@ import pyarrow
 from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
 from ..ground.messages import first_line
-from .bad_records import DamageError, Limit, Record, foreign_character, listed
+from ..training.model_paths import nearest
+from .bad_records import DamageError, Limit, Record, foreign_character, listed, refusal
 from .packed_files import (
     COMPRESSIONS,
     damage_at,
@@ -281,7 +282,7 @@ def _parsed(line: str) -> Row | str:
 
 def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
     header = ""
-    with suppress(DamageError):  # which is told of below
+    with suppress(DamageError):  # which a message below names
         _, header = next(lines_of(file, limit, newline=""), (0, ""))
     yield from _rows_of_table(file, columns, limit, delimiter_of(file, header, columns))
 
@@ -316,8 +317,11 @@ READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Nu
 KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"
 
 
+TEXT_LINES = (".txt", ".text")
+"""Endings of the files whose lines are texts, for what reads no columns."""
+
 LINES = (".jsonl", ".json", ".csv", ".tsv")
-"""Endings of the files whose lines or items are told apart."""
+"""Endings of the files that have lines or items."""
 
 TABLES = (".csv", ".tsv")
 """Endings of those in which everything is written as text."""
@@ -328,22 +332,34 @@ WHOLE_FILES = (".parquet",)
 ENDINGS = f"{', '.join((*LINES, *WHOLE_FILES))}, perhaps with {' or '.join(COMPRESSIONS)}"
 """How the name of a file of rows ends."""
 
+BY_LINES = (*TEXT_LINES, ".md", ".jsonl")
+"""Endings of texts that are read line by line."""
+
+BEGINNING = Limit(100_000)
+"""How much of a text is looked at before it is read."""
+
 MOST_ROWS = 10_000
 """Rows among which a column is looked for before all rows are read."""
 
 
-def find_file(source: str) -> Path:
-    """Find a file by what a recipe or command calls it.
+def find_file(source: str, *, others: Sequence[str] = ()) -> Path:
+    """Find a file by what a recipe or command calls it; `others` are endings beside those of rows.
 
     Raises:
         FileNotFoundError: There is none.
         ValueError: It is of no known kind.
     """
     path = Path(source).expanduser()
+    endings = ", ".join((*others, ENDINGS))
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {source}: name one that ends in {ENDINGS}")
-    if ending(path) not in (*LINES, *WHOLE_FILES):
-        raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {ENDINGS}")
+        what, remedy = "is no file", f"name one that ends in {endings}"
+        if not path.exists():
+            what, remedy = "does not exist", nearest(path, Path.is_file, remedy)
+        if "://" in source:
+            what, remedy = "lies elsewhere", "download it, and name the file"
+        raise FileNotFoundError(f"{source} {what}: {remedy}")
+    if ending(path) not in (*others, *LINES, *WHOLE_FILES):
+        raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {endings}")
     return path
 
 
@@ -352,13 +368,54 @@ def has_lines(path: Path) -> bool:
     return ending(path) in LINES
 
 
+class MissingColumnError(ValueError):
+    """A source has other columns than the one that is read."""
+
+    def __init__(self, source: str | Path, column: str, names: Sequence[str]):
+        super().__init__(source, column, names)
+        self.column = column
+        self.message = f"{source} has no column {column!r}: name one of its columns {listed(names)}"
+
+    def __str__(self) -> str:
+        """Say what there is instead."""
+        return self.message
+
+
+@contextmanager
+def naming_keys(keys: Mapping[str, str]) -> Iterator[None]:
+    """Let errors about missing columns say which key of a recipe, or which option, names the column.
+
+    Args:
+        keys: By the columns.
+    """
+    try:
+        yield
+    except MissingColumnError as error:
+        if key := keys.get(error.column):
+            error.message = f"{error.message} in {key}"
+        raise
+
+
 def require_columns(source: str | Path, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise a `ValueError` unless each of the columns is once among the names of those that there are."""
+    """Raise a `ValueError` unless all `columns` are among the `names`, once."""
     for column in columns:
         if column not in names:
-            raise ValueError(f"{source} has no column {column!r}: name one of its columns {listed(names)}")
+            raise MissingColumnError(source, column, names)
         if names.count(column) > 1:
             raise ValueError(f"{source} has several columns {column!r}: give all but one another name")
+
+
+def require_text_early(file: Path) -> None:
+    """Refuse a file of text that begins with a bad record, before all is read; tables come later.
+
+    Raises:
+        ValueError: The record is bad.
+    """
+    if ending(file) in BY_LINES:
+        for location, _, problem, *_ in records_of_file(file, (), BEGINNING):
+            if problem and problem != BEGINNING.problem():
+                raise refusal(location, problem)
+            return
 
 
 def require_columns_early(source: str, columns: Sequence[str]) -> None:
@@ -372,6 +429,8 @@ def require_columns_early(source: str, columns: Sequence[str]) -> None:
         ValueError: It is of no known kind, or lacks a column.
     """
     path = find_file(source)
+    if not path.stat().st_size:
+        raise ValueError(f"{source} is empty: name a file of rows")
     if ending(path) not in READERS:
         return
     names: dict[str, None] = {}

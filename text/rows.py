@@ -28,7 +28,7 @@ SETTING = "data.on_bad_row"
 
 
 class Reading(NamedTuple):
-    """Rows that were read."""
+    """The rows that were read."""
 
     rows: Dataset
     places: Places
@@ -120,7 +120,7 @@ def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | 
         for row, reason in bad.items():
             tally.count(tally.left_out, written.places.of(row), reason)
         kept = [row for row in range(len(written.places.numbers)) if row not in bad]
-        values = {name: [own[row] for row in kept] for name, own in written.values.items()}
+        values = {name: [column[row] for row in kept] for name, column in written.values.items()}
         written = Written(values, written.places.select(kept))
 
 
@@ -146,7 +146,7 @@ def with_repaired_rows(reading: Reading, check: Check, repair: Repair, remedy: s
         changes = repair(rows, error.row)
         if changes is None:
             raise places.refusal(error, remedy)
-        values = values or {name: list(own) for name, own in rows[:].items()}
+        values = values or {name: list(column) for name, column in rows[:].items()}
         for name, value in changes.items():
             values[name][error.row] = value
         tally.count(tally.repaired, places.of(error.row), error.reason)

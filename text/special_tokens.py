@@ -13,7 +13,7 @@ Legend: V ids of the tokenizer, K sentinels.
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Literal
 
@@ -180,15 +180,26 @@ def tell_of_control_tokens(
     tokens: np.ndarray, tokenizer: PreTrainedTokenizerBase, names: Sequence[str], text: str
 ) -> None:
     """Show on the screen which control tokens are among the tokens of a text, and how often."""
-    if not names:
-        return
+    tell_of_counts(count_control_tokens([tokens], tokenizer, names), text)
+
+
+def count_control_tokens(
+    parts: Iterable[np.ndarray], tokenizer: PreTrainedTokenizerBase, names: Sequence[str]
+) -> dict[str, int]:
+    """Count control tokens by their names among the tokens of a text, which may come in parts."""
     vocabulary = tokenizer.get_vocab()
     ids = [vocabulary[name] for name in names]
-    counts = np.zeros(max(ids) + 1, dtype=np.int64)
-    for start in range(0, len(tokens), AT_ONCE):
-        part = tokens[start : start + AT_ONCE]
-        counts += np.bincount(part[part <= max(ids)], minlength=len(counts))
-    found = sorted(((int(counts[idx]), name) for name, idx in zip(names, ids, strict=True)), reverse=True)
+    counts = np.zeros(max(ids, default=0) + 1, dtype=np.int64)
+    for tokens in parts if ids else ():
+        for start in range(0, len(tokens), AT_ONCE):
+            part = tokens[start : start + AT_ONCE]
+            counts += np.bincount(part[part < len(counts)], minlength=len(counts))
+    return {name: int(counts[idx]) for name, idx in zip(names, ids, strict=True)}
+
+
+def tell_of_counts(counts: Mapping[str, int], text: str) -> None:
+    """Show on the screen which control tokens stand in a text by their counts."""
+    found = sorted(((count, name) for name, count in counts.items()), reverse=True)
     shown = [f"{name} {count:,}" for count, name in found[:SHOWN] if count]
     if shown:
         more = sum(count > 0 for count, _ in found[SHOWN:])

@@ -96,7 +96,7 @@ class Lookahead(Iterator[str]):
         self.taken: list[tuple[int, str]] = []
         self.size = 0
         self.damage: DamageError | None = None
-        """Why there are no more lines, if they broke off; told when all that are whole have been read."""
+        """Why there are no more lines, if they broke off; raised when all that are whole have been read."""
 
     def __next__(self) -> str:
         """Take a line.
@@ -188,7 +188,7 @@ def find_delimiter(header: str, columns: Sequence[str]) -> str:
     [',', ';', '\t', ';', ',']
     """
     names = {delimiter: names_in(header, delimiter) for delimiter in DELIMITERS}
-    fitting = [delimiter for delimiter, own in names.items() if set(columns) <= set(own)]
+    fitting = [delimiter for delimiter, found in names.items() if set(columns) <= set(found)]
     return fitting[0] if fitting else max(names, key=lambda delimiter: len(names[delimiter]))
 
 

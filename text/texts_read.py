@@ -3,7 +3,7 @@
 Names, sizes and hashes are kept beside a run from its first step to its last.
 
 A file of the same name and size may hold another text when a run is resumed. The place in the data stays, and
-means other examples: that is told, and the record keeps both.
+means other examples: a warning says so, and the record keeps both.
 
 Scores on text that is also learned from do not say how well a model generalizes. It may be meant: a model
 that cannot learn a text by heart has a fault. So a run warns, and goes on. Files are compared by where they
@@ -42,14 +42,14 @@ def keep_texts(file: Path, texts: Texts, *, goes_on: bool, may_change: bool = Tr
         UserWarning: A text is not the one that the run began with.
     """
     earlier = read_texts(file) if goes_on else {}
-    told: Texts = {}
+    record: Texts = {}
     for split, entries in texts.items():
         before = earlier.get(split, [])
         known = [contents_of(entry) for entry in before]
-        told[split] = [*before, *(entry for entry in entries if contents_of(entry) not in known)]
-        others = [entry for entry in told[split][len(before) :] if before]
+        record[split] = [*before, *(entry for entry in entries if contents_of(entry) not in known)]
+        others = [entry for entry in record[split][len(before) :] if before]
         for entry in others:
-            shown = ", ".join(str(each)[:12] for each in known)
+            shown = ", ".join(str(contents)[:12] for contents in known)
             change = (
                 f"{split}: {entry['name']} ({str(contents_of(entry))[:12]}) is not what the run began with "
                 f"({shown})"
@@ -64,7 +64,7 @@ def keep_texts(file: Path, texts: Texts, *, goes_on: bool, may_change: bool = Tr
                 f"{file.name} lists both",
                 stacklevel=2,
             )
-    replace_text(file, json.dumps(told, indent=2) + "\n")
+    replace_text(file, json.dumps(record, indent=2) + "\n")
 
 
 def read_texts(file: Path) -> Texts:

@@ -3,7 +3,7 @@
     Documents -> tokenizer -> tokens, each with its characters -> TokenizedCorpus
 
 A document has the tokens that its tokenizer gives for it as a whole. Where sentences and words begin is found
-in the text (`sentences.py`, `words.py`), and told of the tokens by the characters that they are from: a token
+in the text (`sentences.py`, `words.py`), and passed on to the tokens by the characters they are from: a token
 that holds the end of one sentence and the beginning of the next belongs to the first of them.
 
 Whatever looks like a special token in a text ("[MASK]" in a manual) is encoded as the text it is, except for
@@ -34,6 +34,7 @@ than two processes (0.8 million), which have to send what they made.
 Legend: N tokens.
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,6 +53,7 @@ from .bad_records import Tally
 from .cache import cache_folder, made_once, name_of
 from .corpus import TokenizedCorpus, join_corpora, offsets, save_corpus, token_kind
 from .documents import Documents
+from .prepared import PreparedDocuments
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
 from .special_tokens import ends_read_as_text
@@ -74,7 +76,8 @@ def tokenized_corpus(
     """Tokenize documents, or find in the cache what an earlier run made of them.
 
     Args:
-        documents: Where the text comes from. If files change, they are tokenized anew.
+        documents: Where the text comes from. If files change, they are tokenized anew; prepared ones are
+            opened.
         tokenizer: A fast one.
         cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
         control_tokens: Special tokens that are recognized in the text; by default those without a role.
@@ -86,6 +89,9 @@ def tokenized_corpus(
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
     """
     backend = text_backend(tokenizer, control_tokens)
+    if isinstance(documents, PreparedDocuments):
+        documents.manifest.tally.warn(documents.name)
+        return documents.corpus(digest_of(backend))
     name = name_of(EDITION, tokenizers_version, backend.to_str(), documents.fingerprint())
     folder = cache_folder(cache) / "tokenized" / name
     ends = ends_read_as_text(tokenizer, control_tokens or ())
@@ -108,9 +114,26 @@ def tokenize(
 ) -> TokenizedCorpus:
     """Tokenize documents into memory; see `tokenized_corpus`."""
     backend = text_backend(tokenizer, control_tokens)
-    kind = token_kind(_num_ids(backend))
+    kind = token_kind(num_ids(backend))
     batches = list(_batches(documents)) or [[]]
     return join_corpora([_tokenize(texts, backend, kind) for texts in batches])
+
+
+def tokenized_parts(documents: Iterable[str], backend: Tokenizer) -> Iterator[TokenizedCorpus]:
+    """Tokenize documents some at a time, each part in memory; see `tokenized_corpus`."""
+    kind = token_kind(num_ids(backend))
+    for texts in _batches(documents):
+        yield _tokenize(texts, backend, kind)
+
+
+def digest_of(backend: Tokenizer) -> str:
+    """Hash how a tokenizer reads text, as `text_backend` made it: its vocabulary, rules and control tokens.
+
+    What it puts around texts is left out: a run changes that to what its model learns (`fit_frame`).
+    """
+    description = json.loads(backend.to_str())
+    description.pop("post_processor", None)
+    return hashlib.sha256(json.dumps([EDITION, description], sort_keys=True).encode()).hexdigest()
 
 
 def text_backend(
@@ -157,7 +180,7 @@ def text_backend(
 
 def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer, ends: Sequence[str]) -> None:
     """Write the tokenized documents into a folder, by way of `shards`, with a progress bar; count `ends`."""
-    tally, size = Tally(), _num_ids(backend)
+    tally, size = Tally(), num_ids(backend)
     kind = token_kind(size)
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
 
@@ -193,7 +216,7 @@ def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
         yield texts
 
 
-def _num_ids(backend: Tokenizer) -> int:
+def num_ids(backend: Tokenizer) -> int:
     """Count the ids up to the last: more than there are tokens where some are left out."""
     return max(backend.get_vocab().values()) + 1
 
@@ -203,7 +226,7 @@ def _tokenize(texts: Sequence[str], backend: Tokenizer, kind: np.dtype) -> Token
     encoded = encode(texts, backend)
     begins = [sentence_begins(text) for text in texts]
     bases = offsets(np.array([len(text) + 1 for text in texts], dtype=np.int64))[:-1]
-    numbers = np.array([len(each) for each in begins], dtype=np.int64)
+    numbers = np.array([len(places) for places in begins], dtype=np.int64)
     sentences = np.fromiter(chain.from_iterable(begins), np.int64, numbers.sum()) + bases.repeat(numbers)
     starts = np.maximum.accumulate(encoded.starts + bases.repeat(encoded.lengths))
     sentence_of_token = sentences.searchsorted(starts, side="right") - 1

@@ -55,7 +55,11 @@ LONG = re.compile(rf"\S{{{LONGEST_WORD + 1}}}|\s{{{LONGEST_WORD + 1}}}")
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The tokens that are no text, by what they are for."""
+    """The tokens that are no text, by what they are for.
+
+    `padding` fills up, `unknown` stands for what the vocabulary lacks (`None`: it lacks nothing), `opening`
+    and `closing` stand around texts, and `mask` for a token that is to be predicted.
+    """
 
     padding: str
     unknown: str | None
@@ -386,7 +390,7 @@ def framing(
 
 
 def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str) -> None:
-    """Change what a call of a tokenizer puts around a text to what the model learns to see there; tell of it.
+    """Let a tokenizer put around a text what the model learns to see there, and print what changes.
 
     BERT's closes texts, after which a decoder would begin another one; GPT-2's leaves out the tokens between
     which an encoder reads. What else stands around a text (the code of a language) stays. A tokenizer of a
@@ -395,12 +399,12 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     Args:
         tokenizer: It is changed, if need be.
         template: See `train_tokenizer`; whatever begins a text may stay where it is `plain`.
-        name: Of the tokenizer, for what is told.
+        name: Of the tokenizer, for the message.
     """
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         return
     opening, closing = (tokenizer.convert_ids_to_tokens(ids) for ids in frame_ids(tokenizer))
-    own = before, behind = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
+    theirs = before, behind = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
     if template == "plain":
         opening, is_fit = before, not behind
     else:
@@ -413,7 +417,7 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     keep_option(tokenizer, "model_input_names", tokenizer.model_input_names)
     keep_option(tokenizer, "padding_side", "left" if template == "plain" else tokenizer.padding_side)
     learned = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
-    shown = [" ".join([*frame[0], "TEXT", *frame[1]]) for frame in (own, learned)]
+    shown = [" ".join([*frame[0], "TEXT", *frame[1]]) for frame in (theirs, learned)]
     print(
         f"{name}: the tokenizer writes {shown[0]}; beside the model, it writes what that learns, {shown[1]}",
         file=sys.stderr,

@@ -88,7 +88,11 @@ BROKEN = [
         r", line 1: 'text' is no text but int: correct the file, or set corpus\.skip_",
     ),
     ("columns.jsonl", b'{"body": "x", "id": 1}', r", line 1: has no column 'text' but \(body, id\)"),
-    ("columns.csv", b"body,id\nx,1", r"columns\.csv has no column 'text': name one .*\(body, id\)"),
+    (
+        "columns.csv",
+        b"body,id\nx,1",
+        r"columns\.csv has no column 'text': name one .*\(body, id\) in corpus\.text_column",
+    ),
     ("twice.csv", b"text,text\nx,1", r"twice\.csv has several columns 'text'"),
     (
         "ragged.csv",

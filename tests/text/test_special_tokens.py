@@ -17,6 +17,7 @@ from tercet.text.special_tokens import (
 from tercet.text.tokenization import tokenize, tokenized_corpus
 from tercet.text.tokenizer import train_tokenizer
 
+from ..word_level import word_level
 from . import tokenizer_kinds
 
 
@@ -24,12 +25,8 @@ from . import tokenizer_kinds
 def tokenizer() -> PreTrainedTokenizerFast:
     """Sentinels with descending ids, as T5 has them, and an id that no token has."""
     vocabulary = {"<pad>": 0, "<unk>": 1, "a": 2, "b": 3, "<extra_id_1>": 5, "<extra_id_0>": 6}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(vocabulary, "<unk>")),
-        pad_token="<pad>",
-        unk_token="<unk>",
-        extra_special_tokens=["<extra_id_0>", "<extra_id_1>"],
-    )
+    sentinels = ["<extra_id_0>", "<extra_id_1>"]
+    return word_level(vocabulary, pad_token="<pad>", unk_token="<unk>", extra_special_tokens=sentinels)
 
 
 def test_only_words_are_ordinary(tokenizer):
@@ -49,13 +46,9 @@ def test_a_missing_token_is_named_with_its_remedy(tokenizer):
 @pytest.fixture
 def with_control_tokens() -> PreTrainedTokenizerFast:
     vocabulary = {"[UNK]": 0, "[PAD]": 1, "<|end|>": 2, "a": 3, "<|user|>": 4, "<|bot|>": 5, "<fim>": 6}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel(vocabulary, "[UNK]")),
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        eos_token="<|end|>",
-        extra_special_tokens=["<|user|>", "<|bot|>", "<fim>", "<extra_id_0>"],
-    )
+    names = ["<|user|>", "<|bot|>", "<fim>", "<extra_id_0>"]
+    roles = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "<|end|>"}
+    return word_level(vocabulary, extra_special_tokens=names, **roles)
 
 
 def test_control_tokens_have_no_role_and_no_objective(with_control_tokens):

@@ -1,0 +1,148 @@
+"""A prepared corpus equals the corpus of the same documents, however it came about."""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("datatrove", reason="the extra `prepare` is not installed")
+
+import tercet
+from tercet.text.corpus import ARRAYS, TokenizedCorpus
+from tercet.text.documents import open_documents
+from tercet.text.prepared import Manifest, open_source
+from tercet.text.tokenization import tokenize, tokenized_corpus
+
+from .conftest import DOCUMENTS
+
+
+def opened(manifest: str, tokenizer: Any, **options: Any) -> TokenizedCorpus:
+    """Open a prepared corpus as a run does."""
+    return tokenized_corpus(open_source(manifest, **options), tokenizer)
+
+
+def require_same(one: TokenizedCorpus, other: TokenizedCorpus) -> None:
+    """Compare all arrays."""
+    for name in ARRAYS:
+        np.testing.assert_array_equal(np.asarray(getattr(one, name)), np.asarray(getattr(other, name)), name)
+        assert getattr(one, name).dtype == getattr(other, name).dtype
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read all files of a prepared corpus that runs read."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    names = {str(file.relative_to(folder)): file for file in files}
+    return {
+        name: file.read_bytes()
+        for name, file in names.items()
+        if not name.startswith("work/") and name != "recipe.yaml"
+    }
+
+
+def manifest_in(location: str) -> Manifest:
+    """Read a manifest."""
+    return Manifest.read(Path(location).read_text(), location)
+
+
+def test_a_prepared_corpus_is_what_the_files_are_tokenized_to(described, texts, tokenizer):
+    location = tercet.prepare(described())
+    whole = tokenized_corpus(open_documents(texts), tokenizer)
+    require_same(opened(location, tokenizer), whole)
+    require_same(opened(str(Path(location).parent), tokenizer), whole)
+    manifest = manifest_in(location)
+    assert len(manifest.shards) > 3  # a.txt is cut
+    assert manifest.counts.documents == len(DOCUMENTS) == manifest.tally.records
+    assert manifest.counts.words == int(whole.word_starts.sum())
+    assert manifest.counts.bytes == sum(len(text.encode()) for text in DOCUMENTS)
+
+
+def test_shards_that_are_there_are_not_done_again(described, tokenizer):
+    location = tercet.prepare(described())
+    folder = Path(location).parent
+    before = contents(folder)
+    times = {file: file.stat().st_mtime_ns for file in folder.glob("shards/*/tokens")}
+    assert tercet.prepare(described(workers=2)) == location  # nothing is left to do
+    shutil.rmtree(folder / "shards" / "00001")
+    (folder / "manifest.json").unlink()
+    tercet.prepare(described())
+    assert contents(folder) == before
+    changed = [file for file, time in times.items() if file.stat().st_mtime_ns != time]
+    assert changed == [folder / "shards" / "00001" / "tokens"]
+
+
+@pytest.mark.slow
+def test_the_same_text_gives_the_same_bytes_whatever_the_number_of_workers(described, tmp_path):
+    for workers in (1, 2, 4):
+        tercet.prepare(described(f"by-{workers}", workers=workers))
+    first, *others = (contents(tmp_path / f"by-{workers}") for workers in (1, 2, 4))
+    assert others == [first, first]
+
+
+def test_a_bad_record_is_named_by_its_line_and_costs_no_other_shard(described, tmp_path, tokenizer):
+    lines = [json.dumps({"text": text}) for text in DOCUMENTS]
+    lines[200] = '{"text": '
+    file = tmp_path / "broken.jsonl"
+    file.write_text("\n".join(lines))
+    corpus = {"path": str(file)}
+    with pytest.raises(ValueError, match=r"broken\.jsonl, line 201: not valid JSON"):
+        tercet.prepare(described(corpus=corpus))
+    assert (tmp_path / "prepared" / "shards" / "00000" / "shard.json").exists()
+    assert not (tmp_path / "prepared" / "manifest.json").exists()
+    with pytest.raises(ValueError, match="holds a corpus that is not finished"):
+        open_source(str(tmp_path / "prepared"))
+    with pytest.warns(UserWarning, match="skipped 1 of 240 records"):
+        location = tercet.prepare(described("skipping", corpus=corpus | {"skip_bad_records": True}))
+    require_same(opened(location, tokenizer), tokenize(DOCUMENTS[:200] + DOCUMENTS[201:], tokenizer))
+
+
+def test_filters_of_datatrove_are_named_by_their_classes(described, tokenizer):
+    filters = [{"name": "RegexFilter", "arguments": {"regex_exp": "[Bb]ale"}}]
+    location = tercet.prepare(described(filters=filters))
+    kept = [text for text in DOCUMENTS if "bale" not in text.lower()]
+    assert 0 < len(kept) < len(DOCUMENTS)
+    require_same(opened(location, tokenizer), tokenize(kept, tokenizer))
+
+
+def test_near_duplicates_are_left_out_and_the_first_stays(described, tmp_path, tokenizer):
+    long = [" ".join(DOCUMENTS[start : start + 5]) for start in range(0, 200, 5)]
+    copies = [text.replace(".", "!") + " Again." for text in long[:10]]
+    file = tmp_path / "copied.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in long + copies))
+    recipe = described(corpus={"path": str(file), "shard_bytes": 4000}, deduplicate={"n_grams": 3})
+    require_same(opened(tercet.prepare(recipe), tokenizer), tokenize(long, tokenizer))
+
+
+def test_what_does_not_fit_is_refused(described, tmp_path, tokenizer):
+    prepare = partial(pytest.raises, ValueError)
+    with prepare(match="datatrove has no 'GopherFilter': use one of C4BadWordsFilter"):
+        tercet.prepare(described(filters=[{"name": "GopherFilter"}]))
+    with prepare(match="RegexFilter does not take: use regex_exp"):
+        tercet.prepare(described(filters=[{"name": "RegexFilter", "arguments": {"pattern": "x"}}]))
+    with prepare(match=r"executor\.arguments of SlurmPipelineExecutor.*'time'"):
+        tercet.prepare(described(executor={"kind": "slurm"}))
+    assert not (tmp_path / "prepared").exists()
+    location = tercet.prepare(described())
+    with prepare(match="prepared with another tasks and options.*--overwrite"):
+        tercet.prepare(described(corpus={"shard_bytes": 4000}))
+    tercet.prepare(described(corpus={"shard_bytes": 4000}), overwrite=True)
+    tokenizer = type(tokenizer).from_pretrained(tokenizer.name_or_path)
+    tokenizer.add_tokens(["ity"])
+    with prepare(match="was prepared by another tokenizer"):
+        opened(location, tokenizer)
+    (Path(location).parent / "shards" / "00001" / "tokens").write_bytes(b"12")
+    with prepare(match="00001/tokens is not what .*manifest.json says"):
+        opened(location, tercet.text.tokenizer.load_tokenizer(str(Path(location).parent / "tokenizer")))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "diary.txt").write_text("Dear diary")
+    with prepare(match="holds diary.txt, of no unfinished corpus"):
+        tercet.prepare(described("other"))
+    assert (tmp_path / "other" / "diary.txt").exists()
+
+
+def test_text_without_documents_is_refused(described):
+    with pytest.raises(ValueError, match="has no text"):
+        tercet.prepare(described(filters=[{"name": "RegexFilter", "arguments": {"regex_exp": "."}}]))
