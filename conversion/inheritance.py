@@ -1,8 +1,9 @@
 """What a model takes from the one that it is made of: weights, and how it writes (`generation_config.json`).
 
-Weights go from one model of ours to another with a different head: all that both have. Where the other has a
-larger vocabulary, what each new token has begins with the mean of the old ones (Hewitt, 2021, "Initializing
-New Word Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
+Weights go from one model of ours to another with a different head: all that both have. Where the other has
+another tokenizer, `token_rows.py` says what each of its tokens begins with. Where its vocabulary is merely
+larger, what each new token has begins with the mean of the old ones (Hewitt, 2021, "Initializing New Word
+Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
 """
 
 import warnings
@@ -16,6 +17,7 @@ from transformers import GenerationConfig
 
 from ..ground.messages import quietly, shortened
 from ..modeling.pretrained import NeuralPreTrainedModel
+from .token_rows import TokenRows
 
 POOLERS = {
     "next_sentence_head.dense.weight": "classifier.transform.dense.weight",
@@ -25,7 +27,11 @@ POOLERS = {
 
 
 def inherit(
-    model: NeuralPreTrainedModel, source: NeuralPreTrainedModel, *, keeps_head: bool = True
+    model: NeuralPreTrainedModel,
+    source: NeuralPreTrainedModel,
+    *,
+    keeps_head: bool = True,
+    rows: TokenRows | None = None,
 ) -> list[str]:
     """Copy the weights of another model; return the names of the parameters that it does not have.
 
@@ -33,11 +39,12 @@ def inherit(
         model: Receives them.
         source: Of the same member, perhaps without a head.
         keeps_head: Whether a head is taken over, too, as far as its tensors have the same names and shapes.
+        rows: What each id of the model's vocabulary begins with, if it has other tokens than the source.
 
     Raises:
         ValueError: The stacks below the heads are of other shapes than that of the vocabulary.
     """
-    tensors = inherited(source, model, keeps_head=keeps_head)
+    tensors = inherited(source, model, keeps_head=keeps_head, rows=rows)
     own = model.state_dict()
     misfits = [name for name in tensors if name not in own or own[name].shape != tensors[name].shape]
     if misfits:
@@ -49,20 +56,44 @@ def inherit(
 
 
 def inherited(
-    source: NeuralPreTrainedModel, model: NeuralPreTrainedModel, *, keeps_head: bool
+    source: NeuralPreTrainedModel,
+    model: NeuralPreTrainedModel,
+    *,
+    keeps_head: bool,
+    rows: TokenRows | None = None,
 ) -> dict[str, Tensor]:
     """Name the tensors of one model as another has them, without what only the first has."""
     prefix = "" if hasattr(source, "model") else "model."
     tensors = {f"{prefix}{name}": tensor for name, tensor in source.state_dict().items()}
     own, num_old = model.state_dict(), source.config.vocab_size
     tensors = {name if name in own else POOLERS.get(name, name): each for name, each in tensors.items()}
-    if model.config.vocab_size > num_old:
+    if rows is not None:
+        names = names_by_token(model)
+        tensors = {
+            name: rearranged(tensor, own[name], rows) if name in names else tensor
+            for name, tensor in tensors.items()
+        }
+    elif model.config.vocab_size > num_old:
         tensors = {name: with_new_tokens(tensor, own.get(name), num_old) for name, tensor in tensors.items()}
     return {
         name: tensor
         for name, tensor in tensors.items()
         if name.startswith("model.") or (keeps_head and name in own and own[name].shape == tensor.shape)
     }
+
+
+def names_by_token(model: NeuralPreTrainedModel) -> set[str]:
+    """Name the tensors of a model that have something for each token: those that a token more enlarges."""
+    config = deepcopy(model.config)
+    config.vocab_size += 1
+    with torch.device("meta"):
+        larger = type(model)(config).state_dict()
+    return {name for name, tensor in model.state_dict().items() if larger[name].shape != tensor.shape}
+
+
+def rearranged(tensor: Tensor, own: Tensor, rows: TokenRows) -> Tensor:
+    """Arrange what a tensor has for each token for a new vocabulary; spellings are the model's `own`."""
+    return rows.apply(tensor) if tensor.is_floating_point() else own
 
 
 def with_new_tokens(tensor: Tensor, own: Tensor | None, num_old: int) -> Tensor:

@@ -25,8 +25,8 @@ from ..storage.scores import METRICS, evaluation_results, read_scores, what_is_s
 CARD = "README.md"
 
 
-def build_card(run: FinishedRun, weights: StoredWeights, repo: str) -> ModelCard:
-    """Write the card of a finished model for a repository.
+def build_card(run: FinishedRun, weights: StoredWeights, repo: str, revision: str | None = None) -> ModelCard:
+    """Write the card of a finished model for a repository, or for a revision other than `main` in it.
 
     Raises:
         ValueError: The folder's own `README.md` has metadata that cannot be read.
@@ -47,7 +47,7 @@ def build_card(run: FinishedRun, weights: StoredWeights, repo: str) -> ModelCard
         metadata |= own.data.to_dict()
     if not metadata["eval_results"]:
         del metadata["eval_results"]
-    body = "\n\n".join(sections(run, weights, usage, repo))
+    body = "\n\n".join(sections(run, weights, usage, repo, revision))
     data = ModelCardData(ignore_metadata_errors=False, **metadata)
     return ModelCard(f"---\n{data.to_yaml()}\n---\n\n{body}\n", ignore_metadata_errors=False)
 
@@ -166,10 +166,12 @@ SIZES = {
 """Fields of a configuration worth a line, and their names."""
 
 
-def sections(run: FinishedRun, weights: StoredWeights, usage: Usage, repo: str) -> Iterator[str]:
+def sections(
+    run: FinishedRun, weights: StoredWeights, usage: Usage, repo: str, revision: str | None
+) -> Iterator[str]:
     """Write the sections of a card in their order; one of which nothing is known is left out."""
     yield from introduction(run, weights, repo)
-    yield loading(usage, repo)
+    yield loading(usage, repo, revision)
     yield from architecture(run, weights)
     yield from training(run)
     yield from data(run)
@@ -205,13 +207,14 @@ def origin(run: FinishedRun) -> str:
     return ""
 
 
-def loading(usage: Usage, repo: str) -> str:
+def loading(usage: Usage, repo: str, revision: str | None) -> str:
     """Show how the model is loaded, without Tercet and with it."""
+    place = "" if revision is None else f', revision="{revision}"'
     if not usage.needs_code:
-        return f"## How to load it\n\n{program(usage.auto_class, repo, '', '')}"
-    with_code = program(usage.auto_class, repo, "", ", trust_remote_code=True")
+        return f"## How to load it\n\n{program(usage.auto_class, repo, '', place)}"
+    with_code = program(usage.auto_class, repo, "", f"{place}, trust_remote_code=True")
     with_tercet = program(
-        usage.auto_class, repo, "import tercet  # registers the model with transformers\n", ""
+        usage.auto_class, repo, "import tercet  # registers the model with transformers\n", place
     )
     return (
         f"## How to load it\n\n{with_code}\n\nThe code of the model is in this repository; review it before "

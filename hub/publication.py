@@ -79,12 +79,13 @@ class Publication:
         return self.repo if self.repo_type == "model" else f"spaces/{self.repo}"
 
 
-def prepare(folder: str | Path, repo: str) -> Publication:
+def prepare(folder: str | Path, repo: str, revision: str | None = None) -> Publication:
     """Gather what is to be sent, and make sure that it is whole; nothing is sent and nothing written.
 
     Args:
         folder: A run's folder, or that of a saved model.
         repo: Id of a repository, `owner/name`.
+        revision: Branch that it goes to, of which the card tells; `main` if left out.
 
     Raises:
         ValueError: The name is no repository's, or there is no model, or one of its files is damaged, or its
@@ -95,7 +96,7 @@ def prepare(folder: str | Path, repo: str) -> Publication:
     weights = inspect_weights(run.model)
     require_sound(run.model)
     config = add_auto_map(run.config, run.model)
-    card = build_card(run, weights, repo)
+    card = build_card(run, weights, repo, revision)
     files = [
         PublishedFile(CARD, str(card).encode()),
         published_facts(CONFIG, config),

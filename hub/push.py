@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from importlib.metadata import version
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
 from ..ground.messages import first_line
 from .publication import Publication
@@ -39,12 +39,10 @@ def push(
         ValueError: There is no token, or it does not suffice, or the repository is not as it should be.
         ConnectionError: The Hub cannot be reached, or the connection broke off.
     """
-    token = get_token()
-    if token is None:
-        raise ValueError("there is no token for the Hub: run `hf auth login`, or set HF_TOKEN")
+    token = require_token()
     repo, repo_type = publication.repo, publication.repo_type
+    api = HfApi(library_name="tercet")
     with explaining(publication.address, token):
-        api = HfApi(library_name="tercet")
         api.create_repo(
             repo,
             repo_type=repo_type,
@@ -78,6 +76,36 @@ def push(
             revision=revision,
         )
     return str(commit.commit_url)
+
+
+def branches_of(repo: str) -> set[str]:
+    """List the branches of a repository of models; none if there is no such repository.
+
+    Raises:
+        ValueError, ConnectionError: As in `push`.
+    """
+    with explaining(repo, require_token()):
+        try:
+            return {branch.name for branch in HfApi(library_name="tercet").list_repo_refs(repo).branches}
+        except RepositoryNotFoundError:
+            return set()
+
+
+def make_repository(repo: str) -> None:
+    """Make a private repository of models, unless there is one.
+
+    Raises:
+        ValueError, ConnectionError: As in `push`.
+    """
+    with explaining(repo, require_token()):
+        HfApi(library_name="tercet").create_repo(repo, private=True, exist_ok=True)
+
+
+def require_token() -> str:
+    """Return the token for the Hub, or raise a `ValueError` if there is none."""
+    if (token := get_token()) is None:
+        raise ValueError("there is no token for the Hub: run `hf auth login`, or set HF_TOKEN")
+    return token
 
 
 @contextmanager

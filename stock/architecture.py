@@ -19,6 +19,19 @@ from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, Terce
 from .weights import Dropped, Table, Via, below, match_name
 
 
+class MisfitError(ValueError):
+    """A stock architecture cannot be exactly a model of ours.
+
+    Args:
+        model_type: The architecture.
+        reasons: In what they differ.
+    """
+
+    def __init__(self, model_type: str, reasons: list[str]):
+        super().__init__(f"{model_type} cannot represent this model: {'; '.join(reasons)}")
+        self.reasons = reasons
+
+
 @dataclass(frozen=True)
 class Field:
     """A field of ours that is no single option of a stock configuration.
@@ -151,7 +164,7 @@ class Architecture:
         try:
             stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
-            raise ValueError(f"{self.model_type} cannot represent this model: {first_line(error)}") from error
+            raise MisfitError(self.model_type, [first_line(error)]) from error
         told = {name: getattr(config, name) for name in self.by_weights}
         brought_back = self._in_our_words(stock, counterpart, told)
         wanted, offered = (
@@ -163,7 +176,7 @@ class Architecture:
         if "eos_token_id" in counterpart.fields and config.eos_token_id is None:
             reasons.append("eos_token_id is None, and its head reads where that token stands")
         if reasons:
-            raise ValueError(f"{self.model_type} cannot represent this model: {'; '.join(reasons)}")
+            raise MisfitError(self.model_type, reasons)
         return stock
 
     def _in_our_words(

@@ -1,10 +1,13 @@
 """The stock architectures that ours can come from, and become."""
 
+from collections.abc import Mapping, Sequence
+
 from transformers import PreTrainedConfig
 
-from ..ground.messages import quietly
+from ..ground.messages import LinesError, first_line, quietly
+from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained import TercetPreTrainedModel
-from .architecture import Architecture
+from .architecture import Architecture, MisfitError
 from .bart import BART, MARIAN, MBART
 from .bert import BERT, BIG_BIRD, DISTILBERT, ELECTRA, ROBERTA
 from .gpt import GPT2, GPT_NEOX, OPT
@@ -24,6 +27,13 @@ ARCHITECTURES = {
 Where several fit a model, the first is the default.
 """
 
+PRETRAINED = (
+    "TercetEncoderForMaskedLM",
+    "TercetDecoderForCausalLM",
+    "TercetSeq2SeqForConditionalGeneration",
+)
+"""Models with which pretraining usually ends."""
+
 NAMES = {model_type for model_type, _ in ARCHITECTURES}
 
 
@@ -39,33 +49,71 @@ def architecture_of(stock: PreTrainedConfig) -> Architecture:
     return max(namesakes, key=lambda each: each.config.is_encoder_decoder == stock.is_encoder_decoder)
 
 
+def require_name(model_type: str) -> None:
+    """Raise a `ValueError` unless there is an architecture of a name."""
+    if model_type not in NAMES:
+        raise ValueError(f"{model_type!r} is not an architecture to export to: supported are {known()}")
+
+
 def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None) -> Architecture:
     """Find the architecture that is exactly a model of ours: that one, or the first.
 
     Raises:
         ValueError: If that one is not, or none is; with what is in the way, and which ones are.
     """
-    if model_type is not None and model_type not in NAMES:
-        raise ValueError(f"{model_type!r} is not an architecture to export to: supported are {known()}")
-    config, reasons = model.config, dict[str, str]()
-    fitting: list[Architecture] = []
-    for architecture in ARCHITECTURES.values():
-        if architecture.config is type(config):
-            try:
-                with quietly():  # about the ids of architectures that are not chosen
-                    architecture.stock_config(config, architecture.counterpart(ours=type(model).__name__))
-                fitting.append(architecture)
-            except ValueError as error:
-                reasons[architecture.model_type] = str(error)
-    if model_type is None and fitting:
-        return fitting[0]
-    if model_type in {architecture.model_type for architecture in fitting}:
-        return ARCHITECTURES[str(model_type), type(config)]
-    possible = ", ".join(architecture.model_type for architecture in fitting) or "none of the others"
     if model_type is not None:
-        why = reasons.get(model_type, f"{model_type} does not correspond to a {type(config).__name__}")
-        raise ValueError(f"{why}; what can: {possible}")
-    raise ValueError("no stock architecture matches this model:\n" + "\n".join(reasons.values()))
+        require_name(model_type)
+    model_class, config_class = type(model).__name__, type(model.config)
+    candidates = [each for each in ARCHITECTURES.values() if each.config is config_class]
+    reasons = {each.model_type: reasons_against(each, model.config, model_class) for each in candidates}
+    fitting = [name for name, own in reasons.items() if not own]
+    if model_type is None and not fitting:
+        raise LinesError(no_match(model_class, candidates, reasons))
+    if model_type is None or model_type in fitting:
+        return ARCHITECTURES[model_type or fitting[0], config_class]
+    why = f"{model_type} does not correspond to a {config_class.__name__}"
+    if model_type in reasons:
+        why = f"{model_type} cannot represent this model: {'; '.join(reasons[model_type])}"
+    raise ValueError(f"{why}; what can: {', '.join(fitting) or 'none of the others'}")
+
+
+def reasons_against(architecture: Architecture, config: TercetConfig, model_class: str) -> list[str]:
+    """List what keeps an architecture from being exactly a model, its head or any option."""
+    own = [each for each in architecture.counterparts if each.ours == model_class]
+    reasons = [] if own else [f"it has no counterpart of {model_class}"]
+    counterpart = own[0] if own else architecture.base
+    try:
+        with quietly():  # about the ids of architectures that are not chosen
+            architecture.stock_config(config, counterpart)
+    except MisfitError as error:
+        reasons += error.reasons
+    except ValueError as error:
+        reasons.append(first_line(error))
+    return reasons
+
+
+def no_match(model_class: str, candidates: Sequence[Architecture], reasons: Mapping[str, list[str]]) -> str:
+    """Say in three lines which architecture is nearest to a model, what is in the way, and what else to do.
+
+    The nearest has the fewest reasons against it, of those that have a head to pretrain or the model's.
+
+    Args:
+        model_class: Of the model.
+        candidates: Architectures of its member.
+        reasons: Why each is not the model.
+    """
+    able = [
+        each.model_type
+        for each in candidates
+        if any(counterpart.ours in (model_class, *PRETRAINED) for counterpart in each.counterparts)
+    ]
+    nearest = min(able, key=lambda name: len(reasons[name]))
+    return (
+        f"no stock architecture is exactly this {model_class}; the nearest is {nearest}\n"
+        f"in the way: {'; '.join(reasons[nearest])}\n"
+        "instead: tercet push uploads it with its code, tercet export --onnx makes graphs of it; or pretrain "
+        "the next model with these values (model.overrides)"
+    )
 
 
 def known() -> str:

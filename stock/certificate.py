@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +28,7 @@ from ..modeling.pretrained import TercetPreTrainedModel
 from ..storage.model_folder import CERTIFICATE
 from .models import links_between
 from .probes import Probe, pad_id, probes_for
-from .weights import tied_names
+from .weights import Links, tied_names
 
 NEW_TOKENS = 12
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
@@ -174,28 +174,45 @@ def cached_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
     return [torch.cat(rows)]
 
 
-def stock_lesson(stock: PreTrainedModel, inputs: dict[str, Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Compute the stock model's loss, and its gradient by each parameter."""
-    loss = stock(**inputs).loss
+def loss_in(outputs: Any) -> Tensor:
+    """Return the loss that a model computes by itself."""
+    return outputs.loss
+
+
+def stock_lesson(
+    stock: Any, inputs: dict[str, Tensor], loss_of: Callable[[Any], Tensor] = loss_in
+) -> tuple[Tensor, list[Tensor]]:
+    """Compute a loss of the stock model's outputs, and its gradient by each parameter."""
+    loss = loss_of(stock(**inputs))
     return loss, gradients_by(loss, [each for each in stock.parameters() if each.requires_grad])
 
 
 def our_lesson(
     stock: PreTrainedModel, ours: TercetPreTrainedModel, inputs: dict[str, Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
-    """Compute the loss of ours in training, and its gradient by the stock model's parameters.
+    """Compute the loss of ours in training, and its gradient by the stock model's parameters."""
+    student = in_type(type(ours)(without_dropout(ours.config)), ours.dtype).train()
+    return student_lesson(student, stock, links_between(stock, student), inputs)
+
+
+def student_lesson(
+    student: TercetPreTrainedModel,
+    stock: Any,
+    links: Links,
+    inputs: dict[str, Tensor],
+    loss_of: Callable[[Any], Tensor] = loss_in,
+) -> tuple[Tensor, list[Tensor]]:
+    """Compute a loss of a model of ours with a stock model's weights, and its gradient by these.
 
     What is ours is made of them by differentiable steps, so that the gradient finds its way back.
     """
-    student = in_type(type(ours)(without_dropout(ours.config)), ours.dtype).train()
     leaves = {
         names[0]: (names, stock.get_parameter(names[0]).detach().clone().requires_grad_())
         for names in tied_names(stock)
         if names[0] in dict(stock.named_parameters())
     }
     tensors = stock.state_dict() | {name: leaf for names, leaf in leaves.values() for name in names}
-    weights = links_between(stock, student).to_ours(tensors)
-    loss = functional_call(student, weights, kwargs=inputs).loss
+    loss = loss_of(functional_call(student, links.to_ours(tensors), kwargs=inputs))
     trained = [name for name, each in stock.named_parameters() if each.requires_grad]
     return loss, gradients_by(loss, [leaves[name][1] for name in trained])
 

@@ -29,7 +29,7 @@ from ..training.disk import (
 )
 from ..training.inputs import require_apart
 from ..training.lock import locked, made
-from ..training.ownership import OWN, is_ours, record_all, require_removable
+from ..training.ownership import OWN, is_ours, record_all, require_free, require_removable
 from .certificate import Certificate, certify
 from .models import from_stock, load_stock, to_stock
 
@@ -95,16 +95,12 @@ def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterato
     Raises:
         ValueError: There is something already, or what is read lies in it.
     """
-    if not output.strip():
-        raise ValueError(f"OUTPUT is {output!r}: name a folder; use . for the current folder")
+    require_free(output, overwrite=True)
     folder = Path(output).expanduser().absolute()
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{output} is a file: name a folder")
     lock = folder.with_name(f".{folder.name}.lock")
     with made(folder.parent), locked(lock, output, "another folder"):
+        require_free(output, overwrite=overwrite)
         if folder.exists() and any(folder.iterdir()):
-            if not overwrite:
-                raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
             require_replaceable(folder)
             require_apart(folder.parent, [folder.name], sources, {})
         yield folder

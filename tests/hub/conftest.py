@@ -141,6 +141,14 @@ class Answers(BaseHTTPRequestHandler):
         rows = [{"type": "file", "path": n, "size": len(d), "oid": oid_of(n, d)} for n, d in files.items()]
         self.send(200, rows)
 
+    def refs(self, repo: str) -> None:
+        branches = self.repository(repo).branches
+        rows = [
+            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": commits[-1][0]}
+            for name, commits in branches.items()
+        ]
+        self.send(200, {"branches": rows, "tags": [], "converts": []})
+
     def branch(self, repo: str, branch: str) -> None:
         repository = self.repository(repo, to_write=True)
         if branch in repository.branches:
@@ -236,6 +244,7 @@ ROUTES = [
     ("POST", "/api/validate-yaml", Answers.validate),
     ("GET", rf"{MODEL}(/revision/{REVISION})?", Answers.info),
     ("GET", rf"{MODEL}/tree/{REVISION}(/(?P<folder>.+))?", Answers.tree),
+    ("GET", rf"{MODEL}/refs", Answers.refs),
     ("POST", rf"{MODEL}/branch/(?P<branch>[^/]+)", Answers.branch),
     ("POST", rf"{MODEL}/preupload/{REVISION}", Answers.preupload),
     ("POST", rf"{MODEL}/commit/{REVISION}", Answers.add_commit),

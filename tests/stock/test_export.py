@@ -144,9 +144,11 @@ REFUSED = {
         TercetDecoderForCausalLM, {}, "gpt2",
         r"gpt2 cannot represent .*'rotary', and .*'learned'.*can: llama, mistral$",
     ),
-    "every reason where none fits": (
+    "the nearest where none fits, in three lines": (
         TercetEncoderForMaskedLM, {}, None,
-        r"(?s)no stock architecture.*bert cannot represent.*distilbert cannot",
+        r"^no stock architecture is exactly this TercetEncoderForMaskedLM; the nearest is modernbert\n"
+        r"in the way: .*norm_type is 'rms_norm', and would be 'layer_norm'.*\n"
+        r"instead: tercet push .*export --onnx.*$",
     ),
     "no architecture at all": (
         TercetDecoderForCausalLM, {}, "gpt5", r"'gpt5' is not an architecture.*: supported are bart, bert,",
@@ -156,15 +158,15 @@ REFUSED = {
     ),
     "gates of heads": (
         TercetDecoderForCausalLM, {"attention_gate": "headwise"}, None,
-        "llama.*attention_gate is 'headwise', and would be 'none'",
+        r"llama\nin the way: attention_gate is 'headwise', and would be 'none'",
     ),
     "gates of channels": (
         TercetDecoderForCausalLM, {"attention_gate": "elementwise"}, None,
-        "llama.*attention_gate is 'elementwise', and would be 'none'",
+        r"llama\nin the way: attention_gate is 'elementwise', and would be 'none'",
     ),
     "linear biases": (
         TercetDecoderForCausalLM, {"position_embedding_type": "alibi"}, None,
-        "llama.*position_embedding_type is 'alibi', and would be 'rotary'",
+        r"llama\nin the way: position_embedding_type is 'alibi', and would be 'rotary'",
     ),
     "layers of two kinds, llama": (
         TercetDecoderForCausalLM, MIXED, "llama", rf"^llama{CANNOT}layer_types is \['sliding_.*",

@@ -1,0 +1,120 @@
+"""Intermediate models on the Hub: each is a revision of one repository, as `from_pretrained` takes them.
+
+    OUTPUT/revisions/chck_7M/   ->   from_pretrained("me/model", revision="chck_7M")
+
+`pushed.json` in the folder of each says to which repositories it has been pushed. While a run goes on, its
+models are pushed by a thread: what the Hub refuses, or a network that is down, costs the run a line, and all
+that is missing is tried again when the next model is there, and in the end.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+from tqdm import tqdm
+
+from ..ground.messages import first_line, shortened
+from ..storage.finished_run import read_facts
+from ..storage.model_folder import CONFIG
+from ..training.disk import replace_text
+from ..training.run_folder import EVALUATION, REVISIONS
+from .publication import Publication, prepare
+from .push import push
+
+PUSHED = "pushed.json"
+"""In the folder of an intermediate model: repository -> address of the commit."""
+
+
+def revisions_of(folder: Path) -> list[Path]:
+    """List the intermediate models of a run, in the order in which they were learned."""
+    found = [file.parent for file in (folder / REVISIONS).glob(f"[!.]*/{CONFIG}")]
+    return sorted(
+        found, key=lambda path: (read_facts(path / EVALUATION).get("step", 0), len(path.name), path.name)
+    )
+
+
+def not_pushed(folder: Path, repo: str) -> list[Path]:
+    """List the intermediate models of a run that were not pushed to a repository."""
+    return [path for path in revisions_of(folder) if repo not in read_facts(path / PUSHED)]
+
+
+def publications_of(models: list[Path], repo: str) -> Iterator[Publication]:
+    """Gather what is to be sent of intermediate models, one after another.
+
+    Raises:
+        ValueError: One of them is damaged.
+    """
+    for model in models:
+        yield prepare(model, repo, revision=model.name)
+
+
+def push_revisions(
+    models: list[Path], repo: str, *, private: bool = False, message: str | None = None
+) -> Iterator[str]:
+    """Push intermediate models, each as a revision of its name, and yield the addresses of the commits.
+
+    Raises:
+        ValueError: One is damaged, or the Hub refuses it; those before are there.
+        ConnectionError: The Hub cannot be reached; those before are there.
+    """
+    for publication in publications_of(models, repo):
+        record, name = publication.folder / PUSHED, publication.folder.name
+        address = push(publication, private=private, revision=name, message=message)
+        replace_text(record, json.dumps(read_facts(record) | {repo: address}, indent=2) + "\n")
+        yield address
+
+
+class BackgroundPush:
+    """Pushes a run's intermediate models while it goes on.
+
+    Args:
+        folder: Of the run.
+        repo: Where they go.
+    """
+
+    def __init__(self, folder: Path, repo: str):
+        self.folder, self.repo = folder, repo
+        self.news: SimpleQueue[bool] = SimpleQueue()
+        self.thread = Thread(target=self._work, name="push", daemon=True)
+        self.thread.start()
+
+    def wake(self) -> None:
+        """Let everything that is missing be pushed, soon."""
+        self.news.put(True)
+
+    def finish(self) -> None:
+        """Try for a last time to push what is missing, wait for it, and say what is missing then."""
+        if missing := not_pushed(self.folder, self.repo):
+            tell(f"waiting until {shortened(path.name for path in missing)} is pushed to {self.repo}")
+        self.news.put(False)
+        self.thread.join()
+        self.tell_missing()
+
+    def tell_missing(self) -> None:
+        """Say what has not been pushed, and how it can be."""
+        if missing := not_pushed(self.folder, self.repo):
+            tell(
+                f"not pushed to {self.repo}: {shortened(path.name for path in missing)}; "
+                f"`tercet push {self.folder} {self.repo} --checkpoints` pushes what is missing"
+            )
+
+    def _work(self) -> None:
+        goes_on = True
+        while goes_on:
+            goes_on = self.news.get()
+            while not self.news.empty():  # one attempt for all that has come meanwhile
+                goes_on = self.news.get() and goes_on
+            try:
+                for address in push_revisions(not_pushed(self.folder, self.repo), self.repo):
+                    tell(f"pushed {address}")
+            except Exception as error:  # whatever a network and a Hub may do: the run goes on
+                again = "is tried again with the next one" if goes_on else "was the last attempt"
+                tell(f"the push to {self.repo} failed, and {again}: {first_line(error)}")
+
+
+def tell(line: str) -> None:
+    """Print a line, above progress bars if some are shown."""
+    tqdm.write(line, file=sys.stderr)
