@@ -10,6 +10,10 @@ LONGEST = 200
 """Characters of a foreign message that fit into one of ours."""
 
 
+class LinesError(ValueError):
+    """An error whose few lines are shown as they are; all others become one line."""
+
+
 def first_line(error: BaseException | None) -> str:
     """Return the first line of what an error says, or what it is called if it says nothing.
 

@@ -42,6 +42,7 @@ class StoredWeights:
     parameters: dict[str, int]
     """How many numbers of which format; shared ones once."""
     num_tensors: int
+    """How many tensors they are."""
 
 
 def inspect_weights(folder: Path) -> StoredWeights:

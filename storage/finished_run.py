@@ -17,10 +17,10 @@ from typing import Any
 
 from ..configs.documents import read_document
 from ..ground.saved_weights import require_plain
+from ..training.model_paths import TASK as TASK
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
 from .model_folder import CERTIFICATE, CONFIG
 
-TASK = "task.json"
 LOG = "log.jsonl"
 
 Facts = dict[str, Any]

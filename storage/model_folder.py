@@ -24,11 +24,9 @@ from transformers.utils.hub import cached_file
 from ..ground.messages import first_line, quietly
 from ..ground.saved_weights import require_counts, require_plain
 from ..modeling.configuration_tercet import TercetConfig
-from ..training.model_paths import require_path
-from ..training.run_folder import MODEL
+from ..training.model_paths import CONFIG, require_folder, unknown_model
 from .earlier_names import with_general_class
 
-CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 CERTIFICATE = "certificate.json"
@@ -63,25 +61,16 @@ def find_folder(name: str, revision: str | None = None) -> Path:
         ValueError: It is a file, or a file in it is a pipe, a socket or a device.
     """
     folder = Path(name).expanduser()
-    if folder.is_file():
-        raise ValueError(f"{name} is a file: name its folder")
+    require_folder(name)
     if not folder.exists():
-        require_path(name)
         try:
             folder = Path(
                 snapshot_download(name, revision=revision, allow_patterns=WANTED, ignore_patterns=IGNORED)
             )
         except Exception as error:  # a name, a network, a Hub: each fails in its own way
-            raise FileNotFoundError(
-                f"{name} is not a folder, and cannot be loaded from the Hub ({first_line(error)}): check the "
-                "name, or the network"
-            ) from error
+            raise unknown_model(name, first_line(error)) from error
     if not (folder / CONFIG).is_file():
-        is_run = (folder / MODEL / CONFIG).is_file()
-        meant = (
-            f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
-        )
-        raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
+        raise FileNotFoundError(f"{name} on the Hub is not a model (it has no {CONFIG}): check the name")
     require_plain(*folder.iterdir())
     return folder
 

@@ -113,7 +113,9 @@ class Statement:
 
     module: str
     text: str
+    """As it is written."""
     defines: frozenset[str]
+    """Names that it gives a meaning."""
     uses: frozenset[str]
     """Names that stand in it, defined and imported ones."""
 

@@ -13,6 +13,9 @@ from .finished_run import FinishedRun
 
 TERMS = {
     "mlm": ("hidden tokens", "fill-mask"),
+    "mntp": ("hidden tokens, predicted from the position before", "fill-mask"),
+    "rtd": ("replaced tokens", "other"),
+    "reconstruction": ("tokens of the restored sentence", "other"),
     "nsp": ("next sentences", "text-classification"),
     "sop": ("the order of two texts", "text-classification"),
     "clm": ("next tokens", "text-generation"),
@@ -79,10 +82,12 @@ INTERVAL = "interval"
 
 @dataclass(frozen=True)
 class Score:
-    """One number, and how sure it is."""
+    """The value of a metric, and how sure it is."""
 
     term: str
+    """The term of the loss, which `TERMS` puts in words."""
     metric: str
+    """A key of `METRICS`."""
     value: float
     interval: tuple[float, float] | None
     """The 95 % interval."""

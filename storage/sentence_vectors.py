@@ -59,6 +59,10 @@ DOCUMENTS = ("document", "passage", "corpus")
 """What the prompt of documents may be called, the first that is there."""
 
 
+class UnlikeVectorsError(ValueError):
+    """A folder makes its vectors by what Tercet does not have; sentence-transformers does."""
+
+
 @dataclass(frozen=True)
 class SentenceVectors:
     """How a text becomes a vector."""
@@ -163,9 +167,9 @@ def known_pooling(
     return POOLINGS[modes[0]]
 
 
-def unlike(folder: Path, what: str, remedy: str) -> ValueError:
+def unlike(folder: Path, what: str, remedy: str) -> UnlikeVectorsError:
     """Return the error of a folder whose vectors are made by what Tercet does not have."""
-    return ValueError(
+    return UnlikeVectorsError(
         f"{folder} makes its vectors by {what}; Tercet pools states ({', '.join(POOLINGS)}) and gives the "
         f"vector length 1: {remedy}"
     )

@@ -53,7 +53,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Yield the model these weights for a while."""
+        """Let the model have these weights inside the context."""
         self.exchange()
         try:
             yield
@@ -74,7 +74,7 @@ def own_weights(model: nn.Module) -> list[Tensor]:
 
 
 def moving_share(decay: float, step: int) -> float:
-    """Return the way that a moving average without bias goes after a step, counted from 1."""
+    """Return the share of the way to the weights that an unbiased average goes after a step, from 1 on."""
     return (1 - decay) / (1 - decay**step)
 
 

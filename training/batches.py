@@ -1,36 +1,43 @@
 """From examples to the batches of every optimizer step: which examples, in which order, cut where.
 
     epoch's examples -> shuffled, cut into steps of about `tokens_per_step` tokens       (`plan_steps`)
-    a step's examples -> collated at once -> sequences sorted by length, cut into
-                         micro-batches of at most `tokens_per_micro_batch` tokens,
-                         dealt out to the processes                                      (`share`)
+    a step's examples -> sorted by length, cut into micro-batches of at most
+                         `tokens_per_micro_batch` tokens, dealt out to the processes     (`share`)
+    a process's examples -> collated
 
 A step is a function of the seed, the epoch, its number and the lengths of the epoch's examples, and of
-nothing else. It is collated as a whole with its own random generator, by every process, and only then cut: so
-neither the number of processes nor the size of micro-batches changes which tokens are masked, and every
-process knows the targets of the whole step without communication. The price is that processes repeat each
-other's collation.
+nothing else; the plan reads no token. What is random is drawn for each example by itself. So neither the
+number of processes nor the size of micro-batches changes which tokens are masked, and a process collates
+what it trains on and nothing more. Where corruption changes lengths, micro-batches are cut by those that are
+expected. What is true of the whole step, as its targets, processes tell each other in a few numbers
+(`Step.whole`).
+
+An objective that makes an example together with others (`Objective.reads_whole_step`) is collated as a whole
+by every process, and cut then.
 
 Legend: E examples of an epoch, S sequences of a step, P processes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, pairwise
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from .examples import Examples, ExampleSource, pick
+from .exchange import add_up
 from .objective import COMPONENT, Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
 from .static_shapes import Growth, Load, Shape, deal, fit_together
-from .step_planning import fewest_examples, plan_steps, share
+from .step_planning import fewest_examples, plan_steps, share, spread
+from .weighting import tokens_of_sources
 from .workers import DataCursor, PrefetchLoader
 
 MEASURED = 4
@@ -61,11 +68,11 @@ class Part:
             yield on_device(slice_sequences(self.batch, first, last) | more, device) | named
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to another process as arrays: each tensor would take a file and a connection of its own."""
+        """Pickle tensors as arrays: between processes, a tensor takes a file and a connection."""
         return self.changed(Tensor, Tensor.numpy).__dict__
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrive there."""
+        """Make tensors of the arrays again."""
         self.__dict__.update(state)
         self.__dict__.update(self.changed(np.ndarray, torch.from_numpy).__dict__)
 
@@ -91,28 +98,63 @@ class Step:
     parts: tuple["Part", ...]
     """This process's share of each batch of the objective: one, or for a mixture several."""
     targets: dict[str, int]
-    """Targets of each term, over all micro-batches and processes."""
+    """Targets of each term, over all micro-batches of this process; see `whole`."""
     examples: int
     """Examples, over all processes."""
     tokens: int
-    """Tokens, over all processes."""
+    """Tokens of this process; see `whole`."""
     fingerprint: int = 0
-    """Checksum of the ids that the model reads, over all processes: of their order and their corruption."""
+    """Sum of the checksums of the sequences that this process reads, as they are corrupted; see `whole`."""
+    tokens_of: Mapping[str, int] = field(default_factory=dict)
+    """Tokens of each text that has a share of the run, over all processes, before they are corrupted."""
 
     def micro_batches(self, device: torch.device) -> list[Batch]:
         """Cut this process's share into micro-batches on `device`."""
         return [batch for part in self.parts for batch in part.micro_batches(device)]
+
+    def whole(self, accelerator: Accelerator) -> "Step":
+        """Add up targets, tokens and checksums of all processes, which hold shares of the same step."""
+        if accelerator.num_processes == 1:
+            return self
+        own = [self.tokens, self.fingerprint, *self.targets.values()]
+        tokens, fingerprint, *targets = add_up(own)
+        return replace(
+            self,
+            tokens=tokens,
+            fingerprint=fingerprint,
+            targets=dict(zip(self.targets, targets, strict=True)),
+        )
 
     def pin_memory(self) -> "Step":
         """Let the data loader pin this object."""
         return replace(self, parts=tuple(part.pin_memory() for part in self.parts))
 
 
-def checksum(batches: Sequence[Batch]) -> int:
-    """Compute a number that two steps share if they give the same to read."""
-    names = ("input_ids", "decoder_input_ids")
-    sides = [batch[name] for batch in batches for name in names if name in batch]
-    return crc32(np.concatenate([side.numpy().ravel() for side in sides]).data)
+def checksum(batch: Batch) -> int:
+    """Add up checksums of a batch's sequences, each of the tokens that are read: whoever holds them.
+
+    Sequences of two streams have both, the encoder's first.
+    """
+    sums = [0] * (len(batch["cu_seq_lens_k"]) - 1)
+    for name, side in (("input_ids", "k"), ("decoder_input_ids", "q")):
+        if name in batch:
+            ids, edges = batch[name][0].numpy(), batch[f"cu_seq_lens_{side}"].tolist()
+            sums = [
+                crc32(ids[slice(*ends)].data, known)
+                for ends, known in zip(pairwise(edges), sums, strict=True)
+            ]
+    return sum(sums)
+
+
+class Own(NamedTuple):
+    """A process's share of a batch of a step, collated."""
+
+    batch: Batch
+    """Its sequences."""
+    edges: list[int]
+    """Where its micro-batches begin among them, unless their size is fixed."""
+    tokens: int
+    """Planned tokens of the whole batch, over all processes."""
 
 
 class StepDataset:
@@ -158,7 +200,8 @@ class StepDataset:
             rng = np.random.default_rng([0, self.seed, epoch]) if self.shuffle else None
             self._check(lengths)
             components = getattr(examples, "components", None)
-            steps = plan_steps(lengths, self.tokens_per_step, rng, components)
+            strata = getattr(examples, "strata", None)
+            steps = plan_steps(lengths, self.tokens_per_step, rng, components, strata)
             if self.shuffle and (fewest := fewest_examples(steps, components)) < self.num_processes:
                 of_each = "" if components is None else " of one of the objectives"
                 raise ValueError(
@@ -175,80 +218,136 @@ class StepDataset:
         examples, steps = self.plan(0)
         return float(np.sum(examples.lengths)) / (len(steps) * self.tokens_per_step)
 
-    def collate(self, cursor: DataCursor) -> tuple[Objective, list[Batch], int]:
-        """Collate the step at `cursor` as a whole; tell of how many examples, and by which objective."""
+    def collate(self, cursor: DataCursor) -> list[Batch]:
+        """Collate the step at `cursor` as a whole: a batch, or one for each objective of a mixture."""
         epoch, number, step = DataCursor(*cursor)
         examples, steps = self.plan(epoch)
-        chosen = pick(examples, steps[number])
-        # The leading 1 keeps this stream apart from the one that shuffles the epoch, which begins with 0.
-        rng = np.random.default_rng([1, self.seed, epoch, number])
-        objective = self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
-        return objective, objective.collate_parts(chosen, rng), len(chosen)
+        return self._objective_at(step).collate_parts(pick(examples, steps[number]), self._seed_of(cursor))
 
     @cached_property
     def shapes(self) -> dict[int | None, Shape]:
         """The fixed size of micro-batches, for each objective of a mixture, or of the only one (`None`).
 
-        Objectives that change on the way are measured at both ends of the run. Those that name no positions
-        have none.
+        All processes measure the first one's shares. Objectives that change on the way are measured at both
+        ends of the run. Those that name no positions have none.
         """
         if not self.has_fixed_sizes:
             return {}
         loads: dict[int | None, list[Load]] = {}
+        most: dict[int | None, int] = {}
         examples, steps = self.plan(0)
         growth = Growth.of(np.asarray(examples.lengths), steps, MEASURED)
         for number in range(MEASURED):
             at = 0 if number % 2 else (self.num_steps or 0)
-            objective, batches, _ = self.collate(DataCursor(0, min(number, len(steps) - 1), at))
-            for batch in batches:
-                if (positions := objective.predicted(batch)) is not None:
-                    loads.setdefault(batch.get(COMPONENT), []).append(Load.of(batch, positions.numpy()))
+            for own in self._collate_own(DataCursor(0, min(number, len(steps) - 1), at), 0):
+                if (positions := self._objective_at(at).predicted(own.batch)) is not None:
+                    name = own.batch.get(COMPONENT)
+                    loads.setdefault(name, []).append(Load.of(own.batch, positions.numpy()))
+                    most[name] = max(most.get(name, 0), own.tokens)
         return {
-            name: Shape.measured(own, self.num_parts(own, growth.tokens), growth)
-            for name, own in loads.items()
+            name: Shape.measured(
+                of_one, self.num_parts(growth.tokens * most[name]), growth, self.num_processes
+            )
+            for name, of_one in loads.items()
         }
 
-    def num_parts(self, loads: Sequence[Load], growth: float = 1.0) -> int:
-        """Count the micro-batches of steps like these, or of larger ones, over all processes."""
-        tokens = growth * max(int(load.lengths.sum()) for load in loads)
-        parts = ceil(tokens / self.tokens_per_micro_batch)
-        return parts + -parts % self.num_processes
+    def num_parts(self, tokens: float) -> int:
+        """Count each process's micro-batches of a step with so many tokens over all processes."""
+        return ceil(ceil(tokens / self.tokens_per_micro_batch) / self.num_processes)
 
     def __getitem__(self, cursor: DataCursor) -> Step:
-        """Collate the step at `cursor` and take this process's share.
+        """Collate this process's share of the step at `cursor`.
 
         Raises:
             ValueError: The objective made fewer sequences of the examples than there are processes.
         """
-        objective, batches, num_examples = self.collate(cursor)
-        lengths = [sequence_lengths(batch) for batch in batches]
-        if self.shuffle and (fewest := min(map(len, lengths))) < self.num_processes:
-            raise ValueError(
-                f"a step's {num_examples} examples make {fewest} sequences for {self.num_processes} "
-                "processes: raise tokens_per_step, make smaller groups of examples, or use fewer processes"
-            )
-        targets = [objective.targets(batch) for batch in batches]
+        epoch, number, step = DataCursor(*cursor)
+        objective, shares = self._objective_at(step), self._collate_own(cursor, self.process_index)
+        targets = [objective.targets(own.batch) for own in shares]
         return Step(
             cursor=DataCursor(*cursor),
-            parts=tuple(self._own_part(objective, *part) for part in zip(batches, lengths, strict=True)),
-            targets={name: int(number) for part in targets for name, number in part.items()},
-            examples=num_examples,
-            tokens=int(sum(part.sum() for part in lengths)),
-            fingerprint=checksum(batches),
+            fingerprint=sum(checksum(own.batch) for own in shares),
+            tokens=int(sum(sequence_lengths(own.batch).sum() for own in shares)),
+            parts=tuple(self._own_part(objective, own) for own in shares),
+            targets={name: int(count) for part in targets for name, count in part.items()},
+            examples=len(self.plan(epoch)[1][number]),
+            tokens_of=self._tokens_of(cursor),
         )
 
-    def _own_part(self, objective: Objective, batch: Batch, lengths: np.ndarray) -> Part:
-        """Take this process's share of a batch whose sequences have these lengths (S,)."""
-        positions = objective.predicted(batch) if self.has_fixed_sizes else None
+    def _objective_at(self, step: int) -> Objective:
+        return self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
+
+    def _seed_of(self, cursor: DataCursor) -> int:
+        """Return what decides, with an example's number, what is random in the step at `cursor`."""
+        # The leading 1 keeps this apart from what shuffles the epoch, which begins with 0.
+        sequence = np.random.SeedSequence([1, self.seed, cursor[0], cursor[1]])
+        return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+    def _collate_own(self, cursor: DataCursor, process_index: int) -> list[Own]:
+        """Collate a process's share of each batch of the step at `cursor`; an empty one is left out."""
+        objective = self._objective_at(DataCursor(*cursor).step)
+        if objective.reads_whole_step:
+            return self._cut_whole(cursor, process_index)
+        examples, steps = self.plan(cursor[0])
+        indices, lengths = steps[cursor[1]], np.asarray(examples.lengths)
+        components = getattr(examples, "components", None)
+        kinds = np.zeros_like(indices) if components is None else components[indices]
+        dealt = []
+        for kind in np.unique(kinds):
+            chosen = indices[kinds == kind]
+            numbers, edges = self._deal(lengths[chosen], process_index)
+            if len(numbers):
+                dealt.append((chosen[numbers], edges, int(lengths[chosen].sum())))
+        if not dealt:
+            return []
+        picked = pick(examples, np.concatenate([own for own, _, _ in dealt]))
+        batches = objective.collate_parts(picked, self._seed_of(cursor))
+        return [Own(batch, *rest) for batch, (_, *rest) in zip(batches, dealt, strict=True)]
+
+    def _cut_whole(self, cursor: DataCursor, process_index: int) -> list[Own]:
+        """Collate the step at `cursor` as a whole and take a process's share of each batch."""
+        shares = []
+        for batch in self.collate(cursor):
+            lengths = sequence_lengths(batch)
+            if self.shuffle and len(lengths) < self.num_processes:
+                num_examples = len(self.plan(cursor[0])[1][cursor[1]])
+                raise ValueError(
+                    f"a step's {num_examples} examples make {len(lengths)} sequences for "
+                    f"{self.num_processes} processes: raise tokens_per_step, make smaller groups of "
+                    "examples, or use fewer processes"
+                )
+            numbers, edges = self._deal(lengths, process_index)
+            named = {COMPONENT: batch[COMPONENT]} if COMPONENT in batch else {}
+            if len(numbers):
+                shares.append(Own(select_sequences(batch, numbers) | named, edges, int(lengths.sum())))
+        return shares
+
+    def _deal(self, lengths: np.ndarray, process_index: int) -> tuple[np.ndarray, list[int]]:
+        """Choose a process's sequences by their lengths (S,), and where its micro-batches begin."""
+        if self.has_fixed_sizes:
+            return spread(lengths, self.num_processes, process_index), []
+        return share(lengths, self.tokens_per_micro_batch, self.num_processes, process_index)
+
+    def _tokens_of(self, cursor: DataCursor) -> dict[str, int]:
+        """Count the tokens of each weighted text in the step at `cursor`."""
+        epoch, number, _ = DataCursor(*cursor)
+        examples, steps = self.plan(epoch)
+        return tokens_of_sources(self.source, examples, steps[number])
+
+    def _own_part(self, objective: Objective, own: Own) -> Part:
+        """Cut this process's share of a batch into micro-batches."""
+        positions = objective.predicted(own.batch) if self.has_fixed_sizes else None
+        batch = dict(own.batch)
         component = batch.pop(COMPONENT, None)
         if positions is not None:
             load, shape = Load.of(batch, positions.numpy()), self.shapes[component]
-            parts = deal(load, shape, self.num_processes, self.num_parts([load]))
-            own = parts[self.process_index :: self.num_processes]
-            whole, edges, sizes = fit_together(batch, positions.numpy(), own, shape)
-            return Part(whole, edges, component, sizes)
-        mine, edges = share(lengths, self.tokens_per_micro_batch, self.num_processes, self.process_index)
-        return Part(select_sequences(batch, mine), edges, component)
+            parts = deal(load, shape, self.num_parts(own.tokens))
+            filled, edges, sizes = fit_together(batch, positions.numpy(), parts, shape)
+            return Part(filled, edges, component, sizes)
+        if self.has_fixed_sizes:  # wanted, but the objective has none
+            order, edges = share(sequence_lengths(batch), self.tokens_per_micro_batch, 1, 0)
+            return Part(select_sequences(batch, order), edges, component)
+        return Part(batch, own.edges, component)
 
     def describe(self, cursor: DataCursor) -> str:
         """Name the step at `cursor` and the first of its examples."""

@@ -4,14 +4,16 @@
         model.safetensors   the weights
         ema.safetensors     their moving average, if the run has one; at its end, also mean.safetensors
         optimizer.pt        the optimizer's, schedule's and scaler's state
+        optimizer/          of a model in pieces, what each process holds of the optimizer's moments
         random-0.pt         process 0's generators
         window-0.pt         what process 0 has added up for the log's next record
         state.json          progress, scores, recipe, circumstances
         manifest.json       every other file's size and hash
 
-A checkpoint is written to a hidden folder, flushed to the disk and renamed, so that what bears its name was
-complete. `recovery.py` tells whether it still is. Nothing in it can run code: it is read by safetensors, JSON
-and `weights_only` loading.
+A `Snapshot` is what it will hold, which the run does not change any more: it can go on while that is
+written (`checkpoint_writer.py`), to a hidden folder, flushed to the disk and renamed, so that what bears its
+name was complete. `recovery.py` tells whether it still is. Nothing in it can run code: it is read by
+safetensors, JSON and `weights_only` loading.
 
     step        18   19   20   21   22   23 ...
     gradient    ok   ok   ok   ok   inf  inf
@@ -30,7 +32,7 @@ import random
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,25 +43,23 @@ import safetensors.torch
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from .averaging import WeightAverage
-from .disk import delete_folder, explaining_a_full_disk, flush, partial_path, removing_on_failure
+from .disk import delete_folder, explaining_a_full_disk, partial_path, publish_folder, removing_on_failure
 from .environment import environment_of
+from .exchange import background_group
 from .final_weights import FILES, LAST, MEAN
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .metric_accumulator import MetricAccumulator
 from .optimizers import constants_of, give_back
+from .pieces import read_pieces, write_joined, write_pieces
 from .recipe import TrainingRecipe
-from .sharding import (
-    each_once,
-    load_whole_optimizer_state,
-    load_whole_weights,
-    whole_optimizer_state,
-    whole_weights,
-)
+from .sharding import each_once, is_sharded, load_whole_optimizer_state, load_whole_weights
 from .tracking import as_json
 
 
@@ -99,8 +99,13 @@ class CheckpointRetention:
     grad_norm: Tensor = field(default_factory=lambda: torch.zeros(()))
     """Of the latest step; all processes know it."""
     is_due: bool = False
+    """Whether one is due since the newest one."""
     is_unproved: bool = False
-    """Whether no step after the newest checkpoint was finite yet."""
+    """Whether the checkpoints before the newest one are still kept."""
+    is_proved: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.bool))
+    """Whether a step after the newest checkpoint was finite."""
+    is_writing: Callable[[], bool] = lambda: False
+    """Tells whether the newest checkpoint is not on the disk yet."""
 
     @property
     def is_skipping(self) -> bool:
@@ -113,24 +118,26 @@ class CheckpointRetention:
         A GPU is waited for only where something depends on the answer.
         """
         self.grad_norm = grad_norm
+        if self.is_unproved:
+            self.is_proved = self.is_proved.to(grad_norm.device) | grad_norm.isfinite()
         every = self.recipe.checkpoint_every
         self.is_due |= every is not None and step % every == 0
-        if not (self.is_due or self.is_unproved) or self.is_skipping:
-            return False
-        self.prune()
-        return self.is_due
+        if self.is_unproved and not self.is_writing():
+            self.prune()
+        return self.is_due and not self.is_skipping
 
     def note_saved(self) -> None:
         """Begin to wait for the next one, and for a step that proves this one."""
         self.is_due, self.is_unproved = False, True
+        self.is_proved = torch.zeros_like(self.grad_norm, dtype=torch.bool)
 
     def is_worth_saving(self, is_finished: bool, has_earlier: bool) -> bool:
         """Return whether a run that ends here saves: not amid skipped steps, if it can go on from one."""
         return is_finished or not has_earlier or not self.is_skipping
 
     def prune(self) -> None:
-        """Delete what is not among the newest, unless steps are being skipped."""
-        if self.is_unproved and not self.is_skipping:
+        """Delete all but the newest, which must be on the disk, unless only skipped steps followed."""
+        if self.is_unproved and (not self.is_skipping or bool(self.is_proved)):
             self.is_unproved = False
             if self.is_main_process:
                 prune(self.folder, self.recipe.keep_checkpoints, self.recipe.average_checkpoints or 0)
@@ -138,6 +145,9 @@ class CheckpointRetention:
 
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits or more, alone."""
+
+PIECES = "optimizer"
+"""Folder of what is in pieces, in a checkpoint."""
 
 REMEDY = "make room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact"
 """What to do when there is no room for a checkpoint."""
@@ -148,8 +158,10 @@ class RunState:
     """The objects whose state a checkpoint holds."""
 
     model: nn.Module
+    """Prepared by the accelerator."""
     optimizer: Optimizer
     schedule: LambdaLR
+    """Of the learning rate."""
     progress: Progress
     accelerator: Accelerator
     metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
@@ -161,8 +173,10 @@ class RunState:
         """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
         states = (value for state in self.optimizer.state.values() for value in state.values())
         tensors = [*self.model.parameters(), *self.model.buffers(), *states]
-        own = sum(value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor))
-        return own + sum(average.num_bytes for average in self.averages.values())
+        num_bytes = sum(
+            value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor)
+        )
+        return num_bytes + sum(average.num_bytes for average in self.averages.values())
 
     @property
     def bare_model(self) -> nn.Module:
@@ -176,7 +190,72 @@ class RunState:
         return {FILES[LAST]: nullcontext()} | averages
 
 
-def save_checkpoint(
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint will hold: of this process, and of the main one what all have in common."""
+
+    final: Path
+    """Folder of the checkpoint."""
+    num_bytes: int
+    """About what it takes."""
+    is_main_process: bool
+    """Whether this process is the one that writes what all have in common."""
+    group: ProcessGroup | None
+    """In which the processes wait for each other; `None` if there is one."""
+    own: dict[str, Any]
+    """This process's state, by file."""
+    weights: dict[str, dict[str, Tensor]]
+    """By file; on all processes if they are in pieces."""
+    optimizer: dict[str, Any]
+    """The optimizer's, schedule's and scaler's state, without what is in pieces."""
+    pieces: dict[str, Tensor]
+    """What is in pieces of the optimizer's state, by the parameter's number and the name of what it is."""
+    about: dict[str, Any]
+    """Of `state.json`."""
+
+    def write(self) -> Path:
+        """Write the checkpoint, and return its folder; every process calls this.
+
+        Raises:
+            DiskFullError: There is no room; what was written of it is deleted.
+        """
+        partial = partial_path(self.final)
+        with explaining_a_full_disk(self.final, self.num_bytes, REMEDY), removing_on_failure(partial):
+            if self.is_main_process:
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir(parents=True)
+            self._wait_for_everyone()
+            for file, state in self.own.items():
+                _write(partial / file, state)
+            for file, weights in self.weights.items():
+                if any(isinstance(weight, DTensor) for weight in weights.values()):
+                    write_joined(partial / file, weights, self.group)
+                else:
+                    safetensors.torch.save_file(weights, partial / file)
+            if self.pieces:
+                write_pieces(partial / PIECES, self.pieces, self.group)
+            if self.is_main_process:
+                _write(partial / "optimizer.pt", self.optimizer)
+                self._write_about(partial / "state.json")
+            self._wait_for_everyone()
+            if self.is_main_process:
+                write_manifest(partial)
+                publish_folder(partial, self.final)
+            self._wait_for_everyone()
+        return self.final
+
+    def _write_about(self, path: Path) -> None:
+        # A checkpoint that was due may be saved again, at the end of a run.
+        is_due = self.about["is_due"] or (self.final.exists() and was_due(self.final))
+        text = json.dumps(self.about | {"is_due": is_due}, indent=2, allow_nan=False)
+        path.write_text(text + "\n", encoding="utf-8")
+
+    def _wait_for_everyone(self) -> None:
+        if self.group is not None:
+            torch.distributed.barrier(self.group)
+
+
+def take_snapshot(
     folder: Path,
     run: RunState,
     *,
@@ -184,8 +263,9 @@ def save_checkpoint(
     scores: dict[str, float] | None = None,
     criterion: float | None = None,
     is_due: bool = True,
-) -> Path:
-    """Write a checkpoint below `folder`; every process calls this.
+    copies: bool = True,
+) -> Snapshot:
+    """Hold on to what a checkpoint below `folder` will hold; every process calls this.
 
     Args:
         folder: Holds the run's checkpoints.
@@ -194,47 +274,59 @@ def save_checkpoint(
         scores: What was measured on held-out data at this step.
         criterion: What the best checkpoint is lowest in; the `loss` of the scores if left out.
         is_due: Whether the recipe asks for a checkpoint at this step; otherwise an end or a signal does.
+        copies: Whether the run may go on before the checkpoint is written: tensors are copied to the CPU.
+    """
+    index, is_main = run.accelerator.process_index, run.accelerator.is_main_process
+    group, scaler, scores = background_group(), run.accelerator.scaler, scores or {}
+    weights, optimizer, pieces = {}, {}, {}
+    if is_main or is_sharded(run.bare_model):
+        for file, in_place in run.kinds_of_weights.items():
+            with in_place:
+                found = each_once(run.bare_model.state_dict(keep_vars=True))
+                weights[file] = held(found, copies=copies or file != FILES[LAST])
+        state = held(run.optimizer.state_dict(), copies=copies)
+        for number, values in state["state"].items():
+            for name in [name for name, value in values.items() if isinstance(value, DTensor)]:
+                pieces[f"{number}.{name}"] = values.pop(name)
+        optimizer = {
+            "optimizer": state,
+            "schedule": held(run.schedule.state_dict(), copies=copies),
+            "scaler": scaler.state_dict() if scaler is not None else {},
+        }
+    about = {
+        "progress": run.progress.state_dict(),
+        "scores": as_json(scores),
+        "criterion": as_json(scores.get("loss") if criterion is None else criterion),
+        "is_due": is_due,
+        "recipe": recipe,
+        "circumstances": environment_of(run.model, run.accelerator),
+    }
+    own = {f"random-{index}.pt": random_state(), f"window-{index}.pt": run.metrics.state_dict()}
+    final = folder / f"{PREFIX}{run.progress.step:08d}"
+    return Snapshot(final, run.num_bytes, is_main, group, own, weights, optimizer, pieces, about)
 
-    Returns:
-        The checkpoint's folder, `folder/step-00000100`.
+
+def held(value: Any, *, copies: bool) -> Any:
+    """Return nested data that no one else changes, except for its tensors; with `copies`, neither these."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True) if copies else value.detach()
+    if isinstance(value, dict):
+        return {key: held(each, copies=copies) for key, each in value.items()}
+    return [held(each, copies=copies) for each in value] if isinstance(value, list) else value
+
+
+def save_checkpoint(folder: Path, run: RunState, **about: Any) -> Path:
+    """Write a checkpoint below `folder` at once, and return its folder; every process calls this.
+
+    Args:
+        folder: Holds the run's checkpoints.
+        run: What to save.
+        about: As in `take_snapshot`.
 
     Raises:
         DiskFullError: There is no room; what was written of it is deleted.
     """
-    final = folder / f"{PREFIX}{run.progress.step:08d}"
-    partial = partial_path(final)
-    with explaining_a_full_disk(final, run.num_bytes, REMEDY), removing_on_failure(partial):
-        if run.accelerator.is_main_process:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-        run.accelerator.wait_for_everyone()
-        _write(partial / f"random-{run.accelerator.process_index}.pt", random_state())
-        _write(partial / f"window-{run.accelerator.process_index}.pt", run.metrics.state_dict())
-        for file, in_place in run.kinds_of_weights.items():
-            with in_place:
-                weights = whole_weights(run.bare_model, run.accelerator)
-                if run.accelerator.is_main_process:
-                    safetensors.torch.save_file(each_once(weights), partial / file)
-        moments = whole_optimizer_state(run.optimizer, run.accelerator)
-        if run.accelerator.is_main_process:
-            is_due |= final.exists() and was_due(final)  # saved again, as at the end of a run
-            _write_shared(partial, run, moments, recipe, scores or {}, criterion, is_due)
-        run.accelerator.wait_for_everyone()
-        if run.accelerator.is_main_process:
-            write_manifest(partial)
-            _publish(partial, final)
-        run.accelerator.wait_for_everyone()
-    return final
-
-
-def _publish(partial: Path, final: Path) -> None:
-    """Bring a complete folder to the disk, and then give it its name."""
-    for path in [*partial.iterdir(), partial]:
-        flush(path)
-    if final.exists():
-        delete_folder(final)
-    partial.rename(final)
-    flush(final.parent)
+    return take_snapshot(folder, run, copies=False, **about).write()
 
 
 def load_checkpoint(checkpoint: Path, run: RunState) -> None:
@@ -252,6 +344,8 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     except RuntimeError as error:
         raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {error}") from None
     states, constants = _read(checkpoint / "optimizer.pt"), constants_of(run.optimizer)
+    if (checkpoint / PIECES).exists():
+        _add_pieces(checkpoint / PIECES, run.optimizer, states["optimizer"]["state"])
     load_whole_optimizer_state(run.optimizer, states["optimizer"])
     run.schedule.load_state_dict(states["schedule"])
     give_back(run.optimizer, run.schedule, constants)
@@ -342,32 +436,12 @@ def delete_unfinished(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def _write_shared(
-    folder: Path,
-    run: RunState,
-    moments: dict[str, Any],
-    recipe: dict[str, Any],
-    scores: dict[str, float],
-    criterion: float | None,
-    is_due: bool,
-) -> None:
-    """Write what all processes have in common, beside the weights."""
-    scaler = run.accelerator.scaler
-    states = {
-        "optimizer": moments,
-        "schedule": run.schedule.state_dict(),
-        "scaler": scaler.state_dict() if scaler is not None else {},
-    }
-    _write(folder / "optimizer.pt", states)
-    state = {
-        "progress": run.progress.state_dict(),
-        "scores": as_json(scores),
-        "criterion": as_json(scores.get("loss") if criterion is None else criterion),
-        "is_due": is_due,
-        "recipe": recipe,
-        "circumstances": environment_of(run.model, run.accelerator),
-    }
-    (folder / "state.json").write_text(json.dumps(state, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+def _add_pieces(folder: Path, optimizer: Optimizer, moments: dict[int, dict[str, Any]]) -> None:
+    """Read what is in pieces of an optimizer's state, in the layout of its present parameters."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for name, value in read_pieces(folder, lambda name: parameters[int(name.partition(".")[0])]).items():
+        number, _, kind = name.partition(".")
+        moments[int(number)][kind] = value
 
 
 def _write(path: Path, state: Any) -> None:

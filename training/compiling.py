@@ -147,9 +147,9 @@ def compiled_blocks(
 def disagreement(
     graphs: CompiledBlocks, model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator
 ) -> float:
-    """Measure by how much of their lengths the gradients of micro-batches differ; nothing is dropped.
+    """Measure how far gradients by graphs are from those without, relative to their length and undropped.
 
-    They are the first of a step, one for each objective of a mixture.
+    The gradients are those of the first micro-batch of a step, or of the first of each objective.
     """
     with undisturbed_randomness(accelerator.device), without_dropout(model):
         differences = [0.0]
@@ -169,7 +169,7 @@ def gradient(model: nn.Module, objective: Objective, batch: Batch, accelerator: 
         with accelerator.autocast():
             losses = objective.losses(model, batch)
         torch.stack([*losses.values()]).sum().backward()
-        return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+        return torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
     finally:
         model.zero_grad()
 
@@ -181,7 +181,9 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
     configs = {
         id(config): config for module in model.modules() if (config := getattr(module, "config", None))
     }
-    places += [(each, "attention_dropout") for each in configs.values() if hasattr(each, "attention_dropout")]
+    places += [
+        (config, "attention_dropout") for config in configs.values() if hasattr(config, "attention_dropout")
+    ]
     kept = [getattr(*place) for place in places]
     try:
         for owner, name in places:

@@ -61,6 +61,16 @@ def delete_folder(folder: Path) -> None:
     shutil.rmtree(folder.rename(deleted))
 
 
+def publish_folder(partial: Path, final: Path) -> None:
+    """Bring a complete folder to the disk, and then give it its name; what bore it before goes."""
+    for path in [*partial.rglob("*"), partial]:
+        flush(path)
+    if final.exists():
+        delete_folder(final)
+    partial.rename(final)
+    flush(final.parent)
+
+
 def flush(path: Path) -> None:
     """Wait until a file or a folder's list of files is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -87,17 +97,17 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 def explaining_a_full_disk(
     path: Path, num_bytes: int | None, remedy: str = "make room", also: Sequence[Path] = ()
 ) -> Iterator[None]:
-    """Report where room is missing, how much, and what to do, if that is why what is done inside fails.
+    """Explain a full disk: if the code inside fails for it, say where, how much is missing, what to do.
 
-    What else keeps the system from writing (`HINDRANCES`) is explained as well. It is told of `path`, unless
-    the error names a file that lies elsewhere. What has been explained to the user already stays as it is.
+    What else keeps the system from writing (`HINDRANCES`) is explained as well. The message names `path`,
+    unless the error is of a file that lies elsewhere. What has been explained already stays as it is.
 
     Args:
         path: What is being written; its folder's disk is looked at.
         num_bytes: Room that it takes, if that is known.
         remedy: What to do.
-        also: Where else something may be written inside. Of an error that names no file, the fullest disk is
-            told.
+        also: Where else something may be written inside. An error without a file is taken for one of
+            the fullest disk.
 
     Raises:
         DiskFullError: Instead of whatever the writer raised.
@@ -113,8 +123,8 @@ def explaining_a_full_disk(
             if named.parent != path.absolute().parent and not named.is_relative_to(path.absolute()):
                 path, num_bytes = named, None
         if number not in NO_ROOM:
-            told = " or ".join(map(str, (path, *also)))
-            raise WriteError(f"{told} cannot be written: {HINDRANCES[number]}, then {remedy}") from error
+            places = " or ".join(map(str, (path, *also)))
+            raise WriteError(f"{places} cannot be written: {HINDRANCES[number]}, then {remedy}") from error
         path = min((path, *also), key=free_bytes)
         taken = "" if num_bytes is None else f", which takes {num_bytes / 2**20:,.2f} MiB"
         room = f"{free_bytes(path) / 2**20:,.2f} MiB are free"
@@ -123,14 +133,14 @@ def explaining_a_full_disk(
 
 def free_bytes(path: Path) -> int:
     """Measure the room on the disk of a path that need not be there yet."""
-    folder = next(each for each in (path.absolute(), *path.absolute().parents) if each.is_dir())
+    folder = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
     return shutil.disk_usage(folder).free
 
 
 def temporary_folders(path: Path) -> list[Path]:
     """List the folder of temporary files, if it is on another disk than a path."""
     folder = Path(tempfile.gettempdir())
-    above = next(each for each in path.absolute().parents if each.exists())
+    above = next(folder for folder in path.absolute().parents if folder.exists())
     return [] if folder.stat().st_dev == above.stat().st_dev else [folder]
 
 

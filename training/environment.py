@@ -2,7 +2,7 @@
 
 On as many processes and threads, the same device, number format and libraries, a resumed run equals an
 uninterrupted one bit for bit. Where one of them changes, the data and their order stay, and the rest goes on
-as nearly as it can: the user is told what changed, one line each.
+as nearly as it can. The user sees what changed, one line for each change.
 """
 
 import platform
@@ -19,7 +19,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from .precision import precision_of
-from .sharding import blocks_of, is_sharded
+from .sharding import blocks_of, layout_of
 
 CONSEQUENCES = {
     "processes": "the data and their order stay, sums round and dropout draws otherwise",
@@ -31,10 +31,10 @@ CONSEQUENCES = {
 
 
 def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]:
-    """Print on what a prepared model is trained."""
+    """Describe what a prepared model is trained on."""
     return {
         "processes": accelerator.num_processes,
-        "weights": "in pieces" if is_sharded(model) else "copied",
+        "weights": layout_of(model),
         "device": device_name(accelerator.device),
         "threads": torch.get_num_threads(),
         "precision": precision_of(accelerator),

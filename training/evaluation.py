@@ -46,10 +46,12 @@ class HeldOut:
     """What of the text is not in `source`, so that no score is of it."""
     about: Mapping[str, float] = field(default_factory=dict)
     """What is known of the text, whatever the model: the share of its tokens that are unknown, ..."""
+    parts: Mapping[str, "HeldOut"] = field(default_factory=dict)
+    """Texts that it consists of, which are scored by themselves, too; their names stand before the scores."""
 
 
 def require_evaluations(recipe: TrainingRecipe, *, are_possible: bool = True) -> None:
-    """Raise a `ValueError` if a recipe has a patience that nothing on the way could wear out."""
+    """Raise a `ValueError` if a recipe has a patience, but no evaluation before its end."""
     if recipe.patience is not None and (recipe.evaluate_every is None or not are_possible):
         raise ValueError(
             f"training.patience = {recipe.patience}, but there is no evaluation before the end: set "
@@ -63,10 +65,13 @@ def evaluate_held_out(
     held_out: HeldOut,
     steps: StepDataset | None,
     accelerator: Accelerator,
+    *,
+    parts_steps: Mapping[str, StepDataset] | None = None,
 ) -> dict[str, float]:
-    """Score a model on its held-out examples, cut into `steps` if there are any, by all that they say.
+    """Score a model on held-out examples, cut into `steps` if there are any, and by `held_out.measure`.
 
-    Where some of the text is in no example, `left_out/pieces` and `left_out/tokens` say how much.
+    Where some of the text is in no example, `left_out/pieces` and `left_out/tokens` say how much. The parts
+    of the examples, cut into `parts_steps`, are scored by themselves: `forum/clm/loss`.
 
     Every process calls this, and all receive the main one's scores: two that judge by other ones would not
     end in the same step.
@@ -77,10 +82,13 @@ def evaluate_held_out(
         scores = evaluate(model, objective, batches, accelerator, num_bytes=held_out.num_bytes)
     if held_out.left_out:
         for name in ("pieces", "tokens"):
-            scores[f"left_out/{name}"] = sum(getattr(each, name) for each in held_out.left_out)
+            scores[f"left_out/{name}"] = sum(getattr(part, name) for part in held_out.left_out)
     bare = accelerator.unwrap_model(model)
     with undisturbed_randomness(accelerator.device), evaluation_mode(bare):
         scores |= held_out.measure(bare)
+    for name, part in held_out.parts.items():
+        own = evaluate_held_out(model, objective, part, (parts_steps or {}).get(name), accelerator)
+        scores |= {f"{name}/{key}": value for key, value in own.items()}
     return broadcast_object_list([scores])[0]
 
 
@@ -168,7 +176,7 @@ def _divide(
 
 
 def ratio(part: float, whole: float) -> float:
-    """Divide; of nothing, every score is undefined: not a number, which is better than no other."""
+    """Divide; what has no targets has no score: not a number, which is better than no other score."""
     return part / whole if whole else math.nan
 
 

@@ -1,7 +1,7 @@
 """The interface of data to the engine: examples that can be counted, fetched and drawn anew for every epoch.
 
 An `Examples` is one epoch's list of examples; an `ExampleSource` gives such a list for every epoch. Data that
-are the same in every epoch are both at once: `epoch` returns the object itself.
+are the same in every epoch are both at once (`FixedExamples`).
 
 A step needs hundreds of examples at once, and an objective soon lays their arrays end to end.
 `PackableExamples` make them so from the beginning: what `pick` then returns still is a sequence of examples,
@@ -14,11 +14,11 @@ Shapes: E examples, S picked examples, N tokens of theirs.
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from .objective import Example
+from .objective import INDEX, Example
 from .packing import Ragged, ragged
 
 
@@ -50,7 +50,7 @@ class ExampleSource(Protocol):
 
 
 class LeftOut(NamedTuple):
-    """What of a text is in no example: it has nothing to predict, or is too long. Scores are not of it."""
+    """A part of a text that is in no example, and so in no score: too short to predict, or too long."""
 
     what: str
     """What is counted: `pairs`, `documents`, ..."""
@@ -65,8 +65,8 @@ class LeftOut(NamedTuple):
     reason: str
     """What is the matter with them, and what helps, as it goes on after `7 of 900 pairs`."""
 
-    def told(self, text: str) -> str:
-        """Return it of a text."""
+    def describe(self, text: str) -> str:
+        """Write how much of a text is left out, and why."""
         return (
             f"{text}: {self.pieces:,} of {self.all_pieces:,} {self.what} ({self.tokens:,} of "
             f"{self.all_tokens:,} tokens) {self.reason}"
@@ -82,6 +82,14 @@ class PackableExamples(ABC):
     @abstractmethod
     def pack(self, indices: np.ndarray) -> "PackedExamples":
         """Prepare the examples at `indices` (S,), to be made field by field."""
+
+
+class FixedExamples(PackableExamples):
+    """`PackableExamples` that are the same in every epoch, and so their own `ExampleSource`. Abstract."""
+
+    def epoch(self, number: int) -> Self:
+        """Return the examples themselves."""
+        return self
 
 
 class PackedExamples(Sequence[Example]):
@@ -121,7 +129,7 @@ def count_left_out(
 
 
 def left_out_of(examples: Examples) -> Sequence[LeftOut]:
-    """Count what of a text is in none of its examples; those that are made one by one hold everything."""
+    """Return what of a text is in none of its examples; those that are made one by one hold everything."""
     return examples.left_out if isinstance(examples, PackableExamples) else ()
 
 
@@ -135,15 +143,15 @@ def tell_of_left_out(left_out: Iterable[LeftOut], text: str) -> None:
     Warns:
         UserWarning: Of each reason.
     """
-    for each in left_out:
-        warnings.warn(each.told(text), stacklevel=2)
+    for part in left_out:
+        warnings.warn(part.describe(text), stacklevel=2)
 
 
 def pick(examples: Examples, indices: np.ndarray) -> Sequence[Example]:
-    """Return the examples at `indices` (S,), all at once where that is possible."""
+    """Return the examples at `indices` (S,), which `index` tells; all at once where that is possible."""
     if isinstance(examples, PackableExamples):
         return examples.pack(indices)
-    return [examples[int(index)] for index in indices]
+    return [{INDEX: int(index)} | examples[int(index)] for index in indices]
 
 
 def has_field(examples: Sequence[Example], name: str) -> bool:

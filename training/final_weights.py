@@ -27,7 +27,7 @@ def kinds_of(recipe: TrainingRecipe) -> list[str]:
 
 
 def final_kind(recipe: TrainingRecipe) -> str:
-    """Describe which weights become the finished model: those that the recipe names, or its average."""
+    """Return which weights become the finished model: those that the recipe names, or its average."""
     if recipe.final_weights is not None:
         return recipe.final_weights
     if recipe.ema_decay is not None:

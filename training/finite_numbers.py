@@ -1,4 +1,4 @@
-"""What a model computes is numbers: one that is damaged, or overflows, is told as such where it is asked."""
+"""Outputs are finite numbers: a model that is damaged, or overflows, is an error where it is called."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,7 +15,7 @@ NO_NUMBERS = (
 
 @contextmanager
 def finite_outputs(*models: nn.Module) -> Iterator[None]:
-    """Refuse outputs that are no numbers, of whatever these models read inside.
+    """Check that all that these models return inside the context is finite numbers.
 
     Raises:
         ValueError: An output has nan or inf; -inf stands for what is forbidden.

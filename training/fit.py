@@ -3,6 +3,7 @@
 recipe -> optimizer, schedule, steps -> train() -> log, evaluations and checkpoints on the way
 """
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,21 +22,25 @@ from .checkpoint import (
     holds_mean,
     load_checkpoint,
     read_state,
-    save_checkpoint,
+    take_snapshot,
 )
+from .checkpoint_writer import CheckpointWriter
 from .compiling import compiled_blocks
 from .environment import attention_of, tell_of_resuming
-from .final_weights import EMA
+from .final_weights import EMA, FILES, LAST, judged_kind, scores_of
+from .gradient_checkpointing import computes_again, enable_gradient_checkpointing
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
 from .loop import Progress, train
 from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
+from .process_watch import EVALUATING, SAVING, ProcessWatch, explaining_lost_processes
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
+from .revisions import RevisionSeries
 from .schedules import build_schedule
-from .sharding import prepare_model, processes_of, settle
+from .sharding import is_sharded, prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .threads import prepared_cpu, thread_adapter
@@ -73,6 +78,8 @@ def fit(
     width: int,
     about: dict[str, Any] | None = None,
     resume: bool = False,
+    evaluates_first: bool = False,
+    revisions: RevisionSeries | None = None,
 ) -> Outcome:
     """Train a model as a recipe says, in place.
 
@@ -87,18 +94,24 @@ def fit(
         width: The model's width, from which the Noam schedule derives the rate.
         about: The whole recipe as plain data, kept with the checkpoints.
         resume: Whether to continue from the newest whole checkpoint in the folder, if there is one.
+        evaluates_first: Whether the weights to begin from are scored, too, as those of step 0.
+        revisions: Keeps the intermediate models that the recipe asks for.
 
     Raises:
-        ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed.
+        ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed; or it
+            asks for intermediate models that nobody keeps.
         FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
         DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
+    if recipe.revisions is not None and revisions is None:
+        raise ValueError("training.revisions is for `tercet pretrain` alone: leave it out")
     with listening() as interruption, leaving_no_workers(), prepared_cpu(recipe, accelerator.device):
         run = _Run(model, objective, data, recipe, folder, accelerator, interruption, width, about)
+        run.revisions = revisions
         if checkpoint := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
             run.continue_from(checkpoint)
-        return run.carry_out()
+        return run.carry_out(evaluates_first=evaluates_first and checkpoint is None)
 
 
 class _Run:
@@ -124,14 +137,21 @@ class _Run:
         self.adapt_threads = thread_adapter(recipe.adaptive_threads and accelerator.device.type == "cpu")
         self.data = data
         self.about = (about or {}) | {"training": recipe_data(recipe)}
+        self.revisions: RevisionSeries | None = None
+        self.watch: ProcessWatch | None = None
         self.saved_step = -1
         self.checkpoint: Path | None = None
         self.metrics = MetricAccumulator()
-        self.retention = CheckpointRetention(folder / CHECKPOINTS, recipe, accelerator.is_main_process)
+        self.writer = CheckpointWriter(in_background=recipe.async_checkpoints)
+        self.retention = CheckpointRetention(
+            folder / CHECKPOINTS, recipe, accelerator.is_main_process, is_writing=self.writer.is_writing
+        )
 
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
+        if computes_again(recipe.gradient_checkpointing, accelerator):
+            enable_gradient_checkpointing(model)
         self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
-        self.model = prepare_model(model, accelerator)
+        self.model = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
         sets_rate = recipe.schedule.kind == "noam"
         copies = processes_of(accelerator) if isinstance(self.model, DistributedDataParallel) else None
         optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate, copies=copies)
@@ -162,7 +182,7 @@ class _Run:
         self.scores.values = as_scores(state["scores"])
         self.scores.step = self.progress.step if self.scores.values else -1
 
-    def carry_out(self) -> Outcome:
+    def carry_out(self, *, evaluates_first: bool) -> Outcome:
         """Train to the end or an interruption; evaluate and save what is not yet."""
         if self.recipe.trackers:
             begin_trackers(self.accelerator, self.folder, self.progress)
@@ -184,15 +204,22 @@ class _Run:
             pin_memory=self.accelerator.device.type == "cuda",
             tell=self.tracker.say,
         )
-        try:
-            if not self.is_finished:
-                self._train()
-        except BrokenOff:
-            pass  # between two steps: all that was learned can be saved
-        except NonFiniteError as error:
-            kept = say_what_is_kept(self.folder, error, self.state, self.about, self.checkpoint)
-            raise FloatingPointError(f"{error}; {kept}") from None
-        outcome = self._finish()
+        if self.revisions is not None:
+            self.revisions.tokens = self.progress.tokens
+        if evaluates_first and (scores := self.scores.measure(LAST)):
+            self.tracker.record_evaluation(scores)
+        with self.writer:
+            try:
+                if not self.is_finished:
+                    self._train()
+            except BrokenOff:
+                pass  # between two steps: all that was learned can be saved
+            except NonFiniteError as error:
+                self.writer.wait()
+                self.retention.prune()
+                kept = say_what_is_kept(self.folder, error, self.state, self.about, self.checkpoint)
+                raise FloatingPointError(f"{error}; {kept}") from None
+            outcome = self._finish()
         self.loader.close()  # not before all is saved: a worker that waits for data takes seconds to end
         return outcome
 
@@ -210,11 +237,18 @@ class _Run:
             self.tracker.say(f"attention: {attention}")
         self.model.train()
         settle(self.model, self.objective, first, self.accelerator)
-        with self.loader.explained():
+        with ExitStack() as stack:
+            stack.enter_context(self.loader.explained())
+            stack.enter_context(explaining_lost_processes())
+            batches, before_exchange = chain([first], batches), lambda: None
+            if not is_alone:
+                self.watch = stack.enter_context(self._watch())
+                batches = self.watch.watching(batches, self.progress.step + 1)
+                before_exchange = self.watch.before_exchange
             train(
                 self.model,
                 self.objective,
-                chain([first], batches),
+                batches,
                 self.optimizer,
                 self.schedule,
                 self.accelerator,
@@ -225,17 +259,39 @@ class _Run:
                 after_step=self._after_step,
                 should_stop=self._should_stop,
                 graphs=self.graphs,
+                before_exchange=before_exchange,
             )
+        self.watch = None
+
+    def _watch(self) -> ProcessWatch:
+        alone = not is_sharded(self.model)
+        return ProcessWatch(self.accelerator, self.recipe.timeout, self.tracker.say, measures_forward=alone)
+
+    def _doing(self, doing: str) -> AbstractContextManager[None]:
+        return nullcontext() if self.watch is None else self.watch.while_doing(doing)
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         if self.recipe.ema_decay is not None:
             self.averages[EMA].add(moving_share(self.recipe.ema_decay, progress.step))
+        self.writer.check()
         self.tracker.record_step(metrics)
         self.adapt_threads()
+        if self.watch is not None and progress.step % self.recipe.log_every == 0:
+            self.watch.compare()
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
+        if self.revisions is not None and (names := self.revisions.due(progress)):
+            self._keep_revision(
+                self.revisions, names
+            )  # before the checkpoint, behind which it would be missed
         if self.retention.is_to_save(progress.step, metrics["grad_norm"]) or self.is_finished:
             self._save()  # after the evaluation, so that a resumed run never repeats one
+
+    def _keep_revision(self, revisions: RevisionSeries, names: list[str]) -> None:
+        kind, is_scored = judged_kind(self.recipe), self.scores.step == self.progress.step
+        scores = scores_of(kind, self.scores.values) if is_scored else {}
+        with self._doing(SAVING), self.tracker.paused():
+            revisions.keep_due(names, self.state, FILES[kind], scores)
 
     @property
     def is_finished(self) -> bool:
@@ -252,6 +308,7 @@ class _Run:
         is_worth_it = self.retention.is_worth_saving(is_finished, self.checkpoint is not None)
         if (self.saved_step != self.progress.step or self._lacks_mean) and is_worth_it:
             self._save()
+        self.writer.wait()
         self.retention.prune()
         self.tracker.close()
         for tracker in self.accelerator.trackers:
@@ -271,7 +328,7 @@ class _Run:
     def _evaluate(self) -> None:
         if self.data.held_out is None:
             return
-        with self.tracker.paused():
+        with self._doing(EVALUATING), self.tracker.paused():
             self.scores.measure_all(self.progress.step)
         self.progress.judge(self.scores.criterion)
         self.tracker.record_evaluation(self.scores.values)
@@ -282,10 +339,12 @@ class _Run:
         if not self.is_finished or self.recipe.average_checkpoints is None:
             return False
         saved = self.checkpoint if self.saved_step == self.progress.step else None
+        self.writer.wait()
         return saved is None or not holds_mean(saved, self.recipe.average_checkpoints)
 
     def _average_checkpoints(self, number: int) -> None:
         """Average the weights at the end with those of the checkpoints before, and score the mean."""
+        self.writer.wait()
         earlier = newest_due(self.folder / CHECKPOINTS, number - 1, self.progress.step, self.accelerator)
         with self.tracker.paused():
             scores = self.scores.measure_mean(self.state.bare_model, earlier)
@@ -294,18 +353,24 @@ class _Run:
 
     def _save(self) -> None:
         if self._lacks_mean:
-            self._average_checkpoints(self.recipe.average_checkpoints or 0)
-        with self.tracker.paused():
+            with self._doing(EVALUATING):
+                self._average_checkpoints(self.recipe.average_checkpoints or 0)
+        with self._doing(SAVING), self.tracker.paused():
             self.tracker.flush()  # a run that resumes here does not write these records again
             is_scored = self.scores.step == self.progress.step
-            self.checkpoint = save_checkpoint(
+            self.writer.wait()  # there is room for one copy, and on the disk for one more checkpoint
+            self.retention.prune()
+            snapshot = take_snapshot(
                 self.folder / CHECKPOINTS,
                 self.state,
                 recipe=self.about,
                 scores=self.scores.values if is_scored else {},
                 criterion=self.scores.criterion if is_scored else None,
                 is_due=self.retention.is_due,
+                copies=self.recipe.async_checkpoints,
             )
+            self.checkpoint = snapshot.final
+            self.writer.write(snapshot)
             self.saved_step = self.progress.step
             self.retention.note_saved()
 

@@ -4,7 +4,7 @@ A training step frees what it allocated and asks for the same again. glibc gives
 the system, which must clear them page by page when they return: on virtual machines that costs more than many
 a product.
 
-oneDNN compiles every product for its sizes and keeps the last 1024. Packed batches have sizes of their own in
+oneDNN compiles every product for its sizes and keeps the last 1024. Packed batches have other sizes in
 every step, so that it would keep gigabytes and find nothing in them: measured, a run of 600 steps grew to
 7.8 GiB, and 1,000 sizes of one small product took 650 MiB, or 70 MiB and 40 % less time with room for 64.
 """
@@ -26,7 +26,7 @@ def retain_heap() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     never = -1
-    # One arena, since what a thread keeps in its own no other can use.
+    # One arena, since no other thread can use what one keeps in its arena.
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, never), (M_TOP_PAD, TOP_PAD), (M_ARENA_MAX, 1))
     return all(mallopt(name, value) for name, value in settings)
 

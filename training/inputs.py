@@ -43,7 +43,7 @@ def require_apart(
 
 
 def paths_of(value: Input) -> Iterator[Path]:
-    """Return what a recipe names, as far as there can be such paths."""
+    """Yield the paths that a recipe names, but for what can be no path."""
     for name in [value] if isinstance(value, str | Path) else value or []:
         try:
             path = Path(name).expanduser()
@@ -55,7 +55,7 @@ def paths_of(value: Input) -> Iterator[Path]:
 
 
 def found_in_way(path: Path, is_searched: bool, replaced: Sequence[Path]) -> Path | None:
-    """Find which of the files and folders to be replaced are read with a path."""
+    """Find the first file or folder to be replaced that would be read with a path."""
     for file in files_of(path, is_searched):
         if where := leading_through(file, replaced):
             return where
@@ -63,26 +63,26 @@ def found_in_way(path: Path, is_searched: bool, replaced: Sequence[Path]) -> Pat
 
 
 def leading_through(path: Path, replaced: Iterable[Path]) -> Path | None:
-    """Find which of the files and folders to be replaced a path leads through."""
+    """Find the first file or folder to be replaced that a path leads through."""
     on_the_way = {above for place in places(path) for above in (place, *place.parents)}
     known = {identity(place) for place in on_the_way if os.path.lexists(place)}
-    for each in replaced:
-        entry = each.absolute().parent.resolve() / each.name  # the link, if it is one
+    for path in replaced:
+        entry = path.absolute().parent.resolve() / path.name  # the link, if it is one
         if entry in on_the_way or (os.path.lexists(entry) and identity(entry) in known):
-            return each
+            return path
     return None
 
 
 def found_in(folder: Path, replaced: Iterable[Path]) -> Path | None:
-    """Find which of the files and folders to be replaced are there and lie in a folder."""
+    """Find the first file or folder to be replaced that lies in a folder."""
     there = folder.resolve()
-    return next((each for each in replaced if each.exists() and there in each.resolve().parents), None)
+    return next((path for path in replaced if path.exists() and there in path.resolve().parents), None)
 
 
 def identity(path: Path) -> tuple[int, int, str]:
     """Identify a file, folder or link; names that differ by case alone may be the same one."""
-    told = os.lstat(path)
-    return told.st_dev, told.st_ino, path.name.lower()
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino, path.name.lower()
 
 
 def files_of(path: Path, is_searched: bool) -> Iterator[Path]:

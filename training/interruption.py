@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 ASK_EVERY = 10
-"""Steps after which several processes ask each other whether one of them was told to stop."""
+"""Steps after which several processes ask whether one of them was signalled to stop."""
 
 Item = TypeVar("Item")
 

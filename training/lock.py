@@ -3,9 +3,9 @@
 `.tercet.lock` lies in the folder and names who holds it: process, machine, command, since when. The lock
 itself is the kernel's (POSIX record locks, `fcntl.lockf`): it ends with its process, however that ends, and
 worker processes do not inherit it. Over NFS, machines see each other's locks where the server's lock service
-runs, as it does by default; a file system without locks is told of. A launch of several processes is one run,
-of which the main process holds the lock. A run inside another's folder belongs to it if both are of one
-process.
+runs, as it does by default; a warning names a file system without locks. A launch of several processes is
+one run, of which the main process holds the lock. A run inside another's folder belongs to it if both are of
+one process.
 """
 
 import json
@@ -37,21 +37,26 @@ HELD: set[Path] = set()
 
 
 @contextmanager
-def occupied(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run's folder, which is made, and goes again if nothing was written into it.
+def occupied(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a run's folder; one that is made for it and stays empty is removed at the end.
+
+    Another run has so many seconds of `patience` to leave it.
 
     Raises:
         ValueError: Another run holds it, or that of a folder that this one lies in; or it cannot be made.
     """
     with made(folder):
         require_free_above(folder)
+        gives_up = time.monotonic() + patience
+        while time.monotonic() < gives_up and is_held_elsewhere(folder / LOCK):
+            time.sleep(0.5)
         with locked(folder / LOCK, f"output {folder}", "another folder with output=..."):
             yield
 
 
 @contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder; whichever of it and those above were not there go again if they are empty in the end.
+    """Make a folder and those above it; remove at the end which of them are new and still empty.
 
     Raises:
         ValueError: It cannot be made.
@@ -208,7 +213,7 @@ def own_name() -> dict[str, str | int]:
 def holder(file: Path) -> str:
     """Describe in words who holds a lock."""
     try:
-        told = json.loads(file.read_text(encoding="utf-8")) if file not in HELD else own_name()
-        return f"process {told['pid']} on {told['host']} ({told['command']}) since {told['since']}"
+        record = json.loads(file.read_text(encoding="utf-8")) if file not in HELD else own_name()
+        return f"process {record['pid']} on {record['host']} ({record['command']}) since {record['since']}"
     except (OSError, ValueError, LookupError, TypeError):
         return "another process"  # which has not written its name yet, or no more

@@ -8,8 +8,8 @@ It knows nothing of text, tasks or devices: the objective and `accelerate` do.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from typing import cast
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
 from zlib import crc32
 
 import torch
@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from .batches import Step
 from .compiling import CompiledBlocks
 from .objective import Objective
-from .sharding import is_sharded, no_gradient, whole
+from .sharding import exchange_among_replicas, is_sharded, no_gradient, whole
 from .skipping import NonFiniteSteps
 from .workers import DataCursor
 
@@ -58,6 +58,9 @@ class Progress:
     flops_per_token: float | None = None
     """Operations of a token, once they are counted: a resumed run would count them in another batch."""
 
+    tokens_of: dict[str, int] = field(default_factory=dict)
+    """Tokens seen of each text that has a share of the run."""
+
     run_id: str | None = None
     """By which experiment trackers know the run again, once one was begun."""
 
@@ -72,8 +75,10 @@ class Progress:
         self.examples += step.examples
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
+        for name, tokens in step.tokens_of.items():
+            self.tokens_of[name] = self.tokens_of.get(name, 0) + tokens
         self.epoch, self.position = step.cursor.epoch, step.cursor.position + 1
-        self.data = crc32(step.fingerprint.to_bytes(4), self.data)
+        self.data = crc32(step.fingerprint.to_bytes(8), self.data)
 
     def judge(self, criterion: float) -> None:
         """Note what an evaluation has given; what is not a number is never better."""
@@ -86,11 +91,11 @@ class Progress:
         """Return whether as many evaluations as `patience` gave nothing better, if there is a limit."""
         return patience is not None and self.evaluations_since >= patience
 
-    def state_dict(self) -> dict[str, int | float | str | None]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
         return asdict(self)
 
-    def load_state_dict(self, state: dict[str, int | float | str | None]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.__dict__.update(state)
 
@@ -110,6 +115,7 @@ def train(
     after_step: Callable[[Progress, dict[str, Tensor]], None] = lambda progress, metrics: None,
     should_stop: Callable[[], bool] = lambda: False,
     graphs: CompiledBlocks | None = None,
+    before_exchange: Callable[[], None] = lambda: None,
 ) -> None:
     """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
 
@@ -119,7 +125,7 @@ def train(
     Args:
         model: Prepared by `accelerator`, in training mode.
         objective: Scores the model's answers.
-        batches: Endless, from the progress's cursor on. Each process receives its own share of every step.
+        batches: Endless, from the progress's cursor on: this process's share of every step.
         optimizer: Prepared by `accelerator`.
         schedule: Stepped once per optimizer step, whatever the number of processes.
         accelerator: Owns devices, precision and processes.
@@ -128,27 +134,27 @@ def train(
         max_grad_norm: Gradients longer than this are shortened to it.
         max_skipped_steps: Consecutive skipped steps after which the run is given up.
         after_step: Called with the progress and the step's metrics, still on the device: each term's mean
-            over the step's targets (of which this process holds its share of the sum), `loss`, their weighted
-            sum (likewise), `grad_norm`, and the first parameters' `learning_rate` (on the CPU). It alone
-            decides when to log, evaluate or save, and so when to wait for the GPU.
+            over the step's targets, `loss`, their weighted sum (of both, this process's share), `grad_norm`,
+            and the first `learning_rate` (on the CPU). It alone logs, evaluates, saves, and waits for a GPU.
         should_stop: Asked after every step; once it is true, the loop returns.
         graphs: Of the model's blocks, which compute in their place.
+        before_exchange: Called before the backward pass in which processes exchange gradients.
 
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
     """
     broken = NonFiniteSteps(max_skipped_steps, accelerator.device, progress.skipped_in_a_row)
     while progress.step < steps:
-        step = next(batches)
+        step = next(batches).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
-            metrics = accumulate_gradients(model, objective, step, accelerator)
+            metrics = accumulate_gradients(model, objective, step, accelerator, before_exchange)
         grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         broken.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
         schedule.step()
         optimizer.zero_grad()
         progress.advance(step)
-        metrics |= {"grad_norm": grad_norm.detach(), "learning_rate": learning_rate}
+        metrics |= {"grad_norm": grad_norm.detach().to(accelerator.device), "learning_rate": learning_rate}
         progress.skipped += broken.count(progress.step, step, metrics)
         progress.skipped_in_a_row = broken.known_in_a_row
         after_step(progress, metrics)
@@ -157,7 +163,11 @@ def train(
 
 
 def accumulate_gradients(
-    model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator
+    model: nn.Module,
+    objective: Objective,
+    step: Step,
+    accelerator: Accelerator,
+    before_exchange: Callable[[], None] = lambda: None,
 ) -> dict[str, Tensor]:
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
     names = [*objective.weights, "loss"]
@@ -167,13 +177,16 @@ def accumulate_gradients(
     for index, batch in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
         # Processes exchange gradients once per step, during its last backward pass; those of a model in
-        # pieces at once, since no process has room for all of them.
+        # pieces at once, since no process has room for all of them, and its replicas once per step.
+        exchange_among_replicas(model, objective, is_last=is_last)
         with accelerator.no_sync(model) if exchanges_once and not is_last else nullcontext():
             sums = objective.losses(model, batch)
             means = {name: total / max(step.targets[name], 1) for name, total in sums.items()}
             loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
             if is_last and exchanges_once and not objective.uses_all_parameters:
                 loss = loss + no_gradient(model)
+            if is_last:
+                before_exchange()
             # Processes average gradients, but each holds only its part of the step's sum.
             accelerator.backward(poisoned_if_not_finite(loss) * accelerator.num_processes)
         for name, value in (means | {"loss": loss}).items():

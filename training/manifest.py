@@ -15,10 +15,11 @@ UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 
 def write_manifest(folder: Path) -> None:
-    """Describe the files of a folder in its manifest."""
+    """Describe the files of a folder, and of the folders in it, in its manifest."""
     files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": hash_of(path)}
-        for path in sorted(folder.iterdir())
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": hash_of(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
     }
     (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n", encoding="utf-8")
 

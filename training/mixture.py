@@ -75,8 +75,8 @@ class MixedPick(Sequence[Example]):
         """Yield the examples of each objective that has some, with the objective's number."""
         components = self.examples.components[self.indices]
         for component in np.unique(components):
-            own = self.examples.indices[self.indices[components == component]]
-            yield int(component), pick(self.examples.parts[component], own)
+            chosen = self.examples.indices[self.indices[components == component]]
+            yield int(component), pick(self.examples.parts[component], chosen)
 
 
 class MixedSource:
@@ -135,6 +135,7 @@ class MixedObjective(Objective):
     def __init__(self, objectives: Sequence[Objective], shares: Sequence[float]):
         self.objectives = list(objectives)
         self.shares = list(shares)
+        self.reads_whole_step = any(objective.reads_whole_step for objective in objectives)
         self.weights = {}
         self.names: list[dict[str, str]] = []
         """Names in the mixture of each objective's terms (K)."""
@@ -153,48 +154,50 @@ class MixedObjective(Objective):
         """Return the mixture at a point of a run."""
         return MixedObjective([objective.at(progress) for objective in self.objectives], self.shares)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Collate examples that are all for one of the objectives.
 
         Raises:
             ValueError: They are for several, which make a batch each: see `collate_parts`.
         """
-        first, *others = self.collate_parts(examples, rng)
+        first, *others = self.collate_parts(examples, seed)
         if others:
             raise ValueError("examples of several objectives make several batches: call collate_parts")
         return first
 
-    def collate_parts(self, examples: Sequence[Example], rng: np.random.Generator) -> list[Batch]:
+    def collate_parts(self, examples: Sequence[Example], seed: int) -> list[Batch]:
         """Collate the examples of each objective, in the order of their numbers."""
         batches = []
-        for component, own in grouped(examples):
-            batches.append(self.objectives[component].collate(own, rng) | {COMPONENT: component})
+        for component, chosen in grouped(examples):
+            batches.append(
+                self.objectives[component].collate(chosen, seed + component) | {COMPONENT: component}
+            )
         return batches
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the targets of the batch's objective."""
-        objective, names, own = self.of(batch)
-        return {names[term]: number for term, number in objective.targets(own).items()}
+        objective, names, rest = self.of(batch)
+        return {names[term]: number for term, number in objective.targets(rest).items()}
 
     def predicted(self, batch: Batch) -> Tensor | None:
         """List where tokens are predicted, for the batch's objective."""
-        objective, _, own = self.of(batch)
-        return objective.predicted(own)
+        objective, _, rest = self.of(batch)
+        return objective.predicted(rest)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the terms of the batch's objective."""
-        objective, names, own = self.of(batch)
-        return {names[term]: loss for term, loss in objective.losses(model, own).items()}
+        objective, names, rest = self.of(batch)
+        return {names[term]: loss for term, loss in objective.losses(model, rest).items()}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Evaluate the terms of the batch's objective."""
-        objective, names, own = self.of(batch)
-        return {names[term]: scores for term, scores in objective.scores(model, own).items()}
+        objective, names, rest = self.of(batch)
+        return {names[term]: scores for term, scores in objective.scores(model, rest).items()}
 
     def of(self, batch: Batch) -> tuple[Objective, dict[str, str], Batch]:
         """Return the objective of a batch, the names of its terms, and the batch as it knows it."""
-        own = {name: value for name, value in batch.items() if name != COMPONENT}
-        return self.objectives[batch[COMPONENT]], self.names[batch[COMPONENT]], own
+        rest = {name: value for name, value in batch.items() if name != COMPONENT}
+        return self.objectives[batch[COMPONENT]], self.names[batch[COMPONENT]], rest
 
 
 def unused(term: str, names: Container[str]) -> str:
@@ -209,5 +212,8 @@ def grouped(examples: Sequence[Example]) -> Iterator[tuple[int, Sequence[Example
         yield from examples.by_component()
         return
     for component in sorted({example[COMPONENT] for example in examples}):
-        own = [example for example in examples if example[COMPONENT] == component]
-        yield component, [{name: example[name] for name in example if name != COMPONENT} for example in own]
+        chosen = [example for example in examples if example[COMPONENT] == component]
+        yield (
+            component,
+            [{name: example[name] for name in example if name != COMPONENT} for example in chosen],
+        )

@@ -1,10 +1,21 @@
-"""Whether a model's name can only be a path, and what to do if nothing is there. Imports no torch."""
+"""Whether a model's name can only be a path, and what to do if no model is there. Imports no torch."""
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 
 RUNS = "runs"
 """The folder in which the shipped recipes have their outputs."""
+
+MODEL = "model"
+"""Folder of the finished model in that of its run, for `from_pretrained`."""
+
+CONFIG = "config.json"
+"""The file by which a folder is that of a model."""
+
+
+TASK = "task.json"
+"""File of a fine-tuned model's folder that says what the model can do."""
 
 
 def is_path(name: str) -> bool:
@@ -26,18 +37,68 @@ def require_path(name: str) -> None:
     path = Path(name).expanduser()
     if not is_path(name) or path.exists():
         return
-    is_unfinished = path.name == "model" and (path.parent / "recipe.yaml").is_file()
-    near = "" if is_unfinished else nearest(path)
-    remedy = "its run has not ended: continue it with --resume" if is_unfinished else "check the path"
-    raise FileNotFoundError(f"{name} does not exist: {f'did you mean {near}?' if near else remedy}")
+    is_unfinished = path.name == MODEL and (path.parent / "recipe.yaml").is_file()
+    unfinished = "its run has not ended: continue it with --resume"
+    remedy = unfinished if is_unfinished else nearest(path, Path.is_dir, "check the path")
+    raise FileNotFoundError(f"{name} does not exist: {remedy}")
 
 
-def nearest(path: Path) -> str:
-    """Find a folder whose path differs from a missing one in a single name; empty if there is none."""
-    *_, missing = (each for each in (path, *path.parents) if not each.exists())
-    if not missing.parent.is_dir():
-        return ""
-    siblings = [each.name for each in missing.parent.iterdir() if each.is_dir()]
-    rest = path.relative_to(missing)
-    found = [missing.parent / name / rest for name in get_close_matches(missing.name, siblings)]
-    return next((str(each) for each in found if each.is_dir()), "")
+def require_folder(name: str, *, of_run: bool = False) -> None:
+    """Refuse a model that is here, but is none; one that may be on the Hub is left to it.
+
+    Args:
+        name: As its user named it.
+        of_run: Whether the folder of its run will do, too.
+
+    Raises:
+        FileNotFoundError: There is nothing, and the name can only be a path; or a folder without a model.
+        ValueError: It is a file.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_file():
+        raise ValueError(f"{name} is a file: name its folder")
+    if not folder.exists():
+        require_path(name)
+        return
+    is_run = (folder / MODEL / CONFIG).is_file()
+    if not (folder / CONFIG).is_file() and not (of_run and is_run):
+        meant = (
+            f"did you mean {Path(name) / MODEL}?" if is_run else "name a folder that save_pretrained wrote"
+        )
+        raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
+
+
+def require_task(folder: Path) -> None:
+    """Raise a `ValueError` if the folder of a model does not say what it was fine-tuned for."""
+    if not (folder / TASK).exists():
+        raise ValueError(
+            f"{folder} has no {TASK}, so it was not made by tercet finetune: fine-tune it, or use "
+            "transformers.pipeline"
+        )
+
+
+def unknown_model(name: str, reason: str) -> FileNotFoundError:
+    """Build the error about a model that is neither here nor on the Hub."""
+    return FileNotFoundError(
+        f"{name} is not a folder, and cannot be loaded from the Hub ({reason}): check the name, or the "
+        "network"
+    )
+
+
+def nearest(path: Path, fits: Callable[[Path], bool], remedy: str) -> str:
+    """Ask for what fits in the place of a missing path, and differs from it in a single name.
+
+    Args:
+        path: That there is not.
+        fits: Whether another one may be meant.
+        remedy: What is returned if there is none.
+    """
+    *_, missing = (place for place in (path, *path.parents) if not place.exists())
+    above, rest = missing.parent, path.relative_to(missing)
+    fitting = [
+        each.name
+        for each in (above.iterdir() if above.is_dir() else ())
+        if fits(each / rest) and get_close_matches(missing.stem, [each.stem])  # not alike by .jsonl alone
+    ]
+    near = get_close_matches(missing.name, fitting, n=1)
+    return f"did you mean {above / near[0] / rest}?" if near else remedy

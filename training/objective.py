@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,17 +48,20 @@ class Objective(ABC):
     uses_all_parameters: bool = True
     """Whether each of its batches has a gradient for every parameter that it trains."""
 
+    reads_whole_step: bool = False
+    """Whether what is made of an example depends on the others of its step, so that processes collate all."""
+
     @abstractmethod
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Corrupt and pack examples into one batch.
 
-        All randomness comes from `rng`, so that a batch is a function of the examples and the generator's
-        seed.
+        What is random is decided by `seed`, which is a step's, and by each example's `index`. So a process
+        that collates some of a step's examples makes the same of them as one that collates all.
         """
 
-    def collate_parts(self, examples: Sequence[Example], rng: np.random.Generator) -> list[Batch]:
+    def collate_parts(self, examples: Sequence[Example], seed: int) -> list[Batch]:
         """Collate examples into one batch, or for a mixture of objectives into one for each of them."""
-        return [self.collate(examples, rng)]
+        return [self.collate(examples, seed)]
 
     def at(self, progress: float) -> "Objective":
         """Return the objective as it is at a point of a run, from 0 (its begin) to 1 (its end).

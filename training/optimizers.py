@@ -15,9 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import Adam, AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from .muon import Muon
-from .muon_with_adamw import MuonWithAdamW, hidden_matrices
-from .normuon import NorMuon
+from .muon import Muon, MuonWithAdamW, NorMuon, hidden_matrices
 from .recipe import OptimizerRecipe
 
 LEARNING_RATE = 5e-4
@@ -59,9 +57,9 @@ def build_optimizer(
             optimizer of matrices for a model that has none.
 
     Sources: `adamw` is Loshchilov and Hutter, 2019, with the constants of RoBERTa (Liu et al., 2019, section
-    3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3; `muon` is
-    described in `muon.py` and `normuon` in `normuon.py`, their weight decay and scaling are those of Liu et
-    al., 2025, section 2.2.
+    3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3; `muon` and
+    `normuon` are described in `muon.py`, their weight decay and scaling are those of Liu et al., 2025,
+    section 2.2.
     """
     require_used_constants(recipe, sets_learning_rate)
     rate = 1.0 if sets_learning_rate else recipe.learning_rate or LEARNING_RATE
@@ -197,6 +195,6 @@ def give_back(optimizer: Optimizer, schedule: LambdaLR, constants: Constants) ->
     schedule.base_lrs = [group["initial_lr"] for group in constants]
     factors = [curve(schedule.last_epoch) for curve in schedule.lr_lambdas]
     rates = [base * factor for base, factor in zip(schedule.base_lrs, factors, strict=True)]
-    for group, own, rate in zip(optimizer.param_groups, constants, rates, strict=True):
-        group |= own | {"lr": rate}
+    for group, fixed, rate in zip(optimizer.param_groups, constants, rates, strict=True):
+        group |= fixed | {"lr": rate}
     schedule._last_lr = rates

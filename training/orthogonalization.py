@@ -10,12 +10,14 @@ same, in fewer and larger products.
 Processes share the work, and nothing is computed twice (as in distributed Muon; Liu et al., 2025, "Muon is
 scalable for LLM training", section 2.3). Where each holds some rows of every matrix, it gathers its share of
 the matrices, orthogonalizes these, and sends their rows back. Where each holds copies, it sends what it has
-orthogonalized to all.
+orthogonalized to all. Replicas of models in pieces (HSDP) each do the whole work: the links between them are
+slow.
 
 Legend: A rows, B columns, K matrices of one shape.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from .precision import has_bfloat16
+from .sharding import device_of, group_of_pieces
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic iteration (Jordan et al., 2024), as in `torch.optim.Muon`."""
@@ -50,9 +53,9 @@ def batches_of_one_shape(matrices: Iterable[Tensor]) -> Iterator[list[Tensor]]:
     """Group matrices by shape, in batches of a size that suits their device."""
     groups: dict[tuple[Any, ...], list[Tensor]] = {}
     for matrix in matrices:
-        groups.setdefault((matrix.shape, matrix.dtype, matrix.device), []).append(matrix)
+        groups.setdefault((matrix.shape, matrix.dtype, device_of(matrix)), []).append(matrix)
     for group in groups.values():
-        size = max(1, BATCH_NUMBERS.get(group[0].device.type, MANY_NUMBERS) // group[0].numel())
+        size = max(1, BATCH_NUMBERS.get(device_of(group[0]).type, MANY_NUMBERS) // group[0].numel())
         for start in range(0, len(group), size):
             yield group[start : start + size]
 
@@ -65,24 +68,34 @@ def orthogonalized(matrices: Tensor, like: Tensor, copies: DeviceMesh | None = N
         like: One of them, which says whether they are in pieces.
         copies: Processes that hold the same matrices, and all call this.
     """
-    products = torch.bfloat16 if has_bfloat16(matrices.device) else torch.float32
-    rounded = matrices.to(products)
+    device = device_of(like)
+    products = torch.bfloat16 if agreed(has_bfloat16(device)) else torch.float32
+    rounded = matrices.to(device, products)
     if isinstance(like, DTensor):
-        assert like.placements == (Shard(0),)
-        found = shared_out(rounded, like.shape, like.device_mesh, Shard(1))
+        assert like.placements in ((Shard(0),), (Replicate(), Shard(0)))
+        found = shared_out(rounded, like.shape, group_of_pieces(like), Shard(1))
     elif copies is not None and min(like.shape) >= SHARED_FROM and len(matrices) > 1:
         found = shared_out(rounded, like.shape, copies, Replicate())
     else:
         found = newton_schulz(rounded)
-    return found.to(matrices.dtype, memory_format=torch.contiguous_format)
+    return found.to(matrices.device, matrices.dtype, memory_format=torch.contiguous_format)
+
+
+@cache
+def agreed(has_it: bool) -> bool:
+    """Return what the main process found, so that all send numbers of one format: CPUs are timed by each."""
+    found = [has_it]
+    if torch.distributed.is_initialized():
+        torch.distributed.broadcast_object_list(found)
+    return found[0]
 
 
 def shared_out(matrices: Tensor, shape: torch.Size, processes: DeviceMesh, held: Placement) -> Tensor:
-    """Orthogonalize a share of the matrices (K, A, B), whose own part is given, and exchange the results."""
+    """Orthogonalize a share of the matrices (K, A, B), of which a part is here, and exchange the results."""
     sizes: dict[str, Any] = {"shape": (len(matrices), *shape), "stride": (shape.numel(), shape[1], 1)}
     whole = DTensor.from_local(matrices, processes, (held,), run_check=False, **sizes)
-    own = whole.redistribute(placements=(Shard(0),)).to_local()  # (own matrices, A, B)
-    found = newton_schulz(own).contiguous()
+    mine = whole.redistribute(placements=(Shard(0),)).to_local()  # (matrices of this process, A, B)
+    found = newton_schulz(mine).contiguous()
     sent = DTensor.from_local(found, processes, (Shard(0),), run_check=False, **sizes)
     return sent.redistribute(placements=(held,)).to_local()
 
@@ -101,13 +114,14 @@ def newton_schulz(matrices: Tensor) -> Tensor:
 
 def pieces(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Return tensors, or the pieces of them that this process holds; they share memory."""
-    return [each.to_local() if isinstance(each, DTensor) else each for each in tensors]
+    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
 
 
 def norms(stacks: Iterable[Tensor], like: Tensor) -> Tensor:
     """Measure matrices, (..., K, 1, 1), in stacks (K, A, B); of those in pieces, all processes' rows."""
-    own = torch.stack([matrices.norm(dim=(1, 2), keepdim=True) for matrices in stacks])
+    lengths = torch.stack([matrices.norm(dim=(1, 2), keepdim=True) for matrices in stacks])
     if not isinstance(like, DTensor):
-        return own
-    squares = DTensor.from_local(own.square(), like.device_mesh, (Partial(),), run_check=False)
-    return squares.full_tensor().sqrt()
+        return lengths
+    squares = lengths.square().to(device_of(like))
+    shared = DTensor.from_local(squares, group_of_pieces(like), (Partial(),), run_check=False)
+    return shared.full_tensor().sqrt().to(lengths.device)

@@ -3,6 +3,7 @@
     .tercet.json    names: what a run may write     files: what it has written
                     writer: who is writing; null when it has ended      foreign: what lay there before
     models: hashes of the models that the run began with, by the keys of its recipe
+    launch: the agents of torchrun that launched it
 
 The list is made when a run ends, however it does. One that was killed leaves its writer's name: then, of the
 names that it may write, whatever is of a kind that runs write counts as its own. Nothing else is removed,
@@ -37,25 +38,45 @@ UNFINISHED = (".{}*.partial", ".{}*.deleted")
 """What something is called while it is being written or deleted, by its name."""
 
 
+def require_free(output: str, *, overwrite: bool) -> None:
+    """Refuse a folder that a command is to write, if something is there.
+
+    Raises:
+        ValueError: It has no name, is a file, or is not empty and not to be overwritten.
+    """
+    if not output.strip():
+        raise ValueError(f"OUTPUT is {output!r}: name a folder; use . for the current folder")
+    folder = Path(output).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{output} is a file: name a folder")
+    if not overwrite and folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"{output} is not empty: choose another folder, or --overwrite")
+
+
 @contextmanager
 def recording(folder: Path) -> Iterator[None]:
     """List in the end what a run has written, if it has called `begin` inside."""
     try:
         yield
     finally:
-        if (told := read(folder)) and told["writer"] == writer():
-            files = files_below(folder, told["names"]) - set(told["foreign"])
+        if (record := read(folder)) and record["writer"] == writer():
+            files = files_below(folder, record["names"]) - set(record["foreign"])
             with suppress(OSError):  # where there is no room, the list stays as a killed run leaves it
-                write(folder, told | {"writer": None, "files": sorted(files), "foreign": []})
+                write(folder, record | {"writer": None, "files": sorted(files), "foreign": []})
                 share(folder, files)
 
 
-def begin(folder: Path, names: Sequence[str], models: Mapping[str, str] = MappingProxyType({})) -> None:
+def begin(
+    folder: Path,
+    names: Sequence[str],
+    models: Mapping[str, str] = MappingProxyType({}),
+    launch: Sequence[str] = (),
+) -> None:
     """Record that a run begins to write a folder, from now on under these names; note what is not ours."""
-    own = owned(folder, names)
-    foreign = sorted(files_below(folder, names) - own)
-    told = {"names": list(names), "writer": writer(), "files": sorted(own), "foreign": foreign}
-    write(folder, told | {"models": dict(models)})
+    ours = owned(folder, names)
+    foreign = sorted(files_below(folder, names) - ours)
+    record = {"names": list(names), "writer": writer(), "files": sorted(ours), "foreign": foreign}
+    write(folder, record | {"models": dict(models), "launch": [*launch]})
 
 
 def record_all(folder: Path) -> None:
@@ -82,7 +103,7 @@ def is_ours(folder: Path) -> bool:
 
 def is_unfinished(name: str, names: Iterable[str]) -> bool:
     """Return whether a killed run left this while it wrote or deleted something of these names."""
-    return any(fnmatch(name, pattern.format(each)) for each in (*names, OWN) for pattern in UNFINISHED)
+    return any(fnmatch(name, pattern.format(known)) for known in (*names, OWN) for pattern in UNFINISHED)
 
 
 def require_removable(folder: Path, names: Sequence[str]) -> None:
@@ -126,18 +147,18 @@ def owned(folder: Path, names: Sequence[str]) -> set[str]:
     lists = {Path(name).parent.as_posix(): read((folder / name).parent) for name in found if is_list(name)}
     lists["."] = read(folder) or {"names": names, "writer": "an earlier version", "files": [], "foreign": []}
     links = {top.name for top in tops_of(folder, names) if top.is_symlink()}
-    own = {
+    ours = {
         name
         for name in found
         if name in links or Path(name).name in (OWN, LOCK) or is_unfinished(Path(name).parts[0], names)
     }
-    for base, told in lists.items():
-        if told is None:
+    for base, record in lists.items():
+        if record is None:
             continue
-        own |= {joined(base, name) for name in told["files"]}
-        if told["writer"] is not None:
-            own |= kept_open(found, base, told)
-    return own & found
+        ours |= {joined(base, name) for name in record["files"]}
+        if record["writer"] is not None:
+            ours |= kept_open(found, base, record)
+    return ours & found
 
 
 def is_list(name: str) -> bool:
@@ -145,18 +166,18 @@ def is_list(name: str) -> bool:
     return Path(name).name == OWN
 
 
-def kept_open(found: set[str], base: str, told: dict[str, Any]) -> set[str]:
+def kept_open(found: set[str], base: str, record: dict[str, Any]) -> set[str]:
     """Choose what a run that did not end may have written."""
-    foreign = {joined(base, name) for name in told["foreign"]}
-    own = set()
+    foreign = {joined(base, name) for name in record["foreign"]}
+    ours = set()
     for name in found - foreign:
         parts = Path(name).relative_to(base).parts if Path(name).is_relative_to(base) else ()
-        if not parts or not (parts[0] in told["names"] or is_unfinished(parts[0], told["names"])):
+        if not parts or not (parts[0] in record["names"] or is_unfinished(parts[0], record["names"])):
             continue
         is_half = any(fnmatch(part, ".*.partial") or fnmatch(part, ".*.deleted") for part in parts)
-        if is_half or any(fnmatch(parts[-1], kind) for kind in (*KINDS, *told["names"])):
-            own.add(name)
-    return own
+        if is_half or any(fnmatch(parts[-1], kind) for kind in (*KINDS, *record["names"])):
+            ours.add(name)
+    return ours
 
 
 def joined(base: str, name: str) -> str:
@@ -186,16 +207,16 @@ def tops_of(folder: Path, names: Sequence[str]) -> list[Path]:
 def read(folder: Path) -> dict[str, Any] | None:
     """Read the list of a folder; `None` if there is none, or none of ours."""
     try:
-        told = json.loads((folder / OWN).read_text(encoding="utf-8"))
-        told.setdefault("models", {})
-        return {key: told[key] for key in ("names", "writer", "files", "foreign", "models")}
+        record = json.loads((folder / OWN).read_text(encoding="utf-8"))
+        record = {"models": {}, "launch": []} | record
+        return {key: record[key] for key in ("names", "writer", "files", "foreign", "models", "launch")}
     except UNREADABLE:
         return None
 
 
-def write(folder: Path, told: dict[str, Any]) -> None:
+def write(folder: Path, record: dict[str, Any]) -> None:
     """Write the list of a folder."""
-    replace_text(folder / OWN, json.dumps(told, indent=1) + "\n")
+    replace_text(folder / OWN, json.dumps(record, indent=1) + "\n")
 
 
 def writer() -> str:

@@ -1,8 +1,7 @@
 """Which number format a device computes in, and the fastest float32 products that are still float32."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import timedelta
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from timeit import Timer
@@ -17,10 +16,14 @@ from accelerate.utils import (
     DynamoBackend,
     GradientAccumulationPlugin,
     TorchDynamoPlugin,
+    broadcast_object_list,
     parse_flag_from_env,
+    patch_environment,
 )
 
+from .exchange import PATIENCE
 from .recipe import TrainingRecipe
+from .sharding import PARALLELISM, count_replicas, require_pieces
 
 Precision = str
 """`fp32`, `bf16` or `fp16`: the format of products; weights stay in float32."""
@@ -31,53 +34,57 @@ FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 FLOAT32_ERROR = 1e-5
 """Relative error below which a product was computed in float32: bfloat16 errs by 1e-3, TF32 by 3e-4."""
 
-PATIENCE = timedelta(hours=12)
-"""How long processes wait for the main one, which tokenizes and compares alone: longer than NCCL would."""
-
 OTHER_ENGINES = {
     "DeepSpeed": "ACCELERATE_USE_DEEPSPEED",
     "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM",
-    "ParallelismConfig": "ACCELERATE_USE_PARALLELISM_CONFIG",
 }
-"""What `accelerate launch` may choose -> how it says so: an optimizer and steps of its own, or processes that
-read the same data, whose gradients it does not join."""
+"""What `accelerate launch` may choose -> how it says so: an optimizer and steps of its own."""
 
 
-def build_accelerator(recipe: TrainingRecipe, folder: Path) -> Accelerator:
+def build_accelerator(
+    recipe: TrainingRecipe, folder: Path, *, kept_precision: Precision | None = None
+) -> Accelerator:
     """Take hold of this process's device, in the recipe's precision; trackers write below `folder`.
 
-    Several runs may follow each other in one Python process, each in its own precision.
+    Several runs may follow each other in one Python process, each in its own precision. Where the recipe
+    leaves it open, a run that goes on keeps its `kept_precision`, if the device computes in it.
 
     Raises:
         ValueError: The device does not compute in the recipe's precision, a tracker is not installed, the
-            launcher chose an engine in place of ours, or an earlier run of the same processes, several
-            together, had another precision.
+            launcher chose an engine in place of ours or a layout that there is not, or an earlier run of the
+            same processes, several together, had another precision.
     """
     for engine, variable in OTHER_ENGINES.items():
         if parse_flag_from_env(variable):
             raise ValueError(f"{variable} is set, but {engine} is not supported: use FSDP2 (--use_fsdp)")
     cpu = computes_on_cpu()
-    device = cast(torch.device, join_processes().device)
-    precision = choose_precision(recipe.precision, device)
+    processes = join_processes()
+    count_replicas(processes.num_processes)
+    device = cast(torch.device, processes.device)
+    precision = agreed_precision(recipe.precision, device, kept_precision)
     installed = [tracker.value for tracker in get_available_trackers()]
     for tracker in recipe.trackers:  # accelerate would leave out silently what is not installed
         if tracker not in installed:
             raise ValueError(
-                f"trackers: {tracker!r} is not installed; available: {', '.join(installed) or 'none'}"
+                f"trackers: {tracker!r} is not installed: pip install {tracker}, or choose from what is: "
+                f"{', '.join(installed) or 'none'}"
             )
     forget_earlier_run(precision)
-    return Accelerator(
-        cpu=cpu,
-        mixed_precision="no" if precision == "fp32" else precision,
-        log_with=list(recipe.trackers) or None,
-        project_dir=folder,
-        # Said explicitly, because accelerate would divide every loss by the launcher's number of steps.
-        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
-        dynamo_plugin=TorchDynamoPlugin(backend=DynamoBackend.NO),  # blocks are compiled one by one
-        kwargs_handlers=[
-            DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)
-        ],
-    )
+    with patch_environment(**{PARALLELISM: "false"}):  # without a GPU accelerate would refuse it
+        accelerator = Accelerator(
+            cpu=cpu,
+            mixed_precision="no" if precision == "fp32" else precision,
+            log_with=list(recipe.trackers) or None,
+            project_dir=folder,
+            # Said explicitly, because accelerate would divide every loss by the launcher's number of steps.
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
+            dynamo_plugin=TorchDynamoPlugin(backend=DynamoBackend.NO),  # blocks are compiled one by one
+            kwargs_handlers=[
+                DistributedDataParallelKwargs(broadcast_buffers=False, gradient_as_bucket_view=True)
+            ],
+        )
+    require_pieces(recipe.cpu_offload, accelerator)
+    return accelerator
 
 
 def join_processes() -> PartialState:
@@ -112,6 +119,19 @@ def forget_earlier_run(precision: Precision) -> None:
 def precision_of(accelerator: Accelerator | AcceleratorState) -> Precision:
     """Return the format that an accelerator computes in."""
     return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
+
+
+def agreed_precision(wanted: str, device: torch.device, kept: Precision | None = None) -> Precision:
+    """Return the format in which all processes compute: the main one chooses, by what it has timed.
+
+    Raises:
+        ValueError: The device does not compute in the wanted format.
+    """
+    precision = choose_precision(wanted, device)
+    if wanted == "auto" and kept is not None:
+        with suppress(ValueError):  # on another device than before
+            precision = choose_precision(kept, device)
+    return broadcast_object_list([precision])[0] if PartialState().num_processes > 1 else precision
 
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:

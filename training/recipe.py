@@ -1,9 +1,10 @@
 """The `training` part of a recipe: optimization, independent of the objective."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 Positive = Annotated[int, Field(gt=0)]
 """An integer of at least 1."""
@@ -19,6 +20,32 @@ Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
 
 NonNegative = Annotated[float, Field(ge=0)]
 """A number of at least 0."""
+
+TRACKERS = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb")
+"""Experiment trackers, by `accelerate`'s names, which are those of their packages."""
+
+
+def as_trackers(value: Any) -> Any:
+    """Put the name of a tracker into a tuple, and names of a list; leave all else to the check that follows.
+
+    >>> as_trackers("wandb"), as_trackers(["wandb", "trackio"])
+    (('wandb',), ('wandb', 'trackio'))
+
+    Raises:
+        ValueError: There is no such tracker.
+    """
+    names = [value] if isinstance(value, str) else value
+    for name in names if isinstance(names, list) else ():
+        if isinstance(name, str) and name not in TRACKERS:
+            near = get_close_matches(name.lower(), TRACKERS, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"choose from {', '.join(TRACKERS)}"
+            raise ValueError(f"{name} is no tracker; {remedy}")  # in quotes, it would be a suggestion itself
+    return tuple(names) if isinstance(names, list) else names
+
+
+Trackers = Annotated[tuple[str, ...], BeforeValidator(as_trackers)]
+"""Experiment trackers that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ...; a single
+name may stand alone."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +89,8 @@ class ScheduleRecipe:
     warmup_steps: Annotated[int, Field(ge=0)] | None = None
     """Number of steps in which the learning rate increases from 0 to its peak."""
     warmup_ratio: Fraction | None = None
-    """The same as a fraction of the run. Set at most one of the two; the default is a ratio of 0.06."""
+    """The same as a fraction of the run; the default is 0.06. A recipe sets one of the two, and an override
+    of one, as in `training.schedule.warmup_steps=100`, replaces the other."""
     final_ratio: Fraction = 0.0
     """Final learning rate relative to the peak, for `linear`, `cosine` and `warmup_stable_decay`."""
     decay_ratio: Fraction = 0.2
@@ -83,6 +111,9 @@ class StageRecipe:
     """Maximum number of tokens in a step."""
     sequence_length: Positive | None = None
     """Maximum length of a sequence in tokens, including special tokens."""
+    shares: dict[str, NonNegative] | None = None
+    """Share of the tokens of each text, by its name, where `corpus.train` lists texts with shares; a text
+    that is not named has none."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +142,12 @@ class TrainingRecipe:
     """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, unless they compute other
     gradients then. All micro-batches then have one size, filled up where they are smaller; it may be 1 % and
     64 tokens larger than `tokens_per_micro_batch`."""
+    gradient_checkpointing: bool = False
+    """Whether layers are computed again in the backward pass, instead of keeping what they have computed
+    (activation checkpointing): less memory, about a third more time, the same result."""
+    cpu_offload: bool = False
+    """Whether weights, gradients and the optimizer's state rest on the CPU, for models that are sharded
+    (FSDP2, HSDP): less memory of the device, more time."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the weights, the order of examples and all random choices of the objective."""
     evaluate_every: Positive | None = None
@@ -121,6 +158,16 @@ class TrainingRecipe:
     """Steps between checkpoints; by default only at the end."""
     keep_checkpoints: Positive = 2
     """Number of newest checkpoints to keep, in addition to the best one."""
+    async_checkpoints: bool = True
+    """Whether the run goes on while a checkpoint is written. The weights and the optimizer's state are copied
+    for that, which takes their size in memory (with AdamW 12 bytes per parameter) while it is written."""
+    revisions: Positive | Literal["babylm"] | None = None
+    """Steps between intermediate models, which `tercet pretrain` keeps as folders for `from_pretrained`:
+    `revisions/step-1000`. `babylm`: by words read, as the BabyLM challenge asks, `revisions/chck_7M`: after
+    each million up to 10 million, each 10 million up to 100, and each 100 million up to 1,000 million."""
+    push_checkpoints: str | None = None
+    """Repository on the Hub, `owner/name`, to which each of the `revisions` is pushed during the run, as a
+    revision of its name; created as a private one if it does not exist."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay rate of a moving average of the weights, such as 0.999; off by default. The average begins
     without bias, is evaluated beside the weights, with scores under `ema/`, and becomes the finished
@@ -136,8 +183,7 @@ class TrainingRecipe:
     transformers then loads it where Tercet is not installed."""
     log_every: Positive = 10
     """Steps between records in the log."""
-    trackers: tuple[str, ...] = ()
-    """Experiment trackers that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ..."""
+    trackers: Trackers = ()
     measure_utilization: bool = True
     """Whether to log the share of the machine's peak FLOPs that the model reaches (MFU); measuring the peak
     takes about a second."""
@@ -147,6 +193,9 @@ class TrainingRecipe:
     num_workers: Workers = "auto"
     """Processes that prepare batches in advance; 0 prepares them in the main process. `auto`: none on a CPU;
     on CUDA one for each free core, at most 4, and at most 1 with `corpus.streaming`."""
+    timeout: Positive = 1800
+    """Seconds after which several processes end, with a line that names the one that is stuck, if no step has
+    ended; their launcher can then start the run again. Evaluations do not count."""
     max_skipped_steps: Positive = 10
     """Number of consecutive steps without a finite gradient after which the run fails."""
     adaptive_threads: bool = False
@@ -155,3 +204,16 @@ class TrainingRecipe:
     bit."""
     retain_heap: bool = True
     """Whether freed memory is kept for the next step instead of being returned to the system (Linux)."""
+
+    def __post_init__(self):
+        repo = self.push_checkpoints
+        if repo is None:
+            return
+        owner, _, name = repo.partition("/")
+        if not (owner and name) or "/" in name:
+            raise ValueError(f"push_checkpoints is {repo!r}, but a repository is named owner/name")
+        if self.revisions is None:
+            raise ValueError(
+                f"push_checkpoints is {repo}, but the run keeps no intermediate models to push: set "
+                "revisions to a number of steps, or to babylm"
+            )

@@ -3,15 +3,16 @@
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from .checkpoint import checkpoints, delete_unfinished, named_as_steps, read_state, was_due
+from .checkpoint import checkpoints, delete_unfinished, latest, named_as_steps, read_state, was_due
 from .environment import flat
-from .manifest import find_damage
+from .manifest import UNREADABLE, find_damage
 
 DAMAGED = "damaged-"
 """Stands before the name of a checkpoint that was set aside."""
@@ -55,9 +56,9 @@ def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
     if checkpoint is None:
         if not damages:
             return None
-        told = "; ".join(f"{path.name}: {damage}" for path, damage in damages.items())
+        listed = "; ".join(f"{path.name}: {damage}" for path, damage in damages.items())
         raise DamagedCheckpointError(
-            f"every checkpoint in {folder} is damaged ({told}): bring back a copy of one, or begin anew in "
+            f"every checkpoint in {folder} is damaged ({listed}): bring back a copy of one, or begin anew in "
             "another folder"
         )
     if accelerator.is_main_process:
@@ -69,6 +70,15 @@ def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
                 stacklevel=2,
             )
     return checkpoint
+
+
+def precision_kept(folder: Path) -> str | None:
+    """Look up in which precision the newest checkpoint below a folder was made; `None` without one."""
+    if (newest := latest(folder)) is None:
+        return None
+    with suppress(*UNREADABLE):
+        return read_state(newest)["circumstances"]["precision"]
+    return None
 
 
 def newest_due(folder: Path, number: int, before: int, accelerator: Accelerator) -> list[Path]:

@@ -24,16 +24,18 @@ from .disk import explaining_a_full_disk, replace_text, temporary_folders
 from .inputs import Input, paths_of, require_apart
 from .lock import LOCK, occupied
 from .manifest import hash_of_model
+from .model_paths import MODEL as MODEL
 from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remove, require_removable
+from .restarts import LOCK_PATIENCE, agents_of, is_restarted, may_be_restarted
 
 RECIPE = "recipe.yaml"
 """What a run does, in its folder."""
-MODEL = "model"
-"""Folder of the finished model, for `from_pretrained`."""
 EVALUATION = "evaluation.json"
 """Scores of the finished model, for its card."""
 TEXTS = "texts.json"
 """Names, sizes and hashes of what was read."""
+REVISIONS = "revisions"
+"""Folder of intermediate models."""
 SCORES = "scores.json"
 """All scores of a task's runs."""
 CURVES = "curves.png"
@@ -75,7 +77,7 @@ class RunFolder:
         return self.recipe.folder
 
     def require_claimable(self, *, resume: bool, overwrite: bool) -> None:
-        """Make sure that `take` may do as it is told; nothing is changed.
+        """Make sure that `take` can do its part; nothing is changed.
 
         Raises:
             ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
@@ -96,7 +98,7 @@ class RunFolder:
                 if (self.folder / name).exists():
                     self.require_same_recipe(keys)
 
-    def take(self, *, resume: bool, overwrite: bool) -> None:
+    def take(self, *, resume: bool, overwrite: bool, launch: Sequence[str] = ()) -> None:
         """Take the folder that `require_claimable` has found to be free, and write the recipe into it.
 
         Raises:
@@ -108,7 +110,7 @@ class RunFolder:
         if replaces:
             remove(folder, self.names)
         folder.mkdir(parents=True, exist_ok=True)
-        begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}))
+        begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}), launch)
         for path in folder.iterdir():
             if is_unfinished(path.name, self.written):
                 delete(path)
@@ -117,8 +119,8 @@ class RunFolder:
     @property
     def names(self) -> list[str]:
         """Everything that the run, or the one before it there, of whatever kind, writes into the folder."""
-        told = read(self.folder)
-        return [*self.written, *(told["names"] if told else ())]
+        record = read(self.folder)
+        return [*self.written, *(record["names"] if record else ())]
 
     def inputs(self, keys: Sequence[str]) -> dict[str, Input]:
         """Look up what the recipe names under keys; splits of a data set of the Hub are no files.
@@ -136,7 +138,7 @@ class RunFolder:
         """Hash the folders of models that may not change, by the keys that name them."""
         keys = [key for key in self.models if any(f"{key}.".startswith(f"{kept}.") for kept in self.kept)]
         folders = {key: [*filter(Path.is_dir, paths_of(value))] for key, value in self.inputs(keys).items()}
-        return {key: " ".join(map(hash_of_model, each)) for key, each in folders.items() if each}
+        return {key: " ".join(map(hash_of_model, paths)) for key, paths in folders.items() if paths}
 
     def earlier_hashes(self) -> dict[str, str]:
         """Read the hashes of the models that the run in the folder began with, as far as it kept them."""
@@ -196,7 +198,7 @@ class RunFolder:
         if is_ours(self.folder) or not file.exists():
             return
         document = read_document(file.read_text(encoding="utf-8"))
-        if not isinstance(document, dict) or set(document) != {each.name for each in fields(self.recipe)}:
+        if not isinstance(document, dict) or set(document) != {field.name for field in fields(self.recipe)}:
             raise ValueError(
                 f"output {self.folder} holds {RECIPE}, which was not written by a run: choose another "
                 f"folder with output=..."
@@ -226,6 +228,8 @@ class Run:
     """Whether it may replace an earlier run there."""
     processes: PartialState | None = None
     """Those of the launch, if it may have several."""
+    launch: Sequence[str] = ()
+    """The agents of torchrun that launched them, by which a restart is known."""
 
     @property
     def folder(self) -> Path:
@@ -252,7 +256,7 @@ class Run:
 
     def take(self) -> None:
         """Take the folder, once nothing of what the run reads can be wrong any more: an earlier run goes."""
-        self.output.take(resume=self.resume, overwrite=self.overwrite)
+        self.output.take(resume=self.resume, overwrite=self.overwrite, launch=self.launch)
 
 
 @contextmanager
@@ -266,6 +270,8 @@ def running(
 ) -> Iterator[Run]:
     """Hold the folder of a recipe's run, and make sure that the run may write there; nothing is changed yet.
 
+    A run that its launcher starts again goes on (`restarts.py`).
+
     Args:
         recipe: Of the run.
         describe: Returns the `RunFolder` of such a recipe.
@@ -278,9 +284,11 @@ def running(
         WriteError: As in `writing`.
     """
     with writing(recipe.folder, processes):
-        output = describe(recipe)
+        output, launch = describe(recipe), agents_of(processes)
+        if is_restarted(recipe.folder, launch):
+            resume, overwrite = True, False
         output.require_claimable(resume=resume, overwrite=overwrite)
-        yield Run(output, resume, overwrite, processes)
+        yield Run(output, resume, overwrite, processes, launch)
 
 
 @contextmanager
@@ -299,7 +307,7 @@ def writing(folder: Path, processes: PartialState | None = None) -> Iterator[Non
         problem = None
         if processes is None or processes.is_main_process:
             try:
-                stack.enter_context(occupied(folder))
+                stack.enter_context(occupied(folder, LOCK_PATIENCE if may_be_restarted(folder) else 0.0))
                 stack.enter_context(recording(folder))
             except ValueError as error:
                 problem = str(error)
@@ -325,16 +333,16 @@ def delete(path: Path) -> None:
     if not (spared := foreign_in(path)):
         shutil.rmtree(path)
         return
-    for each in path.rglob("*"):
-        if each not in spared and (each.is_symlink() or not each.is_dir()):
-            each.unlink()
+    for file in path.rglob("*"):
+        if file not in spared and (file.is_symlink() or not file.is_dir()):
+            file.unlink()
 
 
 def foreign_in(path: Path) -> set[Path]:
     """Find which files in a folder were not written by the run whose folder it lies in."""
     for parent in path.parents:
-        if told := read(parent):
-            return {parent / name for name in told["foreign"] if (parent / name).is_relative_to(path)}
+        if record := read(parent):
+            return {parent / name for name in record["foreign"] if (parent / name).is_relative_to(path)}
     return set()
 
 

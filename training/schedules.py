@@ -38,14 +38,15 @@ def warmup_updates(recipe: ScheduleRecipe, steps: int) -> int:
     """Count the updates of the warm-up, w."""
     if recipe.warmup_steps is not None and recipe.warmup_ratio is not None:
         raise ValueError(
-            f"schedule.warmup_steps = {recipe.warmup_steps} and warmup_ratio = {recipe.warmup_ratio}: "
-            "give only one of the two"
+            f"training.schedule.warmup_steps = {recipe.warmup_steps} and warmup_ratio = "
+            f"{recipe.warmup_ratio}: give only one of the two, and set the other to null"
         )
     ratio = WARMUP_RATIO if recipe.warmup_ratio is None else recipe.warmup_ratio
     warmup = round(ratio * steps) if recipe.warmup_steps is None else recipe.warmup_steps
     if warmup > steps:
         raise ValueError(
-            f"schedule.warmup_steps = {warmup} exceeds training.steps = {steps}: shorten the warm-up"
+            f"training.schedule.warmup_steps = {warmup} exceeds training.steps = {steps}: set it to "
+            f"{round(WARMUP_RATIO * steps)}, say"
         )
     if recipe.kind in ("noam", "inverse_square_root") and warmup == 0:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Models on several processes: whole copies kept equal (DDP), or one model shared out in pieces (FSDP2).
+"""Models on several processes: whole copies kept equal (DDP), or a model shared out in pieces (FSDP2, HSDP).
 
 Of a model in pieces (Zhao et al., 2023, "PyTorch FSDP"; torch's `fully_shard`), each process holds a part of
 every weight, of its gradient and of the optimizer's state. A block's weights are gathered for as long as it
@@ -6,14 +6,21 @@ computes; what lies outside the blocks (embeddings, final norm, heads) stays gat
 end of the backward pass, because the loss reads the head's weight without calling the head. Modules that say
 `stays_whole` are held whole by every process; their weights do not learn.
 
-Which of the two, accelerate's user says (`accelerate launch --use_fsdp --fsdp_version 2`). It is carried out
-here: without a GPU accelerate forgets the request, and its versions differ in what they gather at once.
+Groups of processes may hold one model each (HSDP): replicas of a model in pieces. Gradients are summed within
+a group in every micro-batch, and over the groups once in a step.
 
-What leaves the processes, checkpoints and finished models, is whole: one process would write the same.
+Which of them, accelerate's user says (`accelerate launch --use_fsdp --fsdp_version 2`, and the sizes of
+`ParallelismConfig`). It is carried out here: without a GPU accelerate forgets the request, and its versions
+differ in what they gather at once.
+
+A finished model is whole: one process would write the same. So are a checkpoint's weights; the optimizer's
+state is written in pieces (`pieces.py`), and fits any other layout.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -21,25 +28,40 @@ from accelerate import Accelerator
 from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
+from .exchange import PATIENCE
 from .objective import Objective
 
 PRECISIONS = {"no": None, "bf16": torch.bfloat16}
 """What gathered weights are rounded to, under accelerate's names for mixed precision."""
 
+PARALLELISM = "ACCELERATE_USE_PARALLELISM_CONFIG"
+"""The variable that says whether accelerate's user has chosen sizes of groups; see `size_of`."""
 
-def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
+
+def prepare_model(model: nn.Module, accelerator: Accelerator, *, cpu_offload: bool = False) -> nn.Module:
     """Bring a model to the accelerator's device and its processes, as copies or in pieces.
 
     In pieces, bfloat16 means that weights are rounded as they are gathered, and the vectors between the
     layers with them; gradients are summed in float32. Copies round inside each product (autocast), as one
     process does.
+
+    Args:
+        model: Whole, on any device.
+        accelerator: Its device and its processes are the model's.
+        cpu_offload: Whether the CPU keeps weights, gradients and the optimizer's state of pieces.
 
     Raises:
         ValueError: accelerate is configured for something that its models cannot have here.
@@ -47,8 +69,11 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
     plugin = sharding_plugin(accelerator)
     if plugin is None:
         return accelerator.prepare(model)
+    offloads = cpu_offload or isinstance(plugin.cpu_offload, CPUOffloadPolicy)
+    is_cpu = accelerator.device.type == "cpu"
     arguments: dict[str, Any] = {
-        "mesh": processes_of(accelerator),
+        "mesh": mesh_of_pieces(accelerator, exchanges_on_cpu=offloads and not is_cpu),
+        "offload_policy": CPUOffloadPolicy(pin_memory=not is_cpu) if offloads else OffloadPolicy(),
         "mp_policy": MixedPrecisionPolicy(
             param_dtype=PRECISIONS[accelerator.mixed_precision],
             reduce_dtype=torch.float32,
@@ -65,7 +90,7 @@ def prepare_model(model: nn.Module, accelerator: Accelerator) -> nn.Module:
 
 
 def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin | None:
-    """Return what accelerate was told about sharing models out; `None` if processes hold copies.
+    """Return how accelerate is to share models out; `None` if processes hold copies.
 
     Raises:
         ValueError: It asks for FSDP's first version, or for what does not go with sharing out.
@@ -77,8 +102,7 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
         raise ValueError(f"fsdp_version is {plugin.fsdp_version}: choose --fsdp_version 2")
     unsupported = {
         "precision fp16": accelerator.mixed_precision == "fp16",
-        "fsdp_activation_checkpointing": plugin.activation_checkpointing,
-        "fsdp_offload_params": isinstance(plugin.cpu_offload, CPUOffloadPolicy),
+        "fsdp_activation_checkpointing_offload": getattr(plugin, "activation_checkpointing_offload", False),
         "fsdp_ignored_modules": plugin.ignored_modules is not None,
     }
     if asked := [name for name, is_asked in unsupported.items() if is_asked]:
@@ -86,9 +110,105 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     return plugin
 
 
+def require_pieces(cpu_offload: bool, accelerator: Accelerator) -> None:
+    """Check that a layout can be had, and that weights that are to rest on the CPU are shared out.
+
+    Raises:
+        ValueError: They are not, or as in `sharding_plugin`.
+    """
+    if sharding_plugin(accelerator) is None and cpu_offload:
+        raise ValueError(
+            "training.cpu_offload = true, but every process holds the whole model: share it out (accelerate "
+            "launch --use_fsdp --fsdp_version 2, or torchrun with ACCELERATE_USE_FSDP=true FSDP_VERSION=2), "
+            "or leave cpu_offload out"
+        )
+
+
+def count_replicas(num_processes: int) -> int:
+    """Count the groups of processes of which each holds a whole model in pieces: several with HSDP.
+
+    Raises:
+        ValueError: The sizes that accelerate's user has chosen are no layout of these processes.
+    """
+    if not parse_flag_from_env(PARALLELISM):
+        return 1
+    for kind, name in (("TP", "tensor"), ("CP", "context"), ("SP", "sequence")):
+        if size_of(kind) > 1:
+            raise ValueError(
+                f"{size_variable(kind)} is {size_of(kind)}, but there is no {name} parallelism here, which "
+                "models below a billion parameters do not need: leave it out, and share the model out by "
+                "dp_shard_size"
+            )
+    replicas, shards = size_of("DP_REPLICATE"), size_of("DP_SHARD")
+    if replicas * shards != num_processes:
+        raise ValueError(
+            f"dp_replicate_size {replicas} x dp_shard_size {shards} are {replicas * shards} processes, but "
+            f"there are {num_processes}: choose sizes whose product is the number of processes"
+        )
+    if num_processes > 1 and (shards == 1 or not parse_flag_from_env("ACCELERATE_USE_FSDP")):
+        raise ValueError(
+            f"{PARALLELISM} is set, but nothing is shared out (dp_shard_size is {shards}): choose at least "
+            "2, with --use_fsdp --fsdp_version 2; for whole copies (DDP) leave all of these out"
+        )
+    return replicas
+
+
+def size_variable(kind: str) -> str:
+    """Name the variable in which `accelerate launch` writes the size of a kind of group."""
+    return f"PARALLELISM_CONFIG_{kind}_SIZE"
+
+
+def size_of(kind: str) -> int:
+    """Read the size of a kind of group, 1 if it was not chosen; what is no number is a `ValueError`."""
+    value = os.environ.get(size_variable(kind), "1")
+    if not value.isdecimal() or int(value) < 1:
+        raise ValueError(f"{size_variable(kind)} is {value!r}: choose a number of processes, 1 or more")
+    return int(value)
+
+
 def processes_of(accelerator: Accelerator) -> DeviceMesh:
     """Return all processes, as DTensors name them."""
     return init_device_mesh(accelerator.device.type, (accelerator.num_processes,))
+
+
+def mesh_of_pieces(accelerator: Accelerator, *, exchanges_on_cpu: bool = False) -> DeviceMesh:
+    """Return the processes that share models out: all in one group, or replicas x processes of a replica.
+
+    Args:
+        accelerator: Its processes.
+        exchanges_on_cpu: Whether they also exchange tensors that lie on the CPU, beside their devices.
+    """
+    replicas, kind = count_replicas(accelerator.num_processes), accelerator.device.type
+    if replicas == 1 and not exchanges_on_cpu:
+        return processes_of(accelerator)
+    device_backend = torch.distributed.get_default_backend_for_device(kind)
+    backend = f"{kind}:{device_backend},cpu:gloo" if exchanges_on_cpu else None
+    return _grid(kind, accelerator.num_processes, replicas, backend)
+
+
+@cache
+def _grid(kind: str, num_processes: int, replicas: int, backend: str | None) -> DeviceMesh:
+    # torch's `init_device_mesh` would let a process wait for minutes only, while the main one writes a file.
+    group = partial(torch.distributed.new_subgroups_by_enumeration, timeout=PATIENCE, backend=backend)
+    ranks = torch.arange(num_processes).view(replicas, -1)
+    groups: list[Any] = [group(members.tolist())[0] for members in (ranks.T, ranks)]
+    mesh = DeviceMesh.from_group(groups, kind, ranks, mesh_dim_names=("dp_replicate", "dp_shard"))
+    return mesh if replicas > 1 else mesh["dp_shard"]
+
+
+def group_of_pieces(tensor: DTensor) -> DeviceMesh:
+    """Return the processes that hold a tensor together, each its rows: of replicas, this process's own."""
+    mesh = tensor.device_mesh
+    return mesh if mesh.ndim == 1 else mesh["dp_shard"]
+
+
+def exchange_among_replicas(model: nn.Module, objective: Objective, *, is_last: bool) -> None:
+    """Let replicas of a model in pieces sum their gradients in the step's last micro-batch, not before it.
+
+    Where that may not reach all parameters, they sum in each: those of others would be left out.
+    """
+    if isinstance(model, FSDPModule):
+        model.set_requires_all_reduce(is_last or not objective.uses_all_parameters)
 
 
 def settle(model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator) -> None:
@@ -131,11 +251,20 @@ def is_sharded(model: nn.Module) -> bool:
     return isinstance(model, FSDPModule)
 
 
+def layout_of(model: nn.Module) -> str:
+    """Say in words how processes hold a prepared model."""
+    meshes = (weight.device_mesh for weight in model.parameters() if isinstance(weight, DTensor))
+    mesh = next(meshes, None)
+    if mesh is None:
+        return "copied"
+    return "in pieces" if mesh.ndim == 1 else f"in pieces, {mesh.size(0)} replicas"
+
+
 def largest(number: int, model: nn.Module) -> int:
     """Return the largest number of all processes, where they compute together: each pass gathers weights."""
     if not is_sharded(model):
         return number
-    shared = torch.tensor(number, device=next(model.parameters()).device)
+    shared = torch.tensor(number, device=device_of(next(model.parameters())))
     torch.distributed.all_reduce(shared, torch.distributed.ReduceOp.MAX)
     return int(shared)
 
@@ -161,6 +290,11 @@ def gathered(model: nn.Module, accelerator: Accelerator) -> Iterator[None]:
             unit.set_reshard_after_forward(again, recurse=False)
 
 
+def device_of(tensor: Tensor) -> torch.device:
+    """Return the device that computes with a tensor: not the CPU where pieces only rest on it."""
+    return torch.device(tensor.device_mesh.device_type) if isinstance(tensor, DTensor) else tensor.device
+
+
 def whole(tensor: Tensor) -> Tensor:
     """Gather a tensor of which every process holds a part; every process calls this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
@@ -183,10 +317,11 @@ def whole_weights(model: nn.Module, accelerator: Accelerator) -> dict[str, Tenso
 
 
 def each_once(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Keep of tensors with several names the first name, in alphabetical order."""
+    """Keep of tensors, or pieces, with several names the first name, in alphabetical order."""
     first: dict[int | str, str] = {}
-    for name in sorted(weights):
-        first.setdefault(weights[name].data_ptr() or name, name)  # empty tensors have no place in memory
+    for name, weight in sorted(weights.items()):
+        place = id(weight) if isinstance(weight, DTensor) else weight.data_ptr()
+        first.setdefault(place or name, name)  # empty tensors have no place in memory
     return {name: weights[name] for name in first.values()}
 
 
@@ -208,18 +343,8 @@ def load_whole_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
             parts[name].copy_(part_of(weight, parts[name]))
 
 
-def whole_optimizer_state(optimizer: Optimizer, accelerator: Accelerator) -> dict[str, Any]:
-    """Return an optimizer's whole state, to the main process; every process calls this."""
-    state = optimizer.state_dict()
-    moments = {
-        index: {name: _to_main(value, accelerator) for name, value in values.items()}
-        for index, values in state["state"].items()
-    }
-    return state | {"state": moments}
-
-
 def load_whole_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Let an optimizer take its parts of a whole state."""
+    """Let an optimizer take its parts of a state, of which some may be cut already."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     moments = {
         index: {name: part_of(value, parameters[index]) for name, value in values.items()}
@@ -230,12 +355,13 @@ def load_whole_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> N
 
 def part_of(value: Any, parameter: Tensor) -> Any:
     """Cut this process's part out of a whole tensor, as a parameter of as many rows is cut."""
-    if not isinstance(parameter, DTensor) or not isinstance(value, Tensor):
+    if not isinstance(parameter, DTensor) or not isinstance(value, Tensor) or isinstance(value, DTensor):
         return value
     if value.dim() != parameter.dim() or value.shape[:1] != parameter.shape[:1]:
         return value
-    value = value.to(parameter.device_mesh.device_type)
-    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    value = value.to(device_of(parameter))
+    part = distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
+    return part.to(parameter.device)
 
 
 def _to_main(value: Any, accelerator: Accelerator) -> Any:

@@ -1,7 +1,7 @@
 """Steps whose gradient is not finite: the weights are left alone, and the run ends when that goes on.
 
-Asking a GPU whether a number is finite means waiting for it. A fused optimizer is therefore told on the
-device (`found_inf`, as `torch.amp.GradScaler` does), and the counts are read only now and then.
+Asking a GPU whether a number is finite means waiting for it. A fused optimizer therefore looks on the
+device (`found_inf`, as for `torch.amp.GradScaler`), and the counts are read only now and then.
 """
 
 import torch

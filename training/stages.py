@@ -9,11 +9,11 @@ A stage begins with a new epoch: so a place in the data means the same however a
 """
 
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 from accelerate import Accelerator
 
@@ -28,8 +28,8 @@ from .schedules import require_used_shape, warmup_updates
 from .static_shapes import wants_graphs
 from .workers import DataCursor, PrefetchLoader
 
-SourceOfLength = Callable[[int], ExampleSource]
-"""Makes the source of a stage whose sequences have at most so many tokens."""
+SourceOf = Callable[[StageRecipe], ExampleSource]
+"""Makes the source of a stage that has a sequence length, or shares of texts, of its own."""
 
 LEAST_FILL = 0.7
 """Steps that hold less of `tokens_per_step` on average are worth a warning."""
@@ -47,7 +47,7 @@ class Stage:
 
 def build_stages(
     source: ExampleSource,
-    source_of_length: SourceOfLength | None,
+    source_of: SourceOf | None,
     objective: Objective,
     recipe: TrainingRecipe,
     accelerator: Accelerator,
@@ -56,7 +56,7 @@ def build_stages(
 
     Args:
         source: The run's own.
-        source_of_length: Makes the others; `None` if examples have a length of their own.
+        source_of: Makes the others; `None` if examples have a length of their own.
         objective: Collates the examples.
         recipe: Says what the stages do.
         accelerator: Knows this process's share.
@@ -67,7 +67,7 @@ def build_stages(
     """
     stages, first_step = [], 0
     for stage in recipe.stages:
-        its_source = source if stage.sequence_length is None else of_length(stage, source_of_length)
+        its_source = source if stage.sequence_length is stage.shares is None else source_for(stage, source_of)
         tokens = stage.tokens_per_step or recipe.tokens_per_step
         stages.append(Stage(first_step, cut(its_source, tokens, objective, recipe, accelerator)))
         first_step += stage.steps
@@ -87,15 +87,17 @@ def require_time(recipe: TrainingRecipe) -> None:
         )
 
 
-def of_length(stage: StageRecipe, source_of_length: SourceOfLength | None) -> ExampleSource:
-    """Make the source of a stage with a sequence length of its own."""
-    assert stage.sequence_length is not None
-    if source_of_length is None:
-        raise ValueError(
-            f"training.stages: sequence_length = {stage.sequence_length}, but the examples of this run "
-            f"cannot be shortened: leave it out"
+def source_for(stage: StageRecipe, source_of: SourceOf | None) -> ExampleSource:
+    """Make the source of a stage with a sequence length, or shares, of its own."""
+    if source_of is None:
+        key, what = (
+            ("shares", "weighted") if stage.sequence_length is None else ("sequence_length", "shortened")
         )
-    return source_of_length(stage.sequence_length)
+        raise ValueError(
+            f"training.stages: {key} = {getattr(stage, key)}, but the examples of this run "
+            f"cannot be {what}: leave it out"
+        )
+    return source_of(stage)
 
 
 def cut(
@@ -146,6 +148,8 @@ class TrainingData:
     """What it is measured on, if anything."""
     held_out_steps: StepDataset | None
     """The steps of `held_out.source`, if it has one."""
+    parts_steps: Mapping[str, StepDataset] = field(default_factory=dict)
+    """The steps of `held_out.parts`, by name."""
     is_stream: bool = False
     """Whether each data worker reads the training text as a whole."""
 
@@ -159,6 +163,15 @@ class TrainingData:
         """Let all micro-batches be as large as their sequences."""
         for stage in self.stages:
             stage.steps.has_fixed_sizes = False
+
+
+def epochs_of(stages: Sequence[Stage], steps: int) -> list[float]:
+    """Count the epochs that the steps of each stage make, of a run of so many steps."""
+    edges = pairwise([*(stage.first_step for stage in stages), steps])
+    return [
+        (last - first) / len(stage.steps.plan(0)[1])
+        for stage, (first, last) in zip(stages, edges, strict=True)
+    ]
 
 
 def warn_of_unfilled_steps(stages: Sequence[Stage]) -> None:
@@ -184,7 +197,7 @@ def prepare_data(
     recipe: TrainingRecipe,
     accelerator: Accelerator,
     *,
-    source_of_length: SourceOfLength | None = None,
+    source_of: SourceOf | None = None,
     held_out: HeldOut | None = None,
     is_stream: bool = False,
 ) -> TrainingData:
@@ -195,7 +208,7 @@ def prepare_data(
         objective: Collates them.
         recipe: Says how large steps are, and what the stages do.
         accelerator: Knows this process's share.
-        source_of_length: Makes the sources of stages with other sequence lengths; `None` if there are none.
+        source_of: Makes the sources of stages with other sequence lengths or shares; `None` if none has.
         held_out: What the run is measured on.
         is_stream: Whether each data worker reads the training text as a whole.
 
@@ -203,10 +216,14 @@ def prepare_data(
         ValueError: Examples and recipe do not fit each other.
     """
     require_evaluations(recipe, are_possible=held_out is not None)
-    stages = build_stages(source, source_of_length, objective, recipe, accelerator)
-    measured = None if held_out is None else held_out.source
-    steps = None if measured is None else cut_held_out(measured, objective, recipe, accelerator)
-    return TrainingData(stages, held_out, steps, is_stream)
+    stages = build_stages(source, source_of, objective, recipe, accelerator)
+    measured = {} if held_out is None else {"": held_out, **held_out.parts}
+    steps = {
+        name: cut_held_out(each.source, objective, recipe, accelerator)
+        for name, each in measured.items()
+        if each.source is not None
+    }
+    return TrainingData(stages, held_out, steps.pop("", None), steps, is_stream)
 
 
 class StagedSteps(Iterator[Step]):
@@ -252,7 +269,7 @@ class StagedSteps(Iterator[Step]):
                 continue
             if step == stage.first_step > 0:
                 start = DataCursor(start.epoch + 1, 0, step)
-            for line in told_sizes(stage.steps):  # measured here, not by each worker
+            for line in describe_sizes(stage.steps):  # measured here, not by each worker
                 self.tell(line)
             self.current = self.load(stage.steps, start)
             for taken in islice(self.current, None if stop is None else stop - step):
@@ -269,14 +286,14 @@ class StagedSteps(Iterator[Step]):
                 raise error
 
 
-def told_sizes(steps: StepDataset) -> list[str]:
+def describe_sizes(steps: StepDataset) -> list[str]:
     """Write in a line which fixed sizes a stage has, if it has some, and how much of them is filling."""
     lines = []
     for component, shape in steps.shapes.items():
         named = "" if component is None else f" of objective {component + 1}"
         positions = f", {shape.positions:,} positions" if shape.positions else ""
         lines.append(
-            f"fixed sizes{named}: {' + '.join(f'{each:,}' for each in shape.streams)} tokens, "
+            f"fixed sizes{named}: {' + '.join(f'{number:,}' for number in shape.streams)} tokens, "
             f"{shape.sequences:,} sequences{positions} a micro-batch; {shape.filling:.1%} filling"
         )
     return lines

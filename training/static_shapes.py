@@ -9,9 +9,9 @@ those of the ragged micro-batches of `step_planning`; only how sequences are dea
     0                              n         N          S + 1 bounds
 
 Sizes are measured on the first steps of a stage, and raised by how much larger the examples of its other
-steps are: so they are a function of the seed and the text. A step that does not fit, which is rare, is dealt
-out to more micro-batches, up to twice as many. What still does not fit, as later texts of a stream that are
-all longer or shorter, has a larger size: one of few, since sizes are doubled.
+steps are: so they are a function of the seed and the text. A process's share of a step that does not fit,
+which is rare, is dealt out to more micro-batches, up to twice as many. What still does not fit, as later
+texts of a stream that are all longer or shorter, has a larger size: one of few, since sizes are doubled.
 
 Legend: N tokens of a stream, S sequences, K positions.
 """
@@ -55,7 +55,10 @@ STREAMS = ("k", "q")
 
 @dataclass(frozen=True)
 class Load:
-    """What sequences bring to a micro-batch: tokens of each stream and of both, and positions, each (S,)."""
+    """What sequences bring to a micro-batch, each (S,).
+
+    `tokens` of each stream, `lengths` of both together, and `positions` at which they are predicted.
+    """
 
     tokens: dict[str, np.ndarray]
     lengths: np.ndarray
@@ -66,12 +69,12 @@ class Load:
         """Measure a batch that predicts tokens at some positions of the decoder's, or only, stream."""
         edges = {stream: batch[f"cu_seq_lens_{stream}"].numpy() for stream in STREAMS}
         counts = np.diff(np.searchsorted(positions, edges["q"]))
-        tokens = {stream: np.diff(own) for stream, own in edges.items()}
+        tokens = {stream: np.diff(bounds) for stream, bounds in edges.items()}
         return cls(tokens, sequence_lengths(batch), counts)
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Load":
         """Return the load of some sequences."""
-        tokens = {stream: own[chosen] for stream, own in self.tokens.items()}
+        tokens = {stream: counts[chosen] for stream, counts in self.tokens.items()}
         return Load(tokens, self.lengths[chosen], self.positions[chosen])
 
 
@@ -116,13 +119,15 @@ class Shape:
     """Share of filling in the tokens of the steps on which the size was measured."""
 
     @classmethod
-    def measured(cls, loads: Sequence[Load], num_parts: int, growth: Growth = NO_GROWTH) -> "Shape":
-        """Choose the size for steps like these, in `num_parts` micro-batches each."""
+    def measured(
+        cls, loads: Sequence[Load], num_parts: int, growth: Growth = NO_GROWTH, num_processes: int = 1
+    ) -> "Shape":
+        """Choose the size for a process's shares of steps, in `num_parts` micro-batches each."""
         most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
-        slack = growth.tokens * (SLACK if num_parts > 1 else 1.0) / num_parts
+        slack = growth.tokens * (SLACK if num_parts * num_processes > 1 else 1.0) / num_parts
         cut = {stream: max(int(load.tokens[stream].max(initial=1)) for load in loads) for stream in STREAMS}
         longest = {stream: rounded(growth.longest * length) for stream, length in cut.items()}
-        tokens = {stream: max(rounded(slack * each), longest[stream]) for stream, each in most.items()}
+        tokens = {stream: max(rounded(slack * number), longest[stream]) for stream, number in most.items()}
         filling = max(-(-tokens[stream] // cut[stream]) for stream in STREAMS)
         slack = SLACK_OF_COUNTS / num_parts
         sequences = slack * growth.sequences * max(len(load.positions) for load in loads)
@@ -148,17 +153,17 @@ class Shape:
         """Return whether sequences, however long, fit into a micro-batch of this size, and the filling."""
         room = self.sequences - len(load.positions)
         return int(load.positions.sum()) <= self.positions and all(
-            0 <= self.tokens[stream] - own.sum() <= room * self.cut[stream]
-            for stream, own in load.tokens.items()
+            0 <= self.tokens[stream] - counts.sum() <= room * self.cut[stream]
+            for stream, counts in load.tokens.items()
         )
 
     def widened(self, load: Load) -> "Shape":
         """Return this size, or a larger one of few that holds sequences."""
-        each = load.tokens.items()
-        longest = {stream: doubled(self.longest[stream], own.max(initial=1)) for stream, own in each}
+        counted = load.tokens.items()
+        longest = {stream: doubled(self.longest[stream], n.max(initial=1)) for stream, n in counted}
         if self.holds(load):
             return replace(self, longest=longest)
-        tokens = {stream: doubled(self.tokens[stream], own.sum()) for stream, own in each}
+        tokens = {stream: doubled(self.tokens[stream], n.sum()) for stream, n in counted}
         filling = max(-(-tokens[stream] // self.cut[stream]) for stream in STREAMS)
         sequences = doubled(self.sequences, len(load.positions) + filling)
         positions = min(doubled(self.positions, load.positions.sum()), tokens["q"])
@@ -182,14 +187,14 @@ def doubled(size: int, least: int) -> int:
     return size
 
 
-def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[np.ndarray]:
-    """Deal the sequences of a step out to micro-batches of nearly equal tokens that fit the size.
+def deal(load: Load, shape: Shape, num_parts: int) -> list[np.ndarray]:
+    """Deal a process's sequences of a step out to micro-batches of nearly equal tokens that fit the size.
 
-    There are `num_parts`, or as many more for each process as it takes, up to twice as many. Returns the
-    numbers of the sequences of each.
+    There are `num_parts`, or as many more as it takes, up to twice as many. Returns the numbers of the
+    sequences of each.
     """
     order, found = np.argsort(-load.lengths, kind="stable"), []
-    for parts in range(num_parts, 2 * num_parts + 1, num_processes):
+    for parts in range(num_parts, 2 * num_parts + 1):
         bins: list[list[int]] = [[] for _ in range(parts)]
         heap = [(0, number) for number in range(parts)]
         heapify(heap)
@@ -197,8 +202,8 @@ def deal(load: Load, shape: Shape, num_processes: int, num_parts: int) -> list[n
             tokens, number = heap[0]
             bins[number].append(sequence)
             heapreplace(heap, (tokens + int(load.lengths[sequence]), number))
-        found = [np.array(sorted(own), dtype=np.int64) for own in bins]
-        if parts >= len(order) or all(shape.holds(load[own]) for own in found):
+        found = [np.array(sorted(numbers), dtype=np.int64) for numbers in bins]
+        if parts >= len(order) or all(shape.holds(load[numbers]) for numbers in found):
             break
     return found
 
@@ -219,25 +224,25 @@ def fit_together(batch: Batch, positions: np.ndarray, parts: Iterable[np.ndarray
     """Lay the sequences of micro-batches end to end, each filled up to its size.
 
     Args:
-        batch: All sequences of the step.
+        batch: The process's sequences of the step.
         positions: Where its tokens are predicted, ascending, in the decoder's, or only, stream.
         parts: The numbers of each micro-batch's sequences.
         shape: The size.
     """
     load, edges = Load.of(batch, positions), batch["cu_seq_lens_q"].numpy()
     filled, sizes = [], []
-    for own in parts:
-        starts = boundaries(load.tokens["q"][own])[:-1]
+    for numbers in parts:
+        starts = boundaries(load.tokens["q"][numbers])[:-1]
         moved = [
             positions[slice(*np.searchsorted(positions, edges[number : number + 2]))] - edges[number] + start
-            for number, start in zip(own, starts, strict=True)
+            for number, start in zip(numbers, starts, strict=True)
         ]
-        fitting = shape.widened(load[own])
-        filled.append(fill(select_sequences(batch, own), fitting))
+        fitting = shape.widened(load[numbers])
+        filled.append(fill(select_sequences(batch, numbers), fitting))
         longest = {f"max_length_{stream}": length for stream, length in fitting.longest.items()}
         found = padded_positions(np.concatenate([*moved, []]).astype(np.int64), fitting)
         sizes.append(longest | ({POSITIONS: found} if fitting.positions else {}))
-    counts = [len(each["cu_seq_lens_q"]) - 1 for each in filled]
+    counts = [len(part["cu_seq_lens_q"]) - 1 for part in filled]
     return Fitted(joined(filled), [0, *np.cumsum(counts).tolist()], sizes)
 
 
@@ -293,7 +298,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
     for name, value in batches[0].items():
         values = [batch[name] for batch in batches]
         if name.startswith("cu_seq_lens_"):
-            lengths = np.concatenate([np.diff(each.numpy()) for each in values])
+            lengths = np.concatenate([np.diff(bounds.numpy()) for bounds in values])
             whole[name] = torch.from_numpy(boundaries(lengths).astype(np.int32))
         else:
             whole[name] = torch.cat(values, dim=1 if is_stream(name, value) else 0)

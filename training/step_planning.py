@@ -16,13 +16,15 @@ def plan_steps(
     tokens_per_step: int,
     rng: np.random.Generator | None,
     components: np.ndarray | None = None,
+    strata: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Cut examples of the given lengths (E,) into steps of nearly equal tokens, every example in exactly one.
 
     Steps have at most `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
     Without `rng` the steps follow the examples' order. `components` (E,) number the objective of a mixture
     that each example is for: every step then has the mixture of the epoch, and with `rng` an example of each
-    objective, if there are enough. A step's examples go from short to long, as its micro-batches will: to cut
+    objective, if there are enough. `strata` (E,) number finer kinds of examples, of which every step has the
+    mixture of the epoch, too. A step's examples go from short to long, as its micro-batches will: to cut
     these, nothing has to be moved.
 
     Raises:
@@ -35,8 +37,8 @@ def plan_steps(
             f"{tokens_per_step:,}: lower tokens_per_step, or add more text"
         )
     order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
-    if components is not None:
-        order = interleave(order, lengths, components)
+    if (kinds := components if strata is None else strata) is not None:
+        order = interleave(order, lengths, kinds)
     steps = [order[first:last] for first, last in pairwise(_step_edges(lengths[order], tokens_per_step))]
     if rng is not None and components is not None and fewest_examples(steps, components) == 0:
         steps = cut_each(order, lengths, components, tokens_per_step) or steps
@@ -61,9 +63,9 @@ def interleave(order: np.ndarray, lengths: np.ndarray, components: np.ndarray) -
     """
     place = np.empty(len(order))
     for component in np.unique(components):
-        own = np.flatnonzero(components[order] == component)
-        tokens = lengths[order[own]]
-        place[own] = (np.cumsum(tokens) - tokens / 2) / tokens.sum()
+        chosen = np.flatnonzero(components[order] == component)
+        tokens = lengths[order[chosen]]
+        place[chosen] = (np.cumsum(tokens) - tokens / 2) / tokens.sum()
     return order[np.argsort(place, kind="stable")]
 
 
@@ -73,15 +75,18 @@ def cut_each(order: np.ndarray, lengths: np.ndarray, components: np.ndarray, lim
     An example longer than its component's share of a step makes `interleave` leave some steps without that
     component. These steps have all, but are less full. There are none if a component has too few examples.
     """
-    each = [order[components[order] == component] for component in np.unique(components)]
+    orders = [order[components[order] == component] for component in np.unique(components)]
     parts = -(-int(lengths.sum()) // limit)
-    while parts <= min(map(len, each)):
-        edges = [cut_evenly(lengths[own], parts) for own in each]
+    while parts <= min(map(len, orders)):
+        edges = [cut_evenly(lengths[examples], parts) for examples in orders]
         sums = [
-            np.add.reduceat(lengths[own], own_edges[:-1]) for own, own_edges in zip(each, edges, strict=True)
+            np.add.reduceat(lengths[examples], bounds[:-1])
+            for examples, bounds in zip(orders, edges, strict=True)
         ]
         if np.sum(sums, axis=0).max() <= limit:
-            pieces = (np.split(own, own_edges[1:-1]) for own, own_edges in zip(each, edges, strict=True))
+            pieces = (
+                np.split(examples, bounds[1:-1]) for examples, bounds in zip(orders, edges, strict=True)
+            )
             return [np.concatenate(step) for step in zip(*pieces, strict=True)]
         parts += 1 + parts // 50
     return []
@@ -109,6 +114,17 @@ def cut_evenly(lengths: np.ndarray, parts: int) -> list[int]:
     edges = np.maximum.accumulate(np.maximum(edges, 1) - steps) + steps  # every part takes at least one ...
     edges = np.minimum(edges, len(lengths) - parts + steps)  # ... and leaves one for each that follows
     return [0, *edges.tolist(), len(lengths)]
+
+
+def spread(lengths: np.ndarray, num_processes: int, process_index: int) -> np.ndarray:
+    """Deal the sequences of a step (S,) out to processes so that each has long and short ones; one's numbers.
+
+    From the longest on, they go round the processes there and back: the tokens of two processes differ by one
+    sequence at most.
+    """
+    lap, place = np.divmod(np.arange(len(lengths)), num_processes)
+    receiver = np.where(lap % 2, num_processes - 1 - place, place)
+    return np.sort(np.argsort(-lengths, kind="stable")[receiver == process_index])
 
 
 def share(

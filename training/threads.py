@@ -8,7 +8,7 @@ cores are slower than one. Linux tells how long each thread was ready and had to
 (`/proc/self/task/*/schedstat`). From that, as many threads are taken back as had to wait, and offered again
 once nothing waits, less and less often while that fails.
 
-How long threads spin while they wait for each other is bounded beforehand, in `tercet/__init__.py`.
+How long threads spin while they wait for each other is bounded beforehand, in `tercet/__main__.py`.
 
 The gradients of norms, and in float32 those of some products, are summed up in parts, one for each thread: a
 run whose threads change rounds otherwise than one whose threads do not.

@@ -36,6 +36,13 @@ STEPS, EVALUATIONS = 8, 4
 """Lines about steps and about evaluations."""
 
 
+TIMED = 3
+"""Steps on which it is measured how long a run will take; the one before them warms caches up."""
+
+LEAST_EXPECTED = 10.0
+"""Seconds that are worth being told beforehand."""
+
+
 class SparseLines:
     """Chooses lines evenly over a run, and the first, which says how long the run will take.
 
@@ -93,6 +100,7 @@ class Tracker:
         self.metrics = metrics or MetricAccumulator(progress.step, progress.tokens, progress.seconds)
         self.unwritten = b""
         self.since = time.perf_counter()
+        self.first_step, self.timed_from = progress.step, 0.0
         self.bar = None
         self.shown_steps, self.shown_evaluations = SparseLines(steps, STEPS), SparseLines(steps, EVALUATIONS)
         if accelerator.is_main_process:
@@ -108,8 +116,27 @@ class Tracker:
         self.metrics.add(averaged, self.accelerator.num_processes)
         if self.bar is not None:
             self.bar.update()
+        self._tell_expected_time()
         if self.progress.step % self.log_every == 0 or self.progress.step == self.steps:
             self._write_step(float(metrics["learning_rate"]))
+
+    def _tell_expected_time(self) -> None:
+        """Say after some steps how long those that are left will take."""
+        taken = self.progress.step - self.first_step
+        if taken not in (1, 1 + TIMED):
+            return
+        self._read_clock()
+        if taken == 1:
+            self.timed_from = self.progress.seconds
+            return
+        seconds = (self.progress.seconds - self.timed_from) / TIMED
+        left = self.steps - self.progress.step
+        if left * seconds >= LEAST_EXPECTED:
+            time_left = timedelta(seconds=round(left * seconds))
+            self.say(
+                f"expected time: {time_left} for {left:,} more steps, as measured on {TIMED} of them "
+                f"({seconds:.2g} s each); evaluations come on top"
+            )
 
     def record_evaluation(self, scores: dict[str, float]) -> None:
         """Write the scores of an evaluation at the present step."""
@@ -174,6 +201,7 @@ class Tracker:
             "epoch": self.progress.epoch,
             "examples": self.progress.examples,
             "tokens": self.progress.tokens,
+            **{f"tokens/{name}": tokens for name, tokens in self.progress.tokens_of.items()},
             "targets": self.progress.targets,
             "skipped": self.progress.skipped,
             "data": f"{self.progress.data:08x}",
@@ -268,10 +296,10 @@ def read_log(path: Path) -> list[Record]:
     records = [_parsed(line) for line in lines]
     damaged = [number for number, record in enumerate(records, start=1) if record is None]
     if damaged:
-        told = ", ".join(map(str, damaged[:SHOWN])) + (", ..." if len(damaged) > SHOWN else "")
+        numbers = ", ".join(map(str, damaged[:SHOWN])) + (", ..." if len(damaged) > SHOWN else "")
         warnings.warn(
-            f"{path} is damaged: {len(damaged)} of its {len(lines)} lines are invalid (line {told}) and are "
-            f"skipped; checkpoints do not depend on it",
+            f"{path} is damaged: {len(damaged)} of its {len(lines)} lines are invalid (line {numbers}) and "
+            f"are skipped; checkpoints do not depend on it",
             stacklevel=2,
         )
     return [record for record in records if record is not None]

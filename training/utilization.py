@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
+from .gradient_checkpointing import counting_again
 from .loop import Progress
 from .objective import Batch, Objective
 
@@ -128,17 +129,19 @@ def count_flops_per_token(
     """Count the operations of a middle micro-batch, forward and backward, and divide by its tokens.
 
     Of a mixture of objectives it is the mean over their tokens. Weights, gradients and generators are left as
-    they were.
+    they were. What layers compute again does not count, as in other measures of utilization (MFU).
     """
     bare = accelerator.unwrap_model(model, keep_torch_compile=False)
     flops = tokens = 0.0
     for batches in (list(part.micro_batches(accelerator.device)) for part in step.parts if part.edges[-1]):
         batch = batches[len(batches) // 2]
-        with undisturbed_randomness(accelerator.device), FlopCounterMode(display=False) as counter:
+        counter, undisturbed = FlopCounterMode(display=False), undisturbed_randomness(accelerator.device)
+        with undisturbed, counting_again(bare) as again, counter:
             sum(objective.losses(bare, batch).values(), start=torch.zeros(())).backward()
         bare.zero_grad()
         num_tokens = sum(map(count_tokens, batches))
-        flops += counter.get_total_flops() / count_tokens(batch) * num_tokens
+        counted = counter.get_total_flops() - sum(each.get_total_flops() for each in again)
+        flops += counted / count_tokens(batch) * num_tokens
         tokens += num_tokens
     return flops / tokens
 

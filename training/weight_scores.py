@@ -48,7 +48,12 @@ class WeightScores:
         in_place = nullcontext() if kind == LAST else self.averages[kind].in_place()
         with in_place, gathered(self.model, self.accelerator):
             scores = evaluate_held_out(
-                self.model, self.objective, self.data.held_out, self.data.held_out_steps, self.accelerator
+                self.model,
+                self.objective,
+                self.data.held_out,
+                self.data.held_out_steps,
+                self.accelerator,
+                parts_steps=self.data.parts_steps,
             )
         return scores if kind == LAST else {f"{kind}/{name}": value for name, value in scores.items()}
 

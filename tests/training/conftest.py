@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tercet.configs.recipe import recipe_data
+from tercet.objectives.randomness import SequenceDraws
 from tercet.training.checkpoint import RunState
 from tercet.training.fit import fit
 from tercet.training.loop import Progress
@@ -26,6 +27,7 @@ from tercet.training.stages import prepare_data
 from tercet.training.tracking import Record, read_log
 
 from ..fork_server import ForkedRun, ForkServer
+from ..launches import replicated
 
 VOCABULARY = 23
 WIDTH = 16
@@ -38,9 +40,10 @@ class ToyObjective(Objective):
     def __init__(self):
         self.weights = {"token": 1.0, "length": 0.5}
 
-    def collate(self, examples, rng) -> Batch:
+    def collate(self, examples, seed) -> Batch:
         packed = pack([example["input_ids"] for example in examples])
-        chosen = rng.random(packed.input_ids.shape) < rng.random(packed.input_ids.shape)
+        draws, lengths = SequenceDraws.of(examples, seed), packed.cu_seq_lens.diff().numpy()
+        chosen = (draws.random(lengths) < draws.random(lengths))[None]
         return {
             "input_ids": packed.input_ids,
             "position_ids": packed.position_ids,
@@ -192,12 +195,15 @@ class Toys:
         *overrides: str,
         processes: int = 1,
         in_pieces: bool = False,
+        replicas: int = 1,
         dropout: float = 0.1,
         resume: bool = False,
         disagree: bool = False,
     ) -> ForkedRun:
         """Start `toy_program.py` in new processes; it is not waited for."""
         variables = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"} if in_pieces else {}
+        if replicas > 1:
+            variables |= replicated(replicas, processes // replicas)
         if disagree:
             variables["TOYS_DISAGREE"] = "1"
         arguments = [str(folder), str(dropout), str(int(resume)), *overrides]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.batches import StepDataset, checksum, endless_steps, one_pass
+from tercet.training.batches import Step, StepDataset, checksum, endless_steps, one_pass
+from tercet.training.packing import select_sequences
 from tercet.training.stages import Stage, warn_of_unfilled_steps
-from tercet.training.step_planning import cut_evenly, plan_steps, share
+from tercet.training.step_planning import cut_evenly, plan_steps, share, spread
 
 CPU = torch.device("cpu")
 
@@ -36,6 +37,18 @@ def make(objective, source):
         return StepDataset(source, objective, **(fixed | changes))
 
     return make
+
+
+def added_up(shares: list[Step]) -> tuple[dict[str, int], int, int, int]:
+    """Add up what processes tell each other of their shares of a step, as `Step.whole` does."""
+    targets = {name: sum(share.targets[name] for share in shares) for name in shares[0].targets}
+    (examples,) = {share.examples for share in shares}
+    return (
+        targets,
+        examples,
+        sum(share.tokens for share in shares),
+        sum(share.fingerprint for share in shares),
+    )
 
 
 def sequences(step) -> list[list[int]]:
@@ -115,6 +128,16 @@ def test_shares_hold_every_sequence_once_within_the_limit(processes, limit):
             assert np.all(np.diff(lengths[chosen[first:last]]) >= 0)
 
 
+@pytest.mark.parametrize("processes", [1, 2, 3, 8])
+def test_sequences_are_spread_over_processes_by_number_and_length(processes):
+    lengths = rng(5).integers(1, 500, 300)
+    spread_out = [spread(lengths, processes, index) for index in range(processes)]
+    assert sorted(np.concatenate(spread_out)) == list(range(300))
+    tokens = [lengths[own].sum() for own in spread_out]
+    assert max(tokens) - min(tokens) <= lengths.max()
+    assert max(map(len, spread_out)) - min(map(len, spread_out)) <= 1
+
+
 def test_a_sequence_beyond_the_limit_stands_alone():
     chosen, edges = share(np.array([5, 30, 5, 5, 5]), 10, 1, 0)
     assert chosen.tolist() == [0, 2, 3, 4, 1]
@@ -133,8 +156,9 @@ def test_a_step_is_the_same_whatever_the_micro_batches_and_processes(make):
     expected = sorted(sequences(whole))
     assert sorted(sequences(small)) == expected, "labels included: the same tokens are chosen"
     assert sorted(sequences(halves[0]) + sequences(halves[1])) == expected
-    for step in (small, *halves):
-        assert (step.targets, step.examples, step.tokens) == (whole.targets, whole.examples, whole.tokens)
+    expected = (whole.targets, whole.examples, whole.tokens, whole.fingerprint)
+    assert (small.targets, small.examples, small.tokens, small.fingerprint) == expected
+    assert added_up(halves) == expected
 
 
 def test_a_step_arrives_in_another_process_as_it_was(make):
@@ -227,7 +251,18 @@ def test_more_processes_than_examples_of_a_step_are_refused(make):
 
 def test_the_checksum_is_of_all_that_is_read():
     ids = torch.arange(6)[None]
-    batch = {"input_ids": ids, "decoder_input_ids": ids + 1}
-    assert checksum([batch]) == checksum([batch | {"labels": ids}])
-    others = ({"input_ids": ids}, batch | {"input_ids": ids + 1}, batch | {"decoder_input_ids": ids})
-    assert all(checksum([other]) != checksum([batch]) for other in others)
+    edges = {f"cu_seq_lens_{side}": torch.tensor([0, 2, 6]) for side in "qk"}
+    batch = {"input_ids": ids, "decoder_input_ids": ids + 1} | edges
+    assert checksum(batch) == checksum(batch | {"labels": ids})
+    others = [{"input_ids": ids + 1}, {"decoder_input_ids": ids}, {"cu_seq_lens_k": torch.tensor([0, 3, 6])}]
+    assert all(checksum(batch | other) != checksum(batch) for other in others)
+    assert checksum({"input_ids": ids} | edges) != checksum(batch)
+
+
+def test_the_checksum_is_the_sum_of_those_of_parts_in_any_order():
+    ids = torch.arange(6)[None]
+    edges = {f"cu_seq_lens_{side}": torch.tensor([0, 2, 6]) for side in "qk"}
+    batch = {"input_ids": ids} | edges
+    parts = [select_sequences(batch, np.array([number])) for number in (1, 0)]
+    assert sum(map(checksum, parts)) == checksum(batch)
+    assert checksum(select_sequences(batch, np.array([1, 0]))) == checksum(batch)

@@ -8,12 +8,15 @@ import pytest
 import torch
 
 from tercet.training.checkpoint import checkpoints, read_state
+from tercet.training.checkpoint_writer import CheckpointWriter
 from tercet.training.fit import CHECKPOINTS
 
 
-@pytest.fixture
-def run(toys, tmp_path):
+@pytest.fixture(params=[False, True], ids=["written at once", "written slowly"])
+def run(request, toys, tmp_path, monkeypatch):
     """Train; at some step the weights become infinite, some steps have infinite losses, or a signal comes."""
+    if request.param:
+        monkeypatch.setattr(CheckpointWriter, "is_writing", lambda writer: writer.thread is not None)
 
     class Failing(toys.Objective):
         def __init__(self, blows_up_at, broken_steps, stop_at):

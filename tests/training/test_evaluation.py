@@ -126,8 +126,8 @@ def without_tokens(toys):
     """Make the toy's objective of two terms, of which one has no target."""
 
     class WithoutTokens(toys.Objective):
-        def collate(self, examples, rng):
-            batch = super().collate(examples, rng)
+        def collate(self, examples, seed):
+            batch = super().collate(examples, seed)
             return batch | {"labels": torch.full_like(batch["labels"], IGNORE)}
 
     return WithoutTokens()

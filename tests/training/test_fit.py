@@ -173,3 +173,8 @@ def test_noam_derives_the_rate_from_the_width(here, toys, tmp_path):
     here(steps=4, log_every=4, schedule=ScheduleRecipe(kind="noam", warmup_steps=4))
     record = json.loads((tmp_path / "run" / LOG).read_text().splitlines()[0])
     assert record["learning_rate"] == pytest.approx((toys.width * 4) ** -0.5)
+
+
+def test_intermediate_models_that_nobody_keeps_are_refused(toys, tmp_path):
+    with pytest.raises(ValueError, match=r"training\.revisions is for `tercet pretrain` alone"):
+        toys.train(tmp_path, toys.recipe(revisions=2))

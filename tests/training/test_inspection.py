@@ -27,9 +27,9 @@ def give_up(toys, tmp_path):
     class Failing(toys.Objective):
         calls = 0
 
-        def collate(self, examples, rng):
+        def collate(self, examples, seed):
             Failing.calls += 1
-            batch = super().collate(examples, rng)
+            batch = super().collate(examples, seed)
             return batch | {"is_long": batch["is_long"] + (9 if Failing.calls > LAST_GOOD else 0)}
 
         def losses(self, model, batch):

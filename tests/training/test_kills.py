@@ -70,7 +70,10 @@ def assert_equal_runs(toys, found, expected):
 
 
 def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, tmp_path):
-    """The run is taken from its beginning again and again until it was killed often enough."""
+    """The run is taken from its beginning again and again until it was killed often enough.
+
+    Of its checkpoints, some are written while it goes on, and some while it waits.
+    """
     draw = random.Random(0)
     recipe = toys.recipe(steps=STEPS, checkpoint_every=3, evaluate_every=10, log_every=7)
     straight = toys.prepare(tmp_path / "straight", recipe)
@@ -81,7 +84,7 @@ def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys,
         status = -1
         while status != 0:
             kept = newest_step(folder)
-            run = toys.run(folder, resume=True)
+            run = toys.run(folder, f"async_checkpoints={draw.random() < 0.7}", resume=True)
             if kills < KILLS:
                 kill_at_some_moment(run.processes[0], folder, draw)
             status = toys.server.wait(run)

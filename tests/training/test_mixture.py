@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from tercet.objectives.randomness import SequenceDraws
 from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.loop import accumulate_gradients
 from tercet.training.mixture import MixedObjective, MixedSource
@@ -48,9 +49,11 @@ class Sum(Objective):
     def at(self, progress: float) -> "Sum":
         return Sum(self.term, self.rate, self.weights[self.term], progress)
 
-    def collate(self, examples, rng):
+    def collate(self, examples, seed):
         packed = pack([example["input_ids"] for example in examples])
-        chosen = rng.random(packed.input_ids.shape) < self.rate * (1 - self.progress / 2)
+        lengths = packed.cu_seq_lens.diff().numpy()
+        numbers = SequenceDraws.of(examples, seed).random(lengths)[None]
+        chosen = numbers < self.rate * (1 - self.progress / 2)
         return {
             "input_ids": packed.input_ids,
             "labels": torch.from_numpy(chosen),
@@ -170,7 +173,7 @@ def test_processes_share_every_objective(steps):
         )
 
     assert sequences(*halves) == sequences(whole)
-    assert halves[0].targets == halves[1].targets == whole.targets
+    assert {term: sum(half.targets[term] for half in halves) for term in ("a", "b")} == whole.targets
 
 
 def test_an_objective_that_changes_is_told_how_far_the_run_is(steps):
@@ -188,7 +191,7 @@ def test_an_objective_that_changes_is_told_how_far_the_run_is(steps):
 def test_terms_of_two_objectives_have_different_names(steps):
     objective = MixedObjective([Sum("a"), Sum("a", weight=3.0)], SHARES)
     assert objective.weights == {"a": 0.25, "a_2": 2.25}
-    batch = Sum("a").collate([{"input_ids": np.arange(3)}], np.random.default_rng(0))
+    batch = Sum("a").collate([{"input_ids": np.arange(3), "index": 0}], 0)
     for component, term in ((0, "a"), (1, "a_2")):
         assert objective.targets(batch | {COMPONENT: component}) == {term: 3}
 

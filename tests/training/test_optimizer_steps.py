@@ -67,6 +67,7 @@ def take_steps(monkeypatch, tmp_path):
         accelerator, progress, average = Accelerator(cpu=True), Progress(), WeightAverage(model)
         monkeypatch.setattr(Accelerator, "device", torch.device(device))
         tracker = Tracker(accelerator, tmp_path, progress, steps=100, log_every=100)
+        tracker.first_step -= 10  # later in a run: the first steps are timed, which waits for a GPU twice
         seen = [Operators()]
 
         def give_gradients(*_) -> dict[str, Tensor]:
@@ -83,7 +84,10 @@ def take_steps(monkeypatch, tmp_path):
             tracker.record_step(metrics)
 
         monkeypatch.setattr(loop, "accumulate_gradients", give_gradients)
-        data = SimpleNamespace(examples=1, tokens=1, targets={}, cursor=DataCursor(0, 0, 0), fingerprint=0)
+        data = SimpleNamespace(
+            examples=1, tokens=1, targets={}, tokens_of={}, cursor=DataCursor(0, 0, 0), fingerprint=0
+        )
+        data.whole = lambda accelerator: data
         seen[-1].__enter__()
         try:
             train(

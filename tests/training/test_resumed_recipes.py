@@ -31,8 +31,11 @@ REFUSED = {
 }
 """What cannot be changed, and another value of it."""
 
-AFTERWARDS = {"save_code"}
-"""What is done with a finished model, which the engine does not know of."""
+AFTERWARDS = {"save_code", "revisions", "push_checkpoints", "timeout"}
+"""What is done with models that are written, and how long processes wait for each other."""
+
+MEMORY = {"gradient_checkpointing", "cpu_offload"}
+"""What changes nothing that is learned, as `test_layouts` and `test_gradient_checkpointing` show."""
 
 WEIGHTS = ("weights", {})
 MUON = ("weights", {"optimizer.kind": "muon"})
@@ -72,6 +75,7 @@ TAKE_EFFECT = {
     "max_skipped_steps": (2, "max_skipped_steps", {}),
     "adaptive_threads": (True, "adapts_threads", {}),
     "retain_heap": (True, "retains_heap", {}),
+    "async_checkpoints": (False, "saves_in_background", {}),
 }
 """What takes effect: another value, where that shows, and what the run says besides."""
 
@@ -106,13 +110,17 @@ def run(toys, tmp_path, monkeypatch):
             shutil.copytree(tmp_path / begun, folder)
         seen = SimpleNamespace(retains_heap=False, num_workers=None, max_skipped_steps=None)
 
-        def prepare(model, accelerator):
+        def prepare(model, accelerator, **offload):
             seen.precision = accelerator.mixed_precision
             return model
 
         def deliver(*args, num_workers, **options):
             seen.num_workers = num_workers
             return endless(*args, num_workers=0, **options)
+
+        def write(*, in_background):
+            seen.saves_in_background = in_background
+            return writer(in_background=in_background)
 
         def adapt(is_wanted):
             seen.adapts_threads = is_wanted
@@ -122,10 +130,11 @@ def run(toys, tmp_path, monkeypatch):
             seen.max_skipped_steps = limit
             return counter(limit, *args)
 
-        endless, counter = stages.endless_steps, loop.NonFiniteSteps
+        endless, counter, writer = stages.endless_steps, loop.NonFiniteSteps, fitting.CheckpointWriter
         with monkeypatch.context() as patch:
             patch.setattr(threads, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(fitting, "thread_adapter", adapt)
+            patch.setattr(fitting, "CheckpointWriter", write)
             patch.setattr(fitting, "prepare_model", prepare)
             patch.setattr(fitting, "compiled_blocks", lambda wanted, *_: setattr(seen, "is_compiled", wanted))
             patch.setattr(stages, "endless_steps", deliver)
@@ -163,7 +172,7 @@ def begin(run, toys):
 
 def test_every_field_takes_effect_or_is_refused():
     """A new field must be entered above, and then does what the entry says."""
-    assert {*TAKE_EFFECT, *REFUSED} == {*leaves(TrainingRecipe(steps=1))} - AFTERWARDS
+    assert {*TAKE_EFFECT, *REFUSED} == {*leaves(TrainingRecipe(steps=1))} - AFTERWARDS - MEMORY
     assert not TAKE_EFFECT.keys() & REFUSED.keys()
 
 
@@ -200,16 +209,16 @@ def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, begin, mon
     constants = {"optimizer.learning_rate": 1e-2, "optimizer.betas": (0.5, 0.6), "optimizer.epsilon": 1e-4}
     if kind != "adam":
         constants["optimizer.weight_decay"] = 0.3
-    groups, saved = {}, fitting.save_checkpoint
+    groups, taken = {}, fitting.take_snapshot
 
-    def save(folder, state, **options):
+    def take(folder, state, **options):
         groups[folder.parent.name] = [
             {key: value for key, value in group.items() if key != "params"}
             for group in state.optimizer.param_groups
         ]
-        return saved(folder, state, **options)
+        return taken(folder, state, **options)
 
-    monkeypatch.setattr(fitting, "save_checkpoint", save)
+    monkeypatch.setattr(fitting, "take_snapshot", take)
     recipe = changed(begin({"optimizer.kind": kind}), constants)
     run("resumed", recipe, begun="begun")
     run("straight", recipe)

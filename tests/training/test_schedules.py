@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from tercet.configs.recipe import load_recipe, recipe_folders
+from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.schedules import build_schedule, warmup_updates
 
@@ -129,7 +131,10 @@ def test_six_percent_warm_up_where_nothing_is_said():
     ("fields", "answer"),
     [
         ({"warmup_steps": 1, "warmup_ratio": 0.1}, "give only one"),
-        ({"warmup_steps": 11}, "warmup_steps = 11 exceeds training.steps = 10"),
+        (
+            {"warmup_steps": 11},
+            r"training\.schedule\.warmup_steps = 11 exceeds training\.steps = 10: set it to 1, say",
+        ),
         ({"kind": "noam", "warmup_steps": 0}, "noam is infinite at the first step"),
         ({"kind": "inverse_square_root", "warmup_ratio": 0.0}, "infinite at the first step"),
         ({"kind": "cosine", "decay_shape": "linear"}, "= linear: the cosine schedule has a shape of its own"),
@@ -138,3 +143,12 @@ def test_six_percent_warm_up_where_nothing_is_said():
 def test_an_impossible_warmup_or_shape_is_refused(fields, answer):
     with pytest.raises(ValueError, match=answer):
         rates(**fields)
+
+
+@pytest.mark.parametrize("steps", [1, 20, 10**6])
+@pytest.mark.parametrize(
+    "name", [name for name, folder in recipe_folders().items() if folder == "pretraining"]
+)
+def test_shipped_recipes_warm_up_in_any_number_of_steps(name, steps):
+    schedule = load_recipe(PretrainingRecipe, name).training.schedule
+    assert 0 <= warmup_updates(schedule, steps) <= steps // 5 + 1

@@ -12,6 +12,7 @@ from tercet.training import checkpoint
 from tercet.training.checkpoint import checkpoints, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS
+from tercet.training.manifest import find_damage
 from tercet.training.schedules import build_schedule
 from tercet.training.tracking import LOG
 
@@ -88,8 +89,12 @@ def test_a_signal_during_an_evaluation_lets_it_finish(run, continue_and_compare,
     continue_and_compare()
 
 
+@pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_during_a_save_lets_it_finish(run, continue_and_compare, monkeypatch, tmp_path, number):
+def test_a_signal_during_a_save_lets_it_finish(
+    run, continue_and_compare, monkeypatch, tmp_path, number, is_async
+):
+    """Where the run goes on meanwhile, it also ends the step that it is in, and saves that."""
     notice, write_manifest = signalled_once(number), checkpoint.write_manifest
 
     def interrupted(folder):
@@ -97,9 +102,12 @@ def test_a_signal_during_a_save_lets_it_finish(run, continue_and_compare, monkey
         write_manifest(folder)
 
     monkeypatch.setattr(checkpoint, "write_manifest", interrupted)
-    outcome = run()
-    assert (outcome.interrupted_by, outcome.progress.step) == (number.name, 2)
-    assert checkpoints(tmp_path / "run" / CHECKPOINTS) == [outcome.checkpoint]
+    outcome = run(async_checkpoints=is_async)
+    assert outcome.interrupted_by == number.name
+    assert outcome.progress.step in ((2, 3, 4) if is_async else (2,))
+    found = checkpoints(tmp_path / "run" / CHECKPOINTS)
+    assert found[-1] == outcome.checkpoint
+    assert all(find_damage(path) is None for path in found)
     continue_and_compare()
 
 

@@ -27,7 +27,8 @@ STAGES = (
 def shortened(toys, source):
     """Make the source whose rows are the others' beginnings."""
 
-    def shortened(length: int):
+    def shortened(stage: StageRecipe):
+        length = stage.sequence_length
         short = toys.Source()
         short.rows = [row[:length] for row in source.rows]
         short.lengths = source.lengths.clip(max=length)
@@ -38,9 +39,9 @@ def shortened(toys, source):
 
 @pytest.fixture
 def build(toys, objective, source, shortened):
-    def build(stages=STAGES, source_of_length=shortened, steps=30, **changes):
+    def build(stages=STAGES, source_of=shortened, steps=30, **changes):
         recipe = toys.recipe(steps=steps, stages=stages, **changes)
-        return build_stages(source, source_of_length, objective, recipe, Accelerator(cpu=True))
+        return build_stages(source, source_of, objective, recipe, Accelerator(cpu=True))
 
     return build
 
@@ -96,7 +97,7 @@ def test_stages_that_leave_no_step_are_refused(build):
 
 def test_a_length_that_cannot_be_had_is_refused(build):
     with pytest.raises(ValueError, match=r"sequence_length = 8, but the examples of this run cannot be"):
-        build(source_of_length=None)
+        build(source_of=None)
 
 
 def test_a_later_stage_that_does_not_fit_the_corpus_is_refused_before_the_first(build):
@@ -116,7 +117,7 @@ def train(toys, shortened, tmp_path):
         torch.manual_seed(0)
         muon = OptimizerRecipe("muon", learning_rate=1e-2)
         recipe = toys.recipe(steps=20, stages=stages, optimizer=muon, evaluate_every=evaluate_every)
-        parts = {"model": toys.with_blocks(0.1), "source_of_length": shortened}
+        parts = {"model": toys.with_blocks(0.1), "source_of": shortened}
         held_out = HeldOut(toys.Source(9), measure=measure)
         return toys.train(tmp_path / name, recipe, **parts, held_out=held_out, resume=resume)
 

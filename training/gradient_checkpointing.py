@@ -1,0 +1,64 @@
+"""Layers that are computed again in the backward pass, so that memory holds the activations of one at a time.
+
+Of each layer only its input is kept (Chen et al., 2016, "Training deep nets with sublinear memory cost"), and
+dropout drops the same again. transformers' models do this themselves; here it is chosen, for every layout.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from accelerate import Accelerator
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+from .sharding import sharding_plugin
+
+
+def computes_again(is_wanted: bool, accelerator: Accelerator) -> bool:
+    """Return whether layers are computed again: a recipe says it, or `fsdp_activation_checkpointing`."""
+    plugin = sharding_plugin(accelerator)
+    return is_wanted or (plugin is not None and bool(plugin.activation_checkpointing))
+
+
+def enable_gradient_checkpointing(model: nn.Module) -> None:
+    """Let all of transformers' models in a model compute their layers again.
+
+    Raises:
+        ValueError: None of them can.
+    """
+    inner: set[nn.Module] = set()
+    for module in model.modules():  # outer ones come first, and tell those in them
+        if module not in inner and getattr(module, "supports_gradient_checkpointing", False):
+            several_names: Any = module  # the second one until transformers 5.22
+            enable = getattr(module, "activation_checkpointing_enable", None)
+            (enable or several_names.gradient_checkpointing_enable)({"use_reentrant": False})
+            inner.update(module.modules())
+    if not inner:
+        raise ValueError(
+            f"training.gradient_checkpointing = true, but {type(model).__name__} has no layers that can be "
+            "computed again (Transformers have them): leave it out, and lower training.tokens_per_micro_batch"
+        )
+
+
+@contextmanager
+def counting_again(model: nn.Module) -> Iterator[list[FlopCounterMode]]:
+    """Count the operations by which layers compute again what they have computed, in a counter for each."""
+    counters: list[FlopCounterMode] = []
+
+    def contexts() -> tuple[Any, FlopCounterMode]:
+        counters.append(FlopCounterMode(display=False))
+        return nullcontext(), counters[-1]
+
+    modules = model.modules()
+    layers: list[Any] = [module for module in modules if getattr(module, "gradient_checkpointing", False)]
+    kept = [layer._gradient_checkpointing_func for layer in layers]
+    try:
+        for layer in layers:
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False, context_fn=contexts)
+        yield counters
+    finally:
+        for layer, function in zip(layers, kept, strict=True):
+            layer._gradient_checkpointing_func = function

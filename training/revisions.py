@@ -1,0 +1,78 @@
+"""Intermediate models of a run: after which steps one is kept, and by which name it is known.
+
+    revisions: 1000      step-1000, step-2000, ...
+    revisions: babylm    chck_1M, ..., chck_9M, chck_10M, ..., chck_90M, chck_100M, ..., chck_1000M
+
+Unlike a checkpoint, a revision is a model as people load it, without the optimizer's state, and none is ever
+deleted. The names by words are those of the BabyLM challenge (Charpentier et al., 2025), whose evaluation
+reads them from the Hub. Words read are the tokens read, times the words per token of the training text.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from .checkpoint import RunState
+from .loop import Progress
+from .sharding import whole_weights
+
+BABYLM = "babylm"
+"""The rule by words."""
+
+MILLION = 1_000_000
+
+MARKS = (*range(1, 10), *range(10, 100, 10), *range(100, 1001, 100))
+"""Millions of words after which BabyLM asks for a model."""
+
+Keep = Callable[[str, Mapping[str, Tensor], Progress, Mapping[str, float]], None]
+"""Saves a revision: its name, whole weights, how far the run has come, what was measured at this step."""
+
+
+@dataclass
+class RevisionSeries:
+    """Watches the steps of a run, and lets a model be kept whenever one is due."""
+
+    rule: int | Literal["babylm"]
+    """As in the recipe."""
+    keep: Keep
+    """Called on the main process."""
+    words_per_token: float = 0.0
+    """Of the training text, for the rule by words."""
+    tokens: int = 0
+    """Read before the present step."""
+
+    def words(self, tokens: int) -> float:
+        """Count the words that so many tokens are, in millions."""
+        return tokens * self.words_per_token / MILLION
+
+    def due(self, progress: Progress) -> list[str]:
+        """Name the revisions that are due after a step: none, one, or all marks that a long step has passed.
+
+        >>> from tercet.training.loop import Progress
+        >>> from tercet.training.revisions import RevisionSeries
+        >>> series = RevisionSeries("babylm", print, words_per_token=0.5, tokens=13_000_000)
+        >>> series.due(Progress(step=9, tokens=15_000_000)), series.due(Progress(step=10, tokens=15_900_000))
+        (['chck_7M'], [])
+        """
+        before, self.tokens = self.tokens, progress.tokens
+        if self.rule == BABYLM:
+            passed = (m for m in MARKS if self.words(before) < m <= self.words(progress.tokens))
+            return [f"chck_{mark}M" for mark in passed]
+        return [f"step-{progress.step}"] if progress.step % self.rule == 0 else []
+
+    def keep_due(self, names: list[str], run: RunState, file: str, scores: Mapping[str, float]) -> None:
+        """Keep what is due under its names; every process calls this.
+
+        Args:
+            names: From `due`.
+            run: Holds the weights.
+            file: Of which kind of weights: that which has this name in a checkpoint.
+            scores: Measured at this step; empty if nothing was.
+        """
+        with run.kinds_of_weights[file]:
+            weights = whole_weights(run.bare_model, run.accelerator)
+            if run.accelerator.is_main_process:
+                for name in names:
+                    self.keep(name, weights, run.progress, scores)
