@@ -1,6 +1,7 @@
 """Recipes: what a run does, as YAML with the shape of typed dataclasses.
 
     a path, or the name of a shipped recipe -> YAML -> `key=value` overrides -> checked -> a frozen dataclass
+    plain data, or a recipe that was built ---------^
 
 Whatever is wrong becomes one `ValueError` line that names the recipe, the key, the value and the remedy. The
 files beside this one are the shipped recipes, and under `model/` the presets of model configurations.
@@ -11,7 +12,7 @@ neither which key was meant nor, in a union, which keys the chosen member has.
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from importlib.resources import files
@@ -39,16 +40,22 @@ PRESETS = "model"
 KeyPath = tuple[str | int, ...]
 """Keys and list positions that lead to a value."""
 
+ALTERNATIVES: Mapping[KeyPath, tuple[str, str]] = {
+    ("training", "schedule"): ("warmup_steps", "warmup_ratio"),
+    ("corpus",): ("path", "reader"),
+}
+"""Keys above two others -> these, of which a recipe sets one: who overrides that one means it alone."""
+
 MISSING = ("missing", "union_tag_not_found")
 """What pydantic calls a key without a value; the latter where the key chooses among dataclasses."""
 
 
-def load_recipe(cls: type[Recipe], source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+def load_recipe(cls: type[Recipe], source: Any, overrides: Iterable[str] = ()) -> Recipe:
     """Read a recipe and check it against the dataclass that it must have the shape of.
 
     Args:
         cls: A frozen dataclass whose annotations, nested dataclasses included, say what is allowed.
-        source: Path of a YAML file, or the name of a shipped recipe.
+        source: Path of a YAML file, the name of a shipped recipe, a dictionary or a recipe.
         overrides: `training.steps=100`: a dotted key and a value in YAML, taken in order.
 
     Raises:
@@ -62,21 +69,29 @@ def load_recipe(cls: type[Recipe], source: str | Path, overrides: Iterable[str] 
 
 
 def read_recipe(
-    source: str | Path, overrides: Iterable[str] = (), *, kind: str | None = None
+    source: Any, overrides: Iterable[str] = (), *, kind: str | None = None
 ) -> tuple[str, dict[str, Any]]:
     """Read a recipe's name and its plain data, with overrides; nothing is checked against a dataclass.
 
     Args:
-        source: A shipped recipe's name, or a YAML file.
+        source: A shipped recipe's name, or a YAML file; or a dictionary or a recipe, called by its type.
         overrides: `key=value`, with dotted keys.
         kind: Folder of the shipped recipes that are suggested instead of an unknown one; all by default.
 
     Raises:
         ValueError: The recipe is unknown, no YAML, or no keys with values; or an override is none.
     """
-    name, text = _read(source, kind)
+    if isinstance(source, str | Path):
+        name, text = _read(source, kind)
+    elif isinstance(source, Mapping) or (is_dataclass(source) and not isinstance(source, type)):
+        name, text = f"({type(source).__name__})", None
+    else:
+        raise ValueError(
+            f"recipe {source!r:.80} is of type {type(source).__name__}: give a name, a path, a dictionary or "
+            "a recipe"
+        )
     try:
-        data = read_document(text)
+        data = _data_of(source) if text is None else read_document(text)
         if not isinstance(data, dict):
             raise ValueError(f"the file holds {type(data).__name__}, not keys with values")
         return name, read_overrides(overrides, data)
@@ -87,13 +102,49 @@ def read_recipe(
 def read_overrides(overrides: Iterable[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
     """Set the values of `key=value` pairs, in order, in plain data that may be empty; return the data.
 
+    A value replaces that of the key's alternative (`ALTERNATIVES`), unless a pair sets this, too.
+
     Raises:
         ValueError: A pair is none, its value is not YAML, or its key leads into a value without keys.
     """
     data = {} if data is None else data
-    for override in overrides:
-        _set(data, override)
+    keys = [_set(data, override) for override in overrides]
+    for above, pair in ALTERNATIVES.items():
+        chosen = {name for name in pair if any(key[: len(above) + 1] == [*above, name] for key in keys)}
+        part: Any = data
+        for key in above:
+            part = part.get(key) if isinstance(part, dict) else None
+        if len(chosen) == 1 and isinstance(part, dict) and part.get(min(chosen)) is not None:
+            for other in {*pair} - chosen:
+                part.pop(other, None)
     return data
+
+
+def written(value: Any) -> str:
+    """Write a value as it may stand behind `key=`, or as a part of a recipe's plain data.
+
+    >>> written({"train": Path("books.txt"), "sizes": (1, 2e-5)})
+    '{"train": "books.txt", "sizes": [1, 2e-05]}'
+
+    Raises:
+        ValueError: No recipe can have it.
+    """
+    text = json.dumps(value, default=_plain, ensure_ascii=False)
+    return json.dumps(json.loads(text)) if text.isascii() or max(text) < "\U00010000" else text
+
+
+def _plain(value: Any) -> Any:
+    """Return a path, a number of NumPy's or a part of a recipe as plain data."""
+    if isinstance(value, Path):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return recipe_data(value)
+    if callable(as_list := getattr(value, "tolist", None)):
+        return as_list()
+    raise ValueError(
+        f"{value!r:.80} is of type {type(value).__name__}: give a number, a text, a path, a list or a "
+        "dictionary"
+    )
 
 
 def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:
@@ -139,6 +190,12 @@ def describe_recipe(name: str) -> str:
     return "\n".join(head)
 
 
+def shipped_file(name: str) -> str | None:
+    """Return the text of a shipped recipe, or of a preset if no recipe has the name; nothing of others."""
+    file = (_yaml_files(ROOT / PRESETS) | _shipped_recipes()).get(name)
+    return None if file is None else file.read_text(encoding="utf-8")
+
+
 def preset_names() -> list[str]:
     """Name the presets of model configurations."""
     return sorted(_yaml_files(ROOT / PRESETS))
@@ -163,9 +220,8 @@ def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
         return str(source), shipped[str(source)].read_text(encoding="utf-8")
     path = Path(source)
     try:
-        if path.is_file():
+        if (found := _is_there(path)) and path.is_file():
             return str(source), _text_of(path)
-        found = path.exists()
     except UnicodeDecodeError:
         raise ValueError(f"recipe {source}: not a text file; a recipe is YAML in UTF-8") from None
     except OSError as error:
@@ -182,6 +238,20 @@ def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
     )
 
 
+def _is_there(path: Path) -> bool:
+    """Return whether there is a file or folder; since Python 3.14, `exists` hides why it cannot tell."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: its name has a null
+        return False
+    return True
+
+
+def _data_of(source: Any) -> Any:
+    """Return a dictionary or a recipe as plain data, which may be changed."""
+    return json.loads(written(dict(source))) if isinstance(source, Mapping) else recipe_data(source)
+
+
 def _text_of(path: Path) -> str:
     """Read a recipe's file."""
     if (num_bytes := path.stat().st_size) > MOST_BYTES:
@@ -190,8 +260,8 @@ def _text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _set(data: dict[str, Any], override: str) -> None:
-    """Set the dotted key of `key=value`, making the levels above it where they are missing."""
+def _set(data: dict[str, Any], override: str) -> list[str]:
+    """Set the dotted key of `key=value`, making missing levels above it; return its parts."""
     key, equals, text = override.partition("=")
     if not (key.strip() and equals):
         raise ValueError(f"override {override!r}: write key=value, as in training.steps=100")
@@ -207,6 +277,7 @@ def _set(data: dict[str, Any], override: str) -> None:
         require_no_comment(text)
     except ValueError as error:
         raise ValueError(f"override {override!r}: {error}") from None
+    return [*above, last]
 
 
 def _shipped_recipes() -> dict[str, Traversable]:
@@ -256,11 +327,12 @@ def dotted_keys(cls: Any) -> list[str]:
 
 
 def describe_errors(error: ValueError, data: Any) -> str:
-    """Put pydantic's complaints about one value, the first that it names, into one line."""
+    """Put pydantic's complaints about one value, the deepest of those that it names, into one line."""
     if not isinstance(error, ValidationError):
         return str(error)
     problems = [(_path_of(problem, data), problem) for problem in error.errors()]
-    path, first = problems[0]
+    # Of a union's members, the value is meant to be the one that it fits farthest into.
+    path, first = max(problems, key=lambda problem: len(problem[0]))
     if first["type"] in MISSING:
         return f"{_dotted(path)}: missing; the recipe must set it"
     # A value that fits no member of a union is complained about once for every member.
@@ -274,7 +346,11 @@ def _unknown_keys(annotation: Any, data: Any, path: KeyPath) -> Iterator[tuple[K
     if isinstance(data, list):
         elements = [arg for member in _members(annotation) for arg in get_args(member) if get_args(member)]
         for index, value in enumerate(data):
-            for element in elements[:1]:
+            is_part = isinstance(value, dict)
+            fitting = [
+                one for one in elements if any(map(is_dataclass, _members(one))) == is_part
+            ] or elements
+            for element in fitting[:1]:
                 yield from _unknown_keys(element, value, (*path, index))
     candidates = [member for member in _members(annotation) if is_dataclass(member)]
     if not candidates or not isinstance(data, dict):

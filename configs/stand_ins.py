@@ -7,6 +7,7 @@ and that compute nothing. What was imported so is forgotten in the end: whoever 
 """
 
 import sys
+import threading
 from abc import ABCMeta
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -112,9 +113,10 @@ class Libraries:
 def without_libraries() -> Iterator[None]:
     """Import our modules without `LIBRARIES` inside, and forget them in the end.
 
-    Where torch is imported already, there is no time to be saved, and nothing is different inside.
+    Where torch is imported already, there is no time to be saved, and nothing is different inside. Nor is it
+    where other threads, as those of a notebook, could import a library meanwhile.
     """
-    if "torch" in sys.modules:
+    if "torch" in sys.modules or threading.active_count() > 1:
         yield
         return
     finder, before = Libraries(), dict(sys.modules)

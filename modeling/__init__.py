@@ -23,24 +23,26 @@ from .heads.seq2seq_tasks import (
     TercetSeq2SeqForSequenceClassification,
     TercetSeq2SeqForTokenClassification,
 )
-from .heads.tasks import (
+from .modeling_tercet_decoder import (
+    TercetDecoderForCausalLM,
+    TercetDecoderForMaskedLM,
     TercetDecoderForMultipleChoice,
     TercetDecoderForQuestionAnswering,
     TercetDecoderForSentenceEmbedding,
     TercetDecoderForSequenceClassification,
     TercetDecoderForTokenClassification,
+    TercetDecoderModel,
+)
+from .modeling_tercet_encoder import (
+    TercetEncoderForMaskedLM,
     TercetEncoderForMultipleChoice,
+    TercetEncoderForNextSentencePrediction,
+    TercetEncoderForPreTraining,
     TercetEncoderForQuestionAnswering,
+    TercetEncoderForReplacedTokenDetection,
     TercetEncoderForSentenceEmbedding,
     TercetEncoderForSequenceClassification,
     TercetEncoderForTokenClassification,
-)
-from .modeling_tercet_decoder import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetDecoderModel
-from .modeling_tercet_encoder import (
-    TercetEncoderForMaskedLM,
-    TercetEncoderForNextSentencePrediction,
-    TercetEncoderForPreTraining,
-    TercetEncoderForReplacedTokenDetection,
     TercetEncoderModel,
 )
 from .modeling_tercet_seq2seq import TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqModel

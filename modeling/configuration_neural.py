@@ -53,7 +53,12 @@ ClassifierActivation = Literal["tanh", Activation]
 
 @strict
 class NeuralConfig(PreTrainedConfig):
-    """What every neural member has. Abstract: each member adds what it is made of."""
+    """What every neural member has. Abstract: each member adds what it is made of.
+
+    In transformers, too, are `vocab_size`, `tie_word_embeddings`, `initializer_range`, `pad_token_id`,
+    `bos_token_id`, `eos_token_id` and, where a member has them, `num_hidden_layers`, `num_attention_heads`,
+    `use_cache` and `is_encoder_decoder`.
+    """
 
     reads_any_ids = True
     """Whether any sequence of ids is an input, as examinations make them up; not if ids spell words."""
@@ -71,7 +76,9 @@ class NeuralConfig(PreTrainedConfig):
     """Normalize the sum of the embeddings, as BERT and BART do."""
 
     norm_type: Literal["rms_norm", "layer_norm"] = "rms_norm"
+    """Of all norms."""
     norm_eps: float = 1e-6
+    """What is added to a variance before its root is taken."""
     norm_bias: bool = False
     """Only a layer norm has one."""
 

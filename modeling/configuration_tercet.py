@@ -305,7 +305,8 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     """What a token attends to in sliding layers: see `attention/patterns.py`. In an encoder, this many tokens
     on either side, and itself; in a decoder this many, itself and those just before it."""
     attention_stride: int = NAMED_IF_SET["attention_stride"]
-    """Of strided layers: a token attends to the last so many tokens, and to every so-manieth one before."""
+    """Of strided layers: a token attends to the last so many tokens, and before these to one in so
+    many."""
     attention_block_size: int = NAMED_IF_SET["attention_block_size"]
     """Tokens of a block, of big bird layers: see `attention/big_bird.py`."""
     attention_window_blocks: int = NAMED_IF_SET["attention_window_blocks"]
@@ -335,7 +336,9 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     et al., 2024, section 2.1.1)."""
 
     feed_forward_type: Literal["gated", "plain"] = "gated"
+    """With a gate (Shazeer, 2020), or two linear layers as in 2017."""
     attention_bias: bool = False
+    """Of the projections to queries, keys and values."""
     attention_out_bias: bool | None = None
     """Of attention's last projection; `None`: as in those of queries, keys and values, `attention_bias`."""
     attention_score: str = NAMED_IF_SET["attention_score"]
@@ -449,9 +452,10 @@ class TercetDecoderConfig(TercetConfig):
 class TercetSeq2SeqConfig(TercetConfig):
     """Sequence-to-sequence: an encoder, and a decoder that reads it.
 
-    The plain fields describe both stacks; a `decoder_` field given as well describes the decoder alone,
-    under the prefix by which transformers' caches find the depth of a decoder. Sequences get labels from
-    BART's head.
+    The plain fields describe both stacks. What is given as well describes the decoder alone, under the prefix
+    by which transformers' caches find its depth: `decoder_num_hidden_layers`, `decoder_num_attention_heads`,
+    `decoder_num_key_value_heads`, `decoder_head_dim`, `decoder_intermediate_size`, `decoder_layer_types`.
+    Sequences get labels from BART's head.
 
     Example:
         >>> from tercet import TercetSeq2SeqConfig

@@ -50,9 +50,17 @@ from .attention.packing import (
 from .configuration_tercet import TercetDecoderConfig
 from .generation.decoding import TercetGenerativeModel
 from .heads.losses import IGNORE, next_tokens, predicted_tokens, select_targets, take_loss_arguments
+from .heads.tasks import (
+    ChosenText,
+    SequenceLabels,
+    TercetForQuestionAnswering,
+    TercetForSentenceEmbedding,
+    TercetLabelModel,
+    TokenLabels,
+)
 from .layers.block import Block
 from .layers.positions import POSITIONS
-from .outputs import Keywords
+from .outputs import Keywords, recordings
 from .pretrained import TercetLMHeadModel
 from .stack import StackCall, TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
 
@@ -300,13 +308,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             loss_arguments,
             is_selected=output_positions is not None,
         )
-        return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        return CausalLMOutputWithPast(loss=loss, logits=logits, **recordings(outputs, CausalLMOutputWithPast))
 
     def decode_step(
         self,
@@ -393,6 +395,42 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             loss_arguments,
             is_selected=output_positions is not None,
         )
-        return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+        return MaskedLMOutput(loss=loss, logits=logits, **recordings(outputs, MaskedLMOutput))
+
+
+class TercetDecoderForSequenceClassification(SequenceLabels, TercetLabelModel):
+    """The decoder and labels of whole sequences, by default read from the last token as in GPT-2."""
+
+    config: TercetDecoderConfig
+    stack = TercetDecoderModel
+
+
+class TercetDecoderForTokenClassification(TokenLabels, TercetLabelModel):
+    """The decoder and labels of single tokens, each known from what came before it."""
+
+    config: TercetDecoderConfig
+    stack = TercetDecoderModel
+
+
+class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
+    """The decoder and where an answer starts and ends."""
+
+    config: TercetDecoderConfig
+    stack = TercetDecoderModel
+
+
+class TercetDecoderForMultipleChoice(ChosenText, TercetLabelModel):
+    """The decoder and which of several texts is the correct one.
+
+    Each is read by itself and scored at its last token (Radford et al., 2018, section 3.3).
+    """
+
+    config: TercetDecoderConfig
+    stack = TercetDecoderModel
+
+
+class TercetDecoderForSentenceEmbedding(TercetForSentenceEmbedding):
+    """The decoder and a vector for each text, by default the state of its last token, which has read all."""
+
+    config: TercetDecoderConfig
+    stack = TercetDecoderModel

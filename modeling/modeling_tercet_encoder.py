@@ -9,8 +9,6 @@ ELECTRA's discriminator learns from every real token, not only from the few that
 Shapes: B batch, T positions, C model width, V vocabulary. Packed input is (1, N) instead of (B, T).
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -25,7 +23,6 @@ from transformers.utils.output_capturing import capture_outputs
 
 from .attention.packing import Masks, PackedSequences
 from .configuration_tercet import TercetEncoderConfig
-from .heads.classification import require_plain_loss
 from .heads.losses import (
     IGNORE,
     LossArguments,
@@ -33,20 +30,28 @@ from .heads.losses import (
     checked_labels,
     logits_loss,
     reduce_loss,
+    require_plain_loss,
     require_size,
     select_targets,
     take_loss_arguments,
     without_pads,
 )
-from .heads.pooling import find_sequences, first_positions
+from .heads.pooling import Sequences, first_positions
+from .heads.tasks import (
+    ChosenText,
+    SequenceLabels,
+    TercetForQuestionAnswering,
+    TercetForSentenceEmbedding,
+    TercetLabelModel,
+    TokenLabels,
+)
 from .layers.position_wise import build_activation
-from .outputs import Keywords, TercetForPreTrainingOutput
-from .pretrained import NextSentenceHead, TercetLMHeadModel, TercetPreTrainedModel
+from .outputs import Keywords, TercetForPreTrainingOutput, recordings
+from .pretrained import NextSentenceHead, TercetLMHeadModel
 from .stack import (
     StackCall,
     TercetStack,
     kernel_arguments,
-    refuse_output_positions,
     require_global_tokens,
     require_tokens,
 )
@@ -165,53 +170,31 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
             loss_arguments,
             is_selected=output_positions is not None,
         )
-        return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+        return MaskedLMOutput(loss=loss, logits=logits, **recordings(outputs, MaskedLMOutput))
 
 
-class TercetEncoderForNextSentencePrediction(TercetPreTrainedModel):
-    """The encoder and a classification of pairs: does sentence B follow sentence A."""
+class TercetEncoderForNextSentencePrediction(TercetLabelModel):
+    """The encoder and a classification of pairs: does sentence B follow sentence A?
+
+    Logits are (B, 2), and `labels` (B,): 0 if B follows, 1 if it is random.
+    """
 
     config: TercetEncoderConfig
+    stack = TercetEncoderModel
+    output = NextSentencePredictorOutput
+    finds_pads = False  # the first token stands for a pair, whatever it is, as in a model with both heads
 
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config)
-        self.model = TercetEncoderModel(config)
-        self.next_sentence_head = NextSentenceHead(config)
-        self.post_init()
+    def build_head(self) -> None:
+        """Build `next_sentence_head`."""
+        self.next_sentence_head = NextSentenceHead(self.config)
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | Masks | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> NextSentencePredictorOutput:
-        """Judge pairs: logits (B, 2), and the loss of `labels` (B,): 0 if B follows, 1 if it is random."""
-        loss_arguments = take_loss_arguments(kwargs)
-        refuse_output_positions(kwargs, type(self).__name__)
-        outputs = self.model(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            global_attention_mask=global_attention_mask,
-            **kwargs,
-        )
-        states, bounds = outputs.last_hidden_state, kwargs.get("cu_seq_lens_q")
-        sequences = find_sequences(states, attention_mask, position_ids, bounds)
-        logits = self.next_sentence_head(states[sequences.first])
-        loss = None if labels is None else next_sentence_loss(logits, labels, loss_arguments)
-        return NextSentencePredictorOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
+        """Judge each pair, (B, 2)."""
+        return self.next_sentence_head(states[sequences.first])
+
+    def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Compute the loss of labels (B,)."""
+        return next_sentence_loss(logits, targets, loss_arguments)
 
 
 class TercetEncoderForPreTraining(TercetLMHeadModel):
@@ -285,10 +268,9 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
             loss=sum(losses[1:], losses[0]) if losses else None,
             prediction_logits=token_logits,
             seq_relationship_logits=pair_logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
             masked_lm_loss=token_loss,
             next_sentence_loss=pair_loss,
+            **recordings(outputs, TercetForPreTrainingOutput),
         )
 
 
@@ -312,8 +294,10 @@ class ReplacedTokenHead(nn.Module):
         return self.out_proj(self.act_fn(self.dense(x))).squeeze(-1)
 
 
-class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
+class TercetEncoderForReplacedTokenDetection(TercetLabelModel):
     """The encoder and a classification of each token: is it the original one?
+
+    Logits are (B, T), above 0 where a token seems replaced; see `replaced_token_loss` for the labels.
 
     Example:
         >>> import torch
@@ -325,74 +309,94 @@ class TercetEncoderForReplacedTokenDetection(TercetPreTrainedModel):
     """
 
     config: TercetEncoderConfig
+    stack = TercetEncoderModel
+    output = TokenClassifierOutput
 
-    def __init__(self, config: TercetEncoderConfig):
-        super().__init__(config)
-        self.model = TercetEncoderModel(config)
-        self.replaced_token_head = ReplacedTokenHead(config)
-        self.post_init()
+    def build_head(self) -> None:
+        """Build `replaced_token_head`."""
+        self.replaced_token_head = ReplacedTokenHead(self.config)
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | Masks | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> TokenClassifierOutput:
-        """Judge tokens: logits (B, T), above 0 where a token seems replaced, and the loss of `labels`.
+    def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
+        """Judge each token, (B, T)."""
+        return self.replaced_token_head(states)
 
-        See `TercetEncoderModel.forward` for the inputs, `replaced_token_loss` for the labels, and
-        `LossArguments` for the loss.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
-        refuse_output_positions(kwargs, type(self).__name__)
-        outputs = self.model(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            global_attention_mask=global_attention_mask,
-            **kwargs,
-        )
-        logits = self.replaced_token_head(outputs.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = replaced_token_loss(logits, labels, attention_mask, **loss_arguments)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    def targets(self, labels: Tensor, attention_mask: object) -> Tensor:
+        """Ignore the labels of pads."""
+        return without_pads(labels, attention_mask)
+
+    def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Compute the loss of labels (B, T)."""
+        return replaced_token_loss(logits, targets, loss_arguments)
 
 
-def replaced_token_loss(
-    logits: Tensor,
-    labels: Tensor,
-    attention_mask: Tensor | Masks | None = None,
-    *,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
-) -> Tensor:
+def replaced_token_loss(logits: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
     """Binary cross-entropy of `labels` (B, T) under logits (B, T): 1 replaced, 0 original, -100 ignored.
 
-    Pads are never targets. A replacement that equals the original token counts as original (section 2).
+    A replacement that equals the original token counts as original (section 2).
 
     Raises:
         ValueError: If labels shall be smoothed, a z-loss is asked for, or a label is none of the three.
     """
-    require_plain_loss("whether a token is replaced", label_smoothing, z_loss)
+    require_plain_loss("whether a token is replaced", loss_arguments)
     require_size(labels, logits.shape)
-    labels = checked_labels(without_pads(labels, attention_mask), 2)
+    labels = checked_labels(labels, 2)
     is_target = labels != IGNORE
     logits = at_least_float32(logits)
     # Elsewhere than on a CPU a wrong label comes behind the two, and makes the loss nan.
     targets = (labels == 1).to(logits.dtype).masked_fill(labels > 1, torch.nan)
     losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
     total = losses.masked_fill(~is_target, 0).sum()
-    return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)
+    return reduce_loss(total, is_target.sum(), loss_arguments)
+
+
+class TercetEncoderForSequenceClassification(SequenceLabels, TercetLabelModel):
+    """The encoder and labels of whole sequences, by default read from the first token as in BERT.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetEncoderConfig, TercetEncoderForSequenceClassification
+        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, num_labels=3)
+        >>> model = TercetEncoderForSequenceClassification(config)
+        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).logits.shape
+        torch.Size([2, 3])
+    """
+
+    config: TercetEncoderConfig
+    stack = TercetEncoderModel
+
+
+class TercetEncoderForTokenClassification(TokenLabels, TercetLabelModel):
+    """The encoder and labels of single tokens."""
+
+    config: TercetEncoderConfig
+    stack = TercetEncoderModel
+
+
+class TercetEncoderForQuestionAnswering(TercetForQuestionAnswering):
+    """The encoder and where an answer starts and ends."""
+
+    config: TercetEncoderConfig
+    stack = TercetEncoderModel
+
+
+class TercetEncoderForMultipleChoice(ChosenText, TercetLabelModel):
+    """The encoder and which of several texts is the correct one."""
+
+    config: TercetEncoderConfig
+    stack = TercetEncoderModel
+
+
+class TercetEncoderForSentenceEmbedding(TercetForSentenceEmbedding):
+    """The encoder and a vector for each text.
+
+    Example:
+        >>> import torch
+        >>> from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
+        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, classifier_pooling="mean")
+        >>> model = TercetEncoderForSentenceEmbedding(config)
+        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).sentence_embeddings.shape
+        torch.Size([2, 32])
+    """
+
+    config: TercetEncoderConfig
+    stack = TercetEncoderModel

@@ -234,7 +234,7 @@ class TercetSeq2SeqForConditionalGeneration(
             loss_arguments,
             is_selected=output_positions is not None,
         )
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs))
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs, Seq2SeqLMOutput))
 
     def decode_step(
         self,

@@ -4,6 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from torch import Tensor
+from transformers.modeling_outputs import (
+    MultipleChoiceModelOutput,
+    NextSentencePredictorOutput,
+    SequenceClassifierOutputWithPast,
+    TokenClassifierOutput,
+)
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
 if TYPE_CHECKING:  # whose names overlap with arguments that stand in our signatures, which checkers refuse
@@ -12,6 +18,15 @@ else:
     Keywords = Unpack[TransformersKwargs]
     """What a `forward` passes on to its stack, to attention kernels and to losses. By this type in a
     signature transformers knows that keywords reach the attention kernel."""
+
+
+LabelOutput = (
+    SequenceClassifierOutputWithPast
+    | TokenClassifierOutput
+    | MultipleChoiceModelOutput
+    | NextSentencePredictorOutput
+)
+"""What a forward pass with labels returns. Libraries read the fields of outputs in such annotations."""
 
 
 @dataclass
@@ -78,6 +93,6 @@ class TercetCharacterLanguageModelOutput(ModelOutput):
     last_hidden_state: Tensor | None = None
 
 
-def recordings(outputs: ModelOutput) -> dict[str, Any]:
-    """Take what a model returned beside the states that its head has read."""
-    return {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+def recordings(outputs: ModelOutput, kind: type[ModelOutput]) -> dict[str, Any]:
+    """Take what a model returned that a kind of output has, too: all but the states that a head reads."""
+    return {name: value for name, value in outputs.items() if hasattr(kind, name)}

@@ -15,21 +15,37 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from ..modeling import NeuralConfig, NeuralPreTrainedModel
+from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..text.corpus import TokenizedCorpus
 from ..text.special_tokens import share_of_unknown
 from ..text.tokenizer import Template
 from ..training.examples import ExampleSource
 from ..training.objective import Objective
 from ..training.run_folder import MODEL
-from .joint_model import JointModel
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Smoothing = Annotated[float, Field(ge=0, lt=1)]
 ZLoss = Annotated[float, Field(ge=0)]
+
+
+class JointModel(nn.Module):
+    """Models that share a step, and perhaps weights. Abstract: subclasses add the others and `forward`.
+
+    A call of the whole computes whatever a step needs, since processes exchange gradients of what was called.
+
+    Args:
+        main: The model that a finished run leaves in its folder `model`; its configuration is that of all.
+    """
+
+    def __init__(self, main: TercetPreTrainedModel):
+        super().__init__()
+        self.config: TercetConfig = main.config
+        self._no_split_modules = main._no_split_modules
+
 
 Trainable = NeuralPreTrainedModel | JointModel
 """A model, or several models that learn together."""
@@ -187,6 +203,21 @@ class BaseObjectiveRecipe(ABC):
         text have them; by default, none.
         """
         return {}
+
+
+def share_parameters(module: nn.Module, source: nn.Module, excluded: tuple[str, ...] = ()) -> None:
+    """Let a module have the parameters of another one wherever they have the same names.
+
+    Args:
+        module: Gives up its own.
+        source: Keeps its own.
+        excluded: What the names of parameters begin with that stay apart.
+    """
+    shared = dict(source.named_parameters(remove_duplicate=False))
+    for name, _ in list(module.named_parameters(remove_duplicate=False)):
+        if name in shared and not name.startswith(excluded):
+            owner, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(owner), leaf, shared[name])
 
 
 def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:

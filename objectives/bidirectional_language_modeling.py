@@ -50,7 +50,7 @@ class BidirectionalLanguageModeling(Objective):
         self.spelling = spelling
         self.unknown_id = unknown_id
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the sequences; nothing is random. Labels are the tokens themselves."""
         batch = one_stream(gather(examples, "input_ids"))
         return batch | {"labels": batch["input_ids"].clone()}

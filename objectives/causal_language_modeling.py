@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..modeling import TercetDecoderForCausalLM
@@ -34,22 +33,18 @@ class NextTokenPrediction(TokenObjective):
     """
 
     @abstractmethod
-    def sequences(self, examples: Sequence[Example], rng: np.random.Generator) -> Ragged:
+    def sequences(self, examples: Sequence[Example], seed: int) -> Ragged:
         """Make the token ids that the model reads."""
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the sequences."""
-        batch = one_stream(self.sequences(examples, rng))
+        batch = one_stream(self.sequences(examples, seed))
         batch["labels"] = batch["input_ids"].clone()
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the tokens that follow another one of their sequence."""
         return {self.term: (batch["position_ids"] > 0).count_nonzero()}
-
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the next tokens."""
-        return {self.term: model(**batch, **self.loss_arguments).loss}
 
     def goals(self, batch: Batch) -> Tensor:
         """Find the tokens that follow another one: each is predicted at the position before it."""
@@ -69,7 +64,7 @@ class CausalLanguageModeling(NextTokenPrediction):
     def __init__(self, z_loss: float = 0.0):
         super().__init__("clm", z_loss=z_loss)
 
-    def sequences(self, examples: Sequence[Example], rng: np.random.Generator) -> Ragged:
+    def sequences(self, examples: Sequence[Example], seed: int) -> Ragged:
         """Read the examples as they are; nothing is random."""
         return gather(examples, "input_ids")
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -40,7 +39,7 @@ class CharacterLanguageModeling(Objective):
     def __init__(self):
         self.weights = dict.fromkeys(DIRECTIONS, 1.0)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the examples as they are; nothing is random."""
         batch = one_stream(gather(examples, "input_ids"))
         batch["labels"] = torch.from_numpy(gather(examples, "labels").values)[None]
@@ -48,7 +47,7 @@ class CharacterLanguageModeling(Objective):
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
         """Count the characters that each direction predicts."""
-        return {name: (each != IGNORE).sum() for name, each in targets_of(batch).items()}
+        return {name: (labels != IGNORE).sum() for name, labels in targets_of(batch).items()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of each direction."""

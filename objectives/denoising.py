@@ -39,7 +39,7 @@ from .base_recipe import (
     check_rate,
     single_text,
 )
-from .randomness import choose_each, poisson_until
+from .randomness import SequenceDraws, choose_each, poisson_until
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
@@ -74,13 +74,14 @@ class Denoising(TeacherForcing):
         self.mask_id = required_token_id(tokenizer, "mask", "denoising")
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")
 
-    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
+    def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Permute the sentences, then mask spans; the target is the text. Examples have `sentence_starts`."""
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
-        permuted = ids[permutation(starts, lengths, rng)]
+        draws = SequenceDraws.of(examples, seed)
+        permuted = ids[permutation(starts, lengths, draws)]
         corrupted, corrupted_lengths = infill(
-            permuted, lengths, self.noise_density, self.mean_span_length, self.mask_id, rng
+            permuted, lengths, self.noise_density, self.mean_span_length, self.mask_id, draws
         )
         return append_eos(corrupted, corrupted_lengths, self.eos_id), append_eos(ids, lengths, self.eos_id)
 
@@ -94,13 +95,14 @@ def infilled_lengths(
     return (lengths - masked + spans + 1).astype(np.int64), lengths + 1
 
 
-def permutation(starts: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def permutation(starts: np.ndarray, lengths: np.ndarray, draws: SequenceDraws) -> np.ndarray:
     """Order packed tokens (N,) so that each text's sentences, which begin at `starts` (N,), are shuffled."""
     begins = starts.copy()
     begins[np.cumsum(lengths) - lengths] = True
     text = np.repeat(np.arange(len(lengths)), lengths)
     sentence_texts = text[begins]  # (Q,)
-    order = np.argsort(sentence_texts + rng.random(len(sentence_texts)))
+    numbers = draws.random(np.bincount(sentence_texts, minlength=len(lengths)))
+    order = np.lexsort((numbers, sentence_texts))
     first = np.flatnonzero(begins)
     sizes = np.diff(first, append=len(begins))[order]
     # Sentence after sentence in the new order: the positions from its first token on.
@@ -113,13 +115,13 @@ def infill(
     noise_density: float,
     mean_span_length: float,
     mask_id: int,
-    rng: np.random.Generator,
+    draws: SequenceDraws,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Replace spans of packed `ids` (N,) by one [MASK] each; corrupted texts, packed, and their lengths."""
     masked = np.rint(lengths * noise_density).astype(np.int64)
-    span_lengths, spans = without_excess(*poisson_until(masked, mean_span_length, rng), masked)
+    span_lengths, spans = without_excess(*poisson_until(masked, mean_span_length, draws), masked)
     slots = lengths - masked + spans  # kept tokens and masks of a corrupted text
-    is_mask = choose_each(slots, spans, rng)
+    is_mask = choose_each(slots, spans, draws)
     covered = np.ones(len(is_mask), dtype=np.int64)  # tokens of the text that each of the row stands for
     covered[is_mask] = span_lengths
     positions = np.cumsum(covered) - covered

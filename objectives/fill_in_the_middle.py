@@ -40,6 +40,7 @@ from .base_recipe import (
     single_text,
 )
 from .causal_language_modeling import NextTokenPrediction, bytes_of_sequences, causal_sequences
+from .randomness import SequenceDraws
 from .teacher_forcing import CorruptedTexts
 
 FIM_TOKENS = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
@@ -68,12 +69,13 @@ class FillInTheMiddle(NextTokenPrediction):
         self.has_beginning = len(frame_ids(tokenizer)[0]) > 0
         self.fim_ids = named_token_ids(tokenizer, FIM_TOKENS, "filling in the middle")
 
-    def sequences(self, examples: Sequence[Example], rng: np.random.Generator) -> Ragged:
+    def sequences(self, examples: Sequence[Example], seed: int) -> Ragged:
         """Cut and rearrange some of the sequences."""
         ids = gather(examples, "input_ids")
-        is_rearranged, is_spm = (rng.random(len(ids)) < share for share in (self.fim_rate, self.spm_rate))
-        texts = self.texts_of(ids)
-        places = (rng.random((len(ids), 2)) * (texts[1] - texts[0] + 1)[:, None]).astype(np.int64)
+        draws, texts = SequenceDraws.of(examples, seed), self.texts_of(ids)
+        is_rearranged, is_spm = (draws.random_each() < share for share in (self.fim_rate, self.spm_rate))
+        numbers = draws.random(np.full(len(ids), 2)).reshape(-1, 2)
+        places = (numbers * (texts[1] - texts[0] + 1)[:, None]).astype(np.int64)
         cuts = texts[0][:, None] + np.sort(places, axis=1)
         return self.rearrange(ids, texts, cuts, is_rearranged, is_spm)
 

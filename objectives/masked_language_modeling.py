@@ -19,14 +19,13 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetEncoderForMaskedLM
 from ..text.chunks import FullSequences
 from ..text.tokenizer import frame_ids
 from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, Batch, Example
+from ..training.objective import Batch, Example
 from .base_recipe import (
     BaseObjectiveRecipe,
     Corpus,
@@ -60,11 +59,11 @@ class MaskedLanguageModeling(TokenObjective):
         masking = self.masking.at(progress)
         return self if masking is self.masking else MaskedLanguageModeling(masking, self.z_loss)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the examples, then corrupt all of their tokens at once."""
         batch = one_stream(gather(examples, "input_ids"))
         ids = batch["input_ids"][0].numpy()
-        corrupted, labels = self.masking(examples, ids, rng)
+        corrupted, labels = self.masking(examples, ids, seed)
         batch["input_ids"], batch["labels"] = (
             torch.from_numpy(corrupted)[None],
             torch.from_numpy(labels)[None],
@@ -73,18 +72,6 @@ class MaskedLanguageModeling(TokenObjective):
             types = gather(examples, "token_type_ids").values
             batch["token_type_ids"] = torch.from_numpy(types.astype(np.int64))[None]
         return batch
-
-    def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the chosen tokens."""
-        return {"mlm": (batch["labels"] != IGNORE).count_nonzero()}
-
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the chosen tokens."""
-        return {"mlm": model(**batch, **self.loss_arguments).loss}
-
-    def goals(self, batch: Batch) -> Tensor:
-        """Find the chosen tokens: each is predicted at its own position."""
-        return batch["labels"][0]
 
 
 @dataclass(frozen=True)

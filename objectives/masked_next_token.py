@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,7 +25,7 @@ from .causal_language_modeling import causal_sequences
 from .masked_language_modeling import MaskingRecipe
 from .masking import DynamicMasking
 from .streams import one_stream
-from .token_objective import TokenObjective, token_scores, without_targets
+from .token_objective import TokenObjective, without_targets
 
 
 class MaskedNextTokenPrediction(TokenObjective):
@@ -47,23 +46,19 @@ class MaskedNextTokenPrediction(TokenObjective):
         """Return the objective at a point of a run, whose masking may have changed."""
         return MaskedNextTokenPrediction(self.masking.at(progress), self.z_loss)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the examples, then corrupt their tokens; `labels` (1, N) are those of the next position.
 
         The first token of a sequence, which no state precedes, is never masked.
         """
         batch = one_stream(gather(examples, "input_ids"))
         ids = batch["input_ids"][0].numpy()
-        corrupted, labels = self.masking(examples, ids, rng)
+        corrupted, labels = self.masking(examples, ids, seed)
         is_first = batch["position_ids"][0].numpy() == 0
         corrupted[is_first], labels[is_first] = ids[is_first], IGNORE
         batch["input_ids"] = torch.from_numpy(corrupted)[None]
         batch["labels"] = F.pad(torch.from_numpy(labels)[1:], (0, 1), value=IGNORE)[None]
         return batch
-
-    def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the masked tokens."""
-        return {"mntp": (batch["labels"] != IGNORE).count_nonzero()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the cross-entropy of the masked tokens, given to the model as shifted labels."""
@@ -78,13 +73,12 @@ class MaskedNextTokenPrediction(TokenObjective):
         """Find the positions before the masked tokens."""
         return batch["labels"][0]
 
-    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the masked tokens by the states before them, whichever of its two classes the model has."""
-        positions, labels = self.output_positions(batch)
+    def logits_at(self, model: nn.Module, batch: Batch, positions: Tensor) -> Tensor:
+        """Return the logits of states that see both sides, whichever of its two classes the model has."""
         assert isinstance(model, (TercetDecoderForCausalLM, TercetDecoderForMaskedLM))
         inputs = without_targets(batch, "labels")
         outputs = model.model(**inputs, is_causal=False, use_cache=False, output_positions=positions)
-        return {"mntp": token_scores(model.compute_logits(outputs.last_hidden_state)[0], labels)}
+        return model.compute_logits(outputs.last_hidden_state)[0]
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,15 @@
 
     [CLS] A [SEP] B [SEP]     at masked tokens: which are they?      at [CLS]: does B follow A?
 
-`next_sentence.py` and `sentence_order.py` say which pairs there are.
+`sentence_pairs.py` draws them.
 
 Legend: S packed sequences (pairs) of a batch.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,7 +19,7 @@ from ..training.examples import gather
 from ..training.objective import IGNORE, Batch, Example, Objective
 from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, single_text
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
-from .sentence_pairs import SentencePairSource
+from .sentence_pairs import NextSentencePairs, SentenceOrderPairs, SentencePairSource
 from .token_objective import token_scores, without_targets
 
 PAIR_LABELS = {"nsp": 2, "sop": 2}
@@ -45,9 +44,9 @@ class MaskedLanguageModelingWithPairs(Objective):
         masked = self.masked_language_modeling.at(progress)
         return MaskedLanguageModelingWithPairs(masked, self.pair_term)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
-        batch = self.masked_language_modeling.collate(examples, rng)
+        batch = self.masked_language_modeling.collate(examples, seed)
         batch["next_sentence_label"] = torch.from_numpy(gather(examples, "next_sentence_label").values)
         return batch
 
@@ -102,3 +101,25 @@ class MaskedPairsRecipe(MaskingRecipe):
     def full_sequence(self, sequence_length: int) -> FullSequence:
         """Mask a share of both parts: [CLS] and two [SEP] are never targets."""
         return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 3), pairs=1)
+
+
+@dataclass(frozen=True)
+class NextSentenceRecipe(MaskedPairsRecipe):
+    """Predict masked tokens, and whether the second part of a pair follows the first (BERT)."""
+
+    pair_term = "nsp"
+    pairs = NextSentencePairs
+
+    kind: Literal["masked_language_modeling_with_next_sentence"]
+    """Which objective this is."""
+
+
+@dataclass(frozen=True)
+class SentenceOrderRecipe(MaskedPairsRecipe):
+    """Predict masked tokens, and whether two consecutive parts of a text are swapped (ALBERT)."""
+
+    pair_term = "sop"
+    pairs = SentenceOrderPairs
+
+    kind: Literal["masked_language_modeling_with_sentence_order"]
+    """Which objective this is."""

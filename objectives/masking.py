@@ -21,10 +21,10 @@ from transformers import PreTrainedTokenizerBase
 
 from ..text.special_tokens import is_special, required_token_id
 from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, Example
+from ..training.objective import IGNORE, INDEX, Example
 from ..training.packing import stretches
 from .base_recipe import check_rate, check_share
-from .randomness import Draws, GeneratedDraws, HashedDraws
+from .randomness import TokenDraws
 from .token_objective import Noise
 
 CHOICE, REPLACEMENT, RANDOM_TOKEN, SPAN_LENGTH = range(4)
@@ -46,7 +46,7 @@ class MaskingUnit(ABC):
 
     @abstractmethod
     def choose(
-        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
+        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
         """Choose each ordinary token with a probability.
 
@@ -62,7 +62,7 @@ class Tokens(MaskingUnit):
     """Choose every token by its own coin."""
 
     def choose(
-        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
+        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
         """Toss a coin for every token."""
         is_target = draws.uniform(np.arange(len(special)), CHOICE) < probability
@@ -78,7 +78,7 @@ class Words(MaskingUnit):
     """
 
     def choose(
-        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
+        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
         """Toss a coin for every word."""
         begins = word_begins(examples, special)  # (W,)
@@ -120,7 +120,7 @@ class Spans(MaskingUnit):
         """How many words of a span that began before the text are left, from 1 on: P(length >= l) / mean."""
 
     def choose(
-        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: Draws
+        self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
         """Draw where spans begin and how long they are, then leave out those that begin within another."""
         begins = word_begins(examples, special)  # (W,)
@@ -241,7 +241,7 @@ class Corruption:
         return other
 
     def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, draws: Draws
+        self, examples: Sequence[Example], ids: np.ndarray, draws: TokenDraws
     ) -> tuple[np.ndarray, np.ndarray]:
         """Corrupt the packed `ids` (N,) of the examples; return them and their labels, both (N,)."""
         special = self.special[ids]
@@ -286,10 +286,10 @@ class DynamicMasking:
         return DynamicMasking(self.corruption.with_probability(probability))
 
     def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+        self, examples: Sequence[Example], ids: np.ndarray, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupt the whole pack at once."""
-        return self.corruption(examples, ids, GeneratedDraws(rng))
+        """Corrupt the whole pack at once, each example by `seed` and its `index`."""
+        return self.corruption(examples, ids, draws_of_tokens(examples, seed))
 
 
 class StaticMasking:
@@ -310,9 +310,12 @@ class StaticMasking:
         return self
 
     def __call__(
-        self, examples: Sequence[Example], ids: np.ndarray, rng: np.random.Generator
+        self, examples: Sequence[Example], ids: np.ndarray, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Corrupt the whole pack at once, by what each example is, and not by `rng`."""
-        lengths = gather(examples, "input_ids").lengths
-        draws = HashedDraws(self.seed, gather(examples, "index").values, lengths)
-        return self.corruption(examples, ids, draws)
+        """Corrupt the whole pack at once, by what each example is, and not by a step's `seed`."""
+        return self.corruption(examples, ids, draws_of_tokens(examples, self.seed))
+
+
+def draws_of_tokens(examples: Sequence[Example], seed: int) -> TokenDraws:
+    """Return random numbers for the packed tokens of some examples."""
+    return TokenDraws(seed, gather(examples, INDEX).values, gather(examples, "input_ids").lengths)

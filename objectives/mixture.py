@@ -156,8 +156,8 @@ class MixtureRecipe(BaseObjectiveRecipe):
         """Count the bytes that each objective's terms stand for, by their names in the mixture."""
         assert isinstance(source, MixedSource)
         counts: dict[str, int] = {}
-        for recipe, own in zip(self.recipes, source.sources, strict=True):
-            for term, number in recipe.count_bytes(corpus, own).items():
+        for recipe, part in zip(self.recipes, source.sources, strict=True):
+            for term, number in recipe.count_bytes(corpus, part).items():
                 counts[unused(term, counts)] = number
         return counts
 

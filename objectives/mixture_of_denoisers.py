@@ -42,7 +42,7 @@ from .base_recipe import (
     single_text,
 )
 from .prefix_language_modeling import draw_suffixes
-from .randomness import segment_each
+from .randomness import SequenceDraws, segment_each
 from .span_corruption import corrupted_lengths, count_noise, required_sentinels, split_spans
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
@@ -111,25 +111,26 @@ class MixtureOfDenoisers(TeacherForcing):
         spans = count_noise(np.full(len(denoisers), longest), self.densities, self.means)[1]
         self.sentinels = required_sentinels(tokenizer, longest, int(spans.max()))
 
-    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
+    def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Draw a denoiser for each text, and replace its spans by sentinels."""
         ids = gather(examples, "input_ids")
-        drawn = rng.choice(len(self.denoisers), size=len(ids), p=self.shares)
-        is_noise = self.noise_mask(ids.lengths, drawn, rng)
+        draws = SequenceDraws.of(examples, seed)
+        drawn = self.shares.cumsum()[:-1].searchsorted(draws.random_each(), side="right")
+        is_noise = self.noise_mask(ids.lengths, drawn, draws)
         sources, targets = split_spans(ids.values, ids.lengths, is_noise, self.sentinels, self.eos_id)
         with_modes = np.insert(sources.values, sources.edges[:-1], self.mode_ids[drawn])
         return Ragged(with_modes, sources.lengths + 1), targets
 
-    def noise_mask(self, lengths: np.ndarray, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def noise_mask(self, lengths: np.ndarray, drawn: np.ndarray, draws: SequenceDraws) -> np.ndarray:
         """Draw which packed tokens are noise (N,), in texts of some `lengths`, by the denoisers `drawn` (S,).
 
         Kept and noise runs alternate. Only the first and the last kept run may be empty.
         """
         noise, spans = count_noise(lengths, self.densities[drawn], self.means[drawn])
         is_suffix = np.isinf(self.means[drawn])
-        noise[is_suffix] = draw_suffixes(longest_suffixes(lengths, noise)[is_suffix], rng)
+        noise = np.where(is_suffix, draw_suffixes(longest_suffixes(lengths, noise), draws), noise)
         spans = np.maximum(spans, 1)  # a text of one token has a noise span of length 0
-        kept_runs = segment_each(lengths - noise + 2, spans + 1, rng)
+        kept_runs = segment_each(lengths - noise + 2, spans + 1, draws)
         lasts = np.cumsum(spans + 1) - 1
         firsts = lasts - spans
         kept_runs[firsts] -= 1
@@ -138,7 +139,7 @@ class MixtureOfDenoisers(TeacherForcing):
         kept_runs[lasts[is_suffix]] = 0
         is_noise_run = restarting_positions(2 * spans + 1) % 2 == 1
         runs = np.empty(len(is_noise_run), dtype=np.int64)
-        runs[is_noise_run], runs[~is_noise_run] = segment_each(noise, spans, rng), kept_runs
+        runs[is_noise_run], runs[~is_noise_run] = segment_each(noise, spans, draws), kept_runs
         return is_noise_run.repeat(runs)
 
 

@@ -28,6 +28,7 @@ from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Smoothing, single_text
 from .denoising import append_eos
+from .randomness import SequenceDraws
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
@@ -48,15 +49,16 @@ class PrefixLanguageModeling(TeacherForcing):
         super().__init__("prefix_lm", decoder_start_id, label_smoothing)
         self.eos_id = required_token_id(tokenizer, "eos", "prefix language modeling")
 
-    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
+    def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Cut each text in two; source and target, each with its end."""
         ids = gather(examples, "input_ids")
-        return split_suffixes(ids, draw_suffixes(ids.lengths - 1, rng), self.eos_id)
+        suffixes = draw_suffixes(ids.lengths - 1, SequenceDraws.of(examples, seed))
+        return split_suffixes(ids, suffixes, self.eos_id)
 
 
-def draw_suffixes(longest: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw_suffixes(longest: np.ndarray, draws: SequenceDraws) -> np.ndarray:
     """Draw how many tokens are written (S,): from 1 to `longest` (S,), all equally likely."""
-    return 1 + (rng.random(len(longest)) * longest).astype(np.int64)
+    return 1 + (draws.random_each() * longest).astype(np.int64)
 
 
 def split_suffixes(ids: Ragged, suffixes: np.ndarray, eos_id: int) -> tuple[Ragged, Ragged]:

@@ -31,12 +31,11 @@ from .fill_in_the_middle import FillInTheMiddleRecipe
 from .hybrid_language_modeling import HybridLanguageModelingRecipe
 from .masked_language_modeling import MaskedLanguageModelingRecipe
 from .masked_next_token import MaskedNextTokenRecipe
+from .masked_pairs import NextSentenceRecipe, SentenceOrderRecipe
 from .mixture_of_denoisers import MixtureOfDenoisersRecipe
-from .next_sentence import NextSentenceRecipe
 from .prefix_language_modeling import PrefixLanguageModelingRecipe
 from .replaced_tokens import ReplacedTokenDetectionRecipe
 from .sentence_denoising import SentenceDenoisingRecipe
-from .sentence_order import SentenceOrderRecipe
 from .span_corruption import SpanCorruptionRecipe
 from .translation import TranslationRecipe
 

@@ -46,9 +46,18 @@ from ..text.tokenizer import frame_ids
 from ..training.objective import IGNORE, Batch, Example, Objective
 from ..training.run_folder import MODEL
 from ..training.static_shapes import POSITIONS
-from .base_recipe import Corpus, FullSequence, ObjectiveContext, Share, Trainable, single_text
-from .joint_model import JointModel, share_parameters
+from .base_recipe import (
+    Corpus,
+    FullSequence,
+    JointModel,
+    ObjectiveContext,
+    Share,
+    Trainable,
+    share_parameters,
+    single_text,
+)
 from .masked_language_modeling import MaskedLanguageModeling, MaskingRecipe
+from .randomness import SequenceDraws
 from .token_objective import sample_tokens, token_scores, without_targets
 
 LOGITS_AT_ONCE = 2**24
@@ -135,8 +144,8 @@ class ReplacedTokenPair(JointModel):
         parts = zip(states.split(rows), draws.split(rows), strict=True)
         return torch.cat(
             [
-                sample_tokens(self.generator.compute_logits(part), own, kind=torch.float32)
-                for part, own in parts
+                sample_tokens(self.generator.compute_logits(part), numbers, kind=torch.float32)
+                for part, numbers in parts
             ]
         )
 
@@ -186,10 +195,11 @@ class ReplacedTokenDetection(Objective):
         """Return the objective at a point of a run, whose masking may have changed."""
         return ReplacedTokenDetection(self.masked_language_modeling.at(progress), self.weights["rtd"])
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack and mask the examples; `draws` (1, N) decide the replacements."""
-        batch = self.masked_language_modeling.collate(examples, rng)
-        batch[DRAWS] = torch.from_numpy(rng.random(batch["input_ids"].shape, dtype=np.float32))
+        batch = self.masked_language_modeling.collate(examples, seed)
+        lengths = np.diff(batch["cu_seq_lens_q"].numpy())
+        batch[DRAWS] = torch.from_numpy(SequenceDraws.of(examples, seed).random(lengths, np.float32))[None]
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:

@@ -58,14 +58,16 @@ from .base_recipe import (
     BaseObjectiveRecipe,
     Corpus,
     FullSequence,
+    JointModel,
     ObjectiveContext,
     Rate,
     Trainable,
     check_rate,
+    share_parameters,
     single_text,
 )
-from .joint_model import JointModel, share_parameters
 from .masking import word_begins
+from .randomness import SequenceDraws
 from .streams import two_streams
 from .teacher_forcing import CorruptedTexts
 from .token_objective import token_scores
@@ -168,13 +170,14 @@ class SentenceDenoising(Objective):
         self.special = is_special(tokenizer)
         self.start_id = opening_id(tokenizer)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack what is left of the sentences for the encoder, and the sentences for the decoder."""
         texts = gather(examples, "input_ids")
         ids = texts.values.astype(np.int64, copy=False)
         special = self.special[ids]
         begins = word_begins(examples, special)
-        is_kept = kept_tokens(begins, special, texts.edges, self.deletion_probability, rng)
+        draws = SequenceDraws.of(examples, seed)
+        is_kept = kept_tokens(begins, special, texts.edges, self.deletion_probability, draws)
         left = Ragged(ids[is_kept], np.add.reduceat(is_kept, texts.edges[:-1], dtype=np.int64))
         is_target = np.ones(len(ids), dtype=bool)
         is_target[texts.edges[:-1]] = False
@@ -199,7 +202,7 @@ class SentenceDenoising(Objective):
 
 
 def kept_tokens(
-    begins: np.ndarray, special: np.ndarray, edges: np.ndarray, probability: float, rng: np.random.Generator
+    begins: np.ndarray, special: np.ndarray, edges: np.ndarray, probability: float, draws: SequenceDraws
 ) -> np.ndarray:
     """Delete words; flags of the tokens that stay (N,): special ones, and a word or more of each sentence.
 
@@ -211,14 +214,14 @@ def kept_tokens(
         special: Which tokens are special (N,).
         edges: First token of each sentence, and N (S + 1,).
         probability: With which a word is deleted.
-        rng: Gives every word a number.
+        draws: Give every word a number.
     """
-    draws = rng.random(len(begins))
-    draws[special[begins]] = -1.0
     first_words = begins.searchsorted(edges[:-1])
-    largest = np.maximum.reduceat(draws, first_words)
+    numbers = draws.random(np.diff(first_words, append=len(begins)))
+    numbers[special[begins]] = -1.0
+    largest = np.maximum.reduceat(numbers, first_words)
     sentence = edges.searchsorted(begins, side="right") - 1
-    stays = (draws >= probability) | (draws == largest[sentence]) | special[begins]
+    stays = (numbers >= probability) | (numbers == largest[sentence]) | special[begins]
     return stays.repeat(np.diff(begins, append=len(special)))
 
 

@@ -1,19 +1,46 @@
 """Pairs of texts for encoders that judge pairs, `[CLS] A [SEP] B [SEP]`.
 
 A and B are runs of whole sentences that fill the sequence. As in `create_pretraining_data.py` of BERT's code
-a document is cut into stretches; one tenth of them is shorter; what is too long is cut at the ends. What the
-two parts of a pair are, and which label it has, is another matter: `next_sentence.py`, `sentence_order.py`.
-
-The law of both: no length tells the label. Who only counts tokens is right in half of the cases.
-
-A stretch has two sentences or more; documents of one sentence, which nothing follows, are left out and
-counted. Pairs are drawn anew for every epoch.
+a document is cut into stretches, of which a tenth is shorter, and a stretch is split into A and B at a random
+sentence; what is too long is cut at the ends. A stretch has two sentences or more; documents of one sentence,
+which nothing follows, are left out and counted. Pairs are drawn anew for every epoch.
 
     document 7   | s1 s2 s3 . s4 s5 | s6 . s7 s8 |        stretches, each with a split (.) into A and B
     document 9   | s1 . s2 s3 s4 s5 s6 |
 
-Two stretches that are about alike are a couple: of different documents, they may trade their second parts
-(`next_sentence.py`); split in opposite ways, they tell nothing when they are swapped (`sentence_order.py`).
+The law of both kinds of pairs: no length tells the label. Who only counts tokens is right in half of the
+cases. Stretches that are about alike are coupled for that. The labels are 50/50 exactly.
+
+*Next sentences* (BERT; Devlin et al., 2019, section 3.1): half of the time B is another document's.
+
+    [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: B is what follows A
+    [CLS] the man went to the store [SEP] penguins are flightless birds [SEP]   1: B is from another document
+
+Stretches of different documents whose second parts are about equally long are a couple. Both parts are cut to
+the shorter one's length, and only then a coin says whether they are traded. So a couple's pairs have the same
+lengths (of A, of B, of both) whichever way it falls, and every text is as often a true B as a random one: a
+document's first sentence is neither. Deviations: the paper draws a random B anywhere, and lets the rest that
+it replaces begin the next pair; here stretches trade, so that every text is read once in an epoch, and
+documents are drawn in proportion to their length. A document that has more stretches than all others together
+borrows from them.
+
+*Sentence order* (ALBERT; Lan et al., 2020, section 3.1): half of the time A and B change places. Both are of
+one document, so their topic tells nothing: only coherence does.
+
+    [CLS] the man went to the store [SEP] he bought a gallon of milk [SEP]      0: in order
+    [CLS] he bought a gallon of milk [SEP] the man went to the store [SEP]      1: swapped
+
+Second parts are longer on average (a stretch ends with the sentence that fills it). So a stretch whose first
+part is the longer one is coupled with one whose second part is:
+
+    stretch P   A A A A A A | B B B             cut to    6 | 2        one of the two is swapped, by a coin:
+    stretch Q       A A | B B B B B B B                   2 | 6        both pairs are 6 | 2, or both 2 | 6
+
+Each part is cut to the length of its counterpart (A of P and B of Q). So of the two pairs, whose lengths are
+the same, one is in order and one is not. Nor does it tell anything that a part begins or ends in the middle
+of a sentence: if one of two counterparts is cut, both are, by a token or more, and at the same end. A stretch
+that finds no partner is its own: it is cut to two parts of equal length. Deviation: ALBERT's code swaps the
+parts as they are.
 
 Legend: P stretches or pairs of an epoch, D documents, S their sentences, C couples, Q stretches that only
 borrow, n coins.
@@ -35,6 +62,15 @@ from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 from .base_recipe import check_share
 
+NEXT, RANDOM = 0, 1
+"""The labels, as in `BertForPreTraining`."""
+
+IN_ORDER, SWAPPED = 0, 1
+"""The labels, as in `AlbertForPreTraining`."""
+
+GRAIN = 8
+"""Tokens by which the lengths of coupled stretches may differ."""
+
 BLOCK = 2**17
 """Sentences, about, whose pairs are drawn at once: few enough to need little memory."""
 
@@ -45,7 +81,9 @@ class SentencePairs(PackableExamples):
 
     corpus: TokenizedCorpus
     cls_id: int
+    """Id of the token before A."""
     sep_id: int
+    """Id of the token behind A and B."""
     first: np.ndarray
     """Where A begins and ends among the corpus's tokens (P, 2)."""
     second: np.ndarray
@@ -183,6 +221,100 @@ class SentencePairSource(ABC):
         """
 
 
+class NextSentencePairs(SentencePairSource):
+    """Pairs of which half have a second part of another document; see `SentencePairSource`."""
+
+    name = "next-sentence prediction"
+    fewest_documents = 2
+
+    def pair(
+        self, first: np.ndarray, second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Trade second parts, then cut what is too long."""
+        second, labels = trade(second, document, rng)
+        shorten(first, second, self.budget, rng)
+        return first, second, labels
+
+
+def trade(
+    second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Trade half of the second parts (P, 2) for such of other documents: the new ones, and the labels (P,).
+
+    Their lengths do not depend on the labels: a part, and the one that stands in for it, are cut to the
+    shorter one's length first.
+    """
+    sizes = second[:, 1] - second[:, 0]
+    partners = find_partners(sizes, document, rng)
+    partner, labels = np.empty_like(sizes), np.empty_like(sizes)
+    partner[partners.couples] = partners.couples[:, ::-1]
+    partner[partners.borrowers] = partners.lenders
+    labels[partners.couples] = coins(len(partners.couples), rng)[:, None]
+    labels[partners.borrowers] = coins(len(partners.borrowers), rng)
+    traded = second[np.where(labels == RANDOM, partner, np.arange(len(sizes)))]
+    cut(traded, traded[:, 1] - traded[:, 0] - np.minimum(sizes, sizes[partner]), rng)
+    return traded, labels
+
+
+class SentenceOrderPairs(SentencePairSource):
+    """Pairs of which half are swapped; see `SentencePairSource`."""
+
+    name = "sentence-order prediction"
+    fewest_documents = 1
+
+    def pair(
+        self, first: np.ndarray, second: np.ndarray, document: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cut what is too long, and each part to its counterpart; then swap half of the pairs."""
+        a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
+        is_too_long = a + b > self.budget
+        cut_a, cut_b = overlength(a, b, self.budget + 2)  # each part loses one token more
+        fitting_a, fitting_b = a - cut_a, b - cut_b
+        couples, alone = couple_counterparts(fitting_a, fitting_b, rng)
+        other = np.arange(len(a))
+        other[couples] = couples[:, ::-1]
+        sizes = np.minimum(fitting_a, fitting_b[other])
+        is_cut = is_too_long | is_too_long[other] | (fitting_a != fitting_b[other])
+        sizes = np.maximum(sizes - is_cut, np.minimum(sizes, 1))
+        excess = np.maximum(sizes + sizes[other] - self.budget, 0)  # a part of one token could not lose it
+        sizes = sizes - np.where(sizes > sizes[other], excess, 0)
+        is_front = rng.random(len(a)) < 0.5
+        cut_one_end(first, a - sizes, is_front)
+        cut_one_end(second, b - sizes[other], is_front[other])
+        labels = np.empty_like(a)
+        swapped = coins(len(couples), rng)
+        labels[couples] = np.stack([swapped, 1 - swapped], axis=1)
+        labels[alone] = coins(len(alone), rng)
+        is_swapped = (labels == SWAPPED)[:, None]
+        return np.where(is_swapped, second, first), np.where(is_swapped, first, second), labels
+
+
+def cut_one_end(part: np.ndarray, excess: np.ndarray, is_front: np.ndarray) -> None:
+    """Cut `excess` (P,) tokens off parts (P, 2) in place, at the front or at the back."""
+    part[:, 0] += np.where(is_front, excess, 0)
+    part[:, 1] -= np.where(is_front, 0, excess)
+
+
+def couple_counterparts(
+    a: np.ndarray, b: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Couple stretches, each of which is split like the other one read backwards.
+
+    Args:
+        a: Tokens of their first parts (P,).
+        b: Tokens of their second parts (P,).
+        rng: Orders those of equal lengths.
+
+    Returns:
+        Stretches of about the same length, of which the first part of one is as long as the second part of
+        the other (C, 2); and those for which none was left (Q,).
+    """
+    longest = int((a + b).max())
+    likeness = (a + b) // GRAIN * (longest + 1) + np.abs(a - b)
+    _, couples, alone = couple_strangers(likeness, a > b, rng)
+    return couples, alone
+
+
 def documents_with_a_next_sentence(
     corpus: TokenizedCorpus, name: str, fewest: int
 ) -> tuple[np.ndarray, tuple[LeftOut, ...]]:
@@ -195,14 +327,14 @@ def documents_with_a_next_sentence(
     counts = bounds[:, 1] - bounds[:, 0]
     num_alone, num_longer = int((counts == 1).sum()), int((counts > 1).sum())
     share = float(np.diff(corpus.token_offsets)[counts == 1].sum() / max(corpus.num_tokens, 1))
-    told = (
+    found = (
         f"{num_alone:,} of {num_alone + num_longer:,} documents ({share:.1%} of the tokens) have one sentence"
     )
     remedy = "put one sentence on a line and a blank line between documents"
     if num_longer < fewest or share > 0.5:
         raise ValueError(
             f"{name} needs at least {fewest} document(s) of two or more sentences, with most of the text, "
-            f"but the corpus has {num_longer:,}, and {told}: {remedy}, or choose masked_language_modeling"
+            f"but the corpus has {num_longer:,}, and {found}: {remedy}, or choose masked_language_modeling"
         )
     reason = f"have one sentence, so that no second segment follows, and are left out: {remedy}"
     tokens = np.diff(corpus.token_offsets)[counts > 0]

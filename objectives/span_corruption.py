@@ -38,7 +38,7 @@ from .base_recipe import (
     check_rate,
     single_text,
 )
-from .randomness import segment_each
+from .randomness import SequenceDraws, segment_each
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
 
 
@@ -89,12 +89,12 @@ def uncorrupted_length(sequence_length: int, noise_density: float, mean_span_len
 
 
 def noise_mask(
-    lengths: np.ndarray, noise_density: float, mean_span_length: float, rng: np.random.Generator
+    lengths: np.ndarray, noise_density: float, mean_span_length: float, draws: SequenceDraws
 ) -> np.ndarray:
     """Draw which packed tokens are noise (N,): spans of kept and noise tokens alternate in each text."""
     noise, spans = count_noise(lengths, noise_density, mean_span_length)
     spans = np.maximum(spans, 1)  # a text of one token has a noise span of length 0
-    runs = [segment_each(lengths - noise, spans, rng), segment_each(noise, spans, rng)]
+    runs = [segment_each(lengths - noise, spans, draws), segment_each(noise, spans, draws)]
     runs = np.stack(runs, axis=1).ravel()
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs)
 
@@ -135,10 +135,11 @@ class SpanCorruption(TeacherForcing):
         spans = count_noise(np.array([longest]), noise_density, mean_span_length)[1]
         self.sentinels = required_sentinels(tokenizer, longest, int(spans[0]))
 
-    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
+    def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
-        is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, rng)
+        draws = SequenceDraws.of(examples, seed)
+        is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, draws)
         return split_spans(ids.values, ids.lengths, is_noise, self.sentinels, self.eos_id)
 
 

@@ -12,11 +12,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
-from torch import Tensor, nn
 
 from ..text.chunks import FullSequences
-from ..training.examples import Examples, PackableExamples, PackedExamples
-from ..training.objective import IGNORE, Batch, Example
+from ..training.examples import FixedExamples, PackedExamples
+from ..training.objective import Batch, Example
 from .streams import two_streams
 from .token_objective import TokenObjective
 
@@ -24,8 +23,8 @@ Pairs = tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
 """Sources and targets, token ids."""
 
 
-class CorruptedTexts(PackableExamples):
-    """Texts that are both source and target: `ExampleSource` and `Examples` that count what both sides read.
+class CorruptedTexts(FixedExamples):
+    """Texts that are both source and target, of which only the corruption differs; they count both sides.
 
     Args:
         texts: The same in every epoch.
@@ -37,10 +36,6 @@ class CorruptedTexts(PackableExamples):
         self.texts = texts
         self.lengths = lengths
         self.left_out = texts.left_out
-
-    def epoch(self, number: int) -> Examples:
-        """Return the texts themselves: only their corruption differs."""
-        return self
 
     def __len__(self) -> int:
         """Count the texts, E."""
@@ -83,22 +78,13 @@ class TeacherForcing(TokenObjective):
         self.decoder_start_id = decoder_start_id
 
     @abstractmethod
-    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
+    def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Make sources and targets, token ids that end with the end-of-sequence token."""
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
-        """Pack sources for the encoder and targets for the decoder; `labels` (1, M) are not shifted."""
-        sources, targets = self.pairs(examples, rng)
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
+        """Pack sources for the encoder and targets for the decoder.
+
+        `labels` (1, M) are not shifted: a token is predicted where the one before it is read.
+        """
+        sources, targets = self.pairs(examples, seed)
         return two_streams(sources, targets, self.decoder_start_id)
-
-    def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the tokens of the targets."""
-        return {self.term: (batch["labels"] != IGNORE).count_nonzero()}
-
-    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the smoothed cross-entropy of the targets."""
-        return {self.term: model(**batch, **self.loss_arguments).loss}
-
-    def goals(self, batch: Batch) -> Tensor:
-        """Find the tokens of the targets: each is predicted where the one before it is read."""
-        return batch["labels"][0]

@@ -3,7 +3,6 @@
 Legend: N packed tokens of the stream that the model predicts, n targets, V vocabulary.
 """
 
-from abc import abstractmethod
 from typing import Literal, NamedTuple
 
 import torch
@@ -27,7 +26,9 @@ class OutputPositions(NamedTuple):
 
 
 class TokenObjective(Objective):
-    """Predict tokens at some positions of a stream. Abstract: each kind says which, and makes batches.
+    """Predict tokens at some positions of a stream. Abstract: a kind makes batches, whose `labels` say which.
+
+    A label stands where it is predicted, unless a kind says otherwise by `goals`.
 
     Args:
         term: What is learned, as logs call it.
@@ -48,12 +49,20 @@ class TokenObjective(Objective):
 
     @property
     def loss_arguments(self) -> LossArguments:
-        """What a model is told of the loss, beside the batch."""
+        """What a model has to know of the loss, beside the batch."""
         return {"reduction": "sum", "label_smoothing": self.label_smoothing, "z_loss": self.z_loss}
 
-    @abstractmethod
     def goals(self, batch: Batch) -> Tensor:
         """Return which token is predicted at each position of the stream, (N,): `IGNORE` where none is."""
+        return batch["labels"][0]
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the labels."""
+        return {self.term: (batch["labels"] != IGNORE).count_nonzero()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the labels, as the model computes it."""
+        return {self.term: model(**batch, **self.loss_arguments).loss}
 
     def output_positions(self, batch: Batch) -> OutputPositions:
         """Find the targets of a batch; if it says where it is read, some of these have no target."""
@@ -68,8 +77,11 @@ class TokenObjective(Objective):
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
         """Score the targets by the logits at their positions, computing no others; nothing is smoothed."""
         positions, labels = self.output_positions(batch)
-        logits = model(**without_targets(batch, "labels"), logits_to_keep=positions).logits
-        return {self.term: token_scores(logits[0], labels)}
+        return {self.term: token_scores(self.logits_at(model, batch, positions), labels)}
+
+    def logits_at(self, model: nn.Module, batch: Batch, positions: Tensor) -> Tensor:
+        """Return a model's logits at some positions of the stream that it predicts, (n, V)."""
+        return model(**without_targets(batch, "labels"), logits_to_keep=positions).logits[0]
 
 
 def token_scores(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:

@@ -46,6 +46,7 @@ from .base_recipe import (
     ZLoss,
     unsuited,
 )
+from .randomness import SequenceDraws
 from .teacher_forcing import Pairs, TeacherForcing
 from .token_objective import sample_tokens, without_targets
 
@@ -153,23 +154,24 @@ class DecoderReading:
     noise: float = 0.0
     progress: float = 0.0
 
-    def choose(self, batch: Batch, rng: np.random.Generator) -> Batch:
+    def choose(self, batch: Batch, draws: SequenceDraws) -> Batch:
         """Choose the positions of a collated batch; the first one of a target always reads the start token.
 
         Noise is a token of the batch's targets, so that frequent tokens are frequent there, too. A position
         that is chosen for both reads the prediction.
         """
-        read = batch["decoder_input_ids"][0].numpy()
+        read, lengths = batch["decoder_input_ids"][0].numpy(), np.diff(batch["cu_seq_lens_q"].numpy())
         may_change = np.ones(len(read), dtype=bool)
         may_change[batch["cu_seq_lens_q"][:-1].numpy()] = False
         chosen: Batch = {}
         if self.sampling is not None and (probability := self.sampling.probability(self.progress)) > 0:
-            is_sampled = (rng.random(len(read)) < probability) & may_change
-            draws = np.where(is_sampled, rng.random(len(read), dtype=np.float32), np.float32(-1))
-            chosen[DRAWS] = torch.from_numpy(draws)[None]
+            is_sampled = (draws.random(lengths) < probability) & may_change
+            numbers = np.where(is_sampled, draws.random(lengths, np.float32), np.float32(-1))
+            chosen[DRAWS] = torch.from_numpy(numbers)[None]
         if self.noise > 0 and may_change.any():
-            is_noise = (rng.random(len(read)) < self.noise) & may_change
-            tokens = rng.choice(read[may_change], len(read))
+            is_noise = (draws.random(lengths) < self.noise) & may_change
+            pool = read[may_change]
+            tokens = pool[(draws.random(lengths) * len(pool)).astype(np.int64)]
             chosen[NOISE] = torch.from_numpy(np.where(is_noise, tokens, IGNORE))[None]
         return batch | chosen
 
@@ -221,6 +223,8 @@ class Translation(TeacherForcing):
     ):
         super().__init__("translation", decoder_start_id, label_smoothing, z_loss)
         self.reading = reading
+        # Noise is made of the tokens of all targets of a step.
+        self.reads_whole_step = reading is not None and reading.noise > 0
 
     def at(self, progress: float) -> "Translation":
         """Return the objective at a point of a run, where the decoder may read more of its predictions."""
@@ -229,10 +233,12 @@ class Translation(TeacherForcing):
         reading = replace(self.reading, progress=progress)
         return Translation(self.decoder_start_id, self.label_smoothing, self.z_loss, reading)
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack sources and targets, and choose what the decoder reads."""
-        batch = super().collate(examples, rng)
-        return batch if self.reading is None else self.reading.choose(batch, rng)
+        batch = super().collate(examples, seed)
+        if self.reading is None:
+            return batch
+        return self.reading.choose(batch, SequenceDraws.of(examples, seed))
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the smoothed cross-entropy of the targets behind what the decoder reads."""
@@ -242,7 +248,7 @@ class Translation(TeacherForcing):
         """Score the targets behind the true tokens."""
         return super().scores(model, without_targets(batch, DRAWS, NOISE))
 
-    def pairs(self, examples: Sequence[Example], rng: np.random.Generator) -> Pairs:
+    def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""
         return gather(examples, "input_ids"), gather(examples, "labels")
 

@@ -4,6 +4,7 @@
     ZeRO-1    the optimizer's state is divided                         (DeepSpeed; for comparison)
     ZeRO-2    gradients as well                                        (DeepSpeed; for comparison)
     FSDP2     weights as well, gathered layer by layer, as in ZeRO-3   (torch)
+    HSDP      the same within each machine, whose gradients are then averaged over machines   (torch)
 
 Sources: Rajbhandari et al., 2020, "ZeRO", sections 5 and 7; Zhao et al., 2023, "PyTorch FSDP"; how many bytes
 a number has, what is gathered when, and how large buffers are by default, is read from torch 2.13, accelerate
@@ -72,6 +73,8 @@ class Load:
     """The same where the weights themselves have the format of the products."""
     loss_bytes: Callable[[int], float]
     """What the vocabulary's loss holds of a micro-batch, by its sequences."""
+    offloads: bool = False
+    """Whether the CPU keeps what is divided."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,10 @@ class Layout(ABC):
     @abstractmethod
     def traffic(self, load: Load, share: Share) -> float:
         """Count the bytes that one device sends in a step."""
+
+    def traffic_within(self, load: Load, share: Share) -> float:
+        """Count those of them that never leave a machine, although there are several."""
+        return 0.0
 
     @property
     def sent(self) -> float:
@@ -161,12 +168,13 @@ class FullySharded(Layout):
 
         Token table, final norm and heads stay gathered from the forward to the end of the backward pass.
         """
-        held = MASTER * load.parameters / self.devices
+        part = 0.0 if load.offloads else 1 / self.shards
+        held = MASTER * load.parameters * part
         gathered = load.parameters - load.block_parameters + 2 * load.largest_block
         return Memory(
             weights=held + load.kept_of_cast.fixed,
             gradients=held,
-            optimizer=load.optimizer_bytes / self.devices,
+            optimizer=load.optimizer_bytes * part,
             activations=share.sequences * load.kept_of_cast.per_sequence,
             loss=load.loss_bytes(share.sequences),
             buffers=(load.product_bytes + MASTER) * gathered,
@@ -175,18 +183,52 @@ class FullySharded(Layout):
     def traffic(self, load: Load, share: Share) -> float:
         """In every micro-batch: gather layers twice and the rest once, and sum gradients in float32."""
         gathered = load.product_bytes * (load.parameters + load.block_parameters)
-        return self.sent * share.micro_batches * (gathered + MASTER * load.parameters)
+        sent = (self.shards - 1) / self.shards
+        return sent * share.micro_batches * (gathered + MASTER * load.parameters)
+
+    @property
+    def shards(self) -> int:
+        """Devices that hold a model together."""
+        return self.devices
 
 
-def layouts(devices: int) -> list[Layout]:
-    """List the layouts that a number of devices allows; one device first, for comparison."""
+@dataclass(frozen=True)
+class HybridSharded(FullySharded):
+    """HSDP: each machine holds a model as with FSDP2, and machines average its parts' gradients."""
+
+    per_machine: int
+    """Devices of a machine."""
+
+    @property
+    def shards(self) -> int:
+        """Devices that hold a model together."""
+        return self.per_machine
+
+    def traffic(self, load: Load, share: Share) -> float:
+        """As FSDP2 within a machine; then all-reduce a device's part of the gradients, once a step."""
+        replicas = self.devices / self.per_machine
+        averaged = 2 * (replicas - 1) / replicas * MASTER * load.parameters / self.shards
+        return self.traffic_within(load, share) + averaged
+
+    def traffic_within(self, load: Load, share: Share) -> float:
+        """Count what FSDP2 sends."""
+        return super().traffic(load, share)
+
+
+def layouts(devices: int, per_machine: int) -> list[Layout]:
+    """List the layouts that a number of devices allows; one device first, for comparison.
+
+    Replicas need several machines of equal size.
+    """
     alone: list[Layout] = [DataParallel("one device", 1)]
     if devices == 1:
         return alone
+    has_replicas = devices > per_machine > 1 and devices % per_machine == 0
     return [
         *alone,
         DataParallel("DDP", devices),
         Zero("ZeRO-1", devices, shards_gradients=False),
         Zero("ZeRO-2", devices, shards_gradients=True),
         FullySharded("FSDP2", devices),
+        *([HybridSharded("HSDP", devices, per_machine)] if has_replicas else []),
     ]

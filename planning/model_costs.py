@@ -39,7 +39,10 @@ from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.model import build_config, fit_vocabulary
 from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.text import named_tokenizer
+from ..text.new_terms import add_terms, read_terms
 from ..text.tokenizer import load_tokenizer
+from ..training.gradient_checkpointing import enable_gradient_checkpointing
 from ..training.optimizers import build_optimizer
 from ..training.recipe import TrainingRecipe
 
@@ -134,8 +137,12 @@ def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
         ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
     """
     config = build_config(recipe)
-    if recipe.tokenizer.path is not None:
-        fit_vocabulary(config, load_tokenizer(recipe.tokenizer.path), recipe)
+    if (path := named_tokenizer(recipe)) is not None:
+        tokenizer = load_tokenizer(path)
+        if recipe.tokenizer.add is not None:
+            add_terms(tokenizer, read_terms(recipe.tokenizer.add))
+        fit_vocabulary(config, tokenizer, recipe)
+        config.vocab_size += recipe.tokenizer.add_learned
     elif "vocab_size" not in recipe.model.overrides:
         config.vocab_size = recipe.tokenizer.vocab_size
     with torch.device("meta"):
@@ -260,6 +267,7 @@ def trace_kept(
     weights: torch.dtype = torch.float32,
     is_cpu: bool = False,
     states: float | None = None,
+    computes_again: bool = False,
 ) -> Kept:
     """Run a model's stacks on one and on two sequences without storage, and count what autograd keeps.
 
@@ -275,6 +283,7 @@ def trace_kept(
         weights: Format of the weights: half precision is what sharding engines compute with.
         is_cpu: Whether the planned device is one.
         states: That the last layer computes; see `states_read`.
+        computes_again: Whether layers keep their inputs alone, and the layer at work, one on average, all.
     """
     config = deepcopy(config)
     is_short = max(sequence.read, sequence.written) <= SHORT or config.attention_dropout > 0
@@ -291,7 +300,13 @@ def trace_kept(
         for layer in model.modules() if not is_cpu else ():
             if isinstance(layer, nn.Linear):  # elsewhere, layers that read the same are not one product
                 layer.training = False
-        one, two = (kept_bytes(model, sequence, size, precision, states) for size in (1, 2))
+        of_sizes = [kept_bytes(model, sequence, size, precision, states) for size in (1, 2)]
+        if computes_again:
+            enable_gradient_checkpointing(model)
+            inputs = [kept_bytes(model, sequence, size, precision, states) for size in (1, 2)]
+            layers = len(blocks_of(model))
+            of_sizes = [(less + (all_ - less) // layers) for all_, less in zip(of_sizes, inputs, strict=True)]
+    one, two = of_sizes
     return Kept(fixed=2 * one - two, per_sequence=two - one)
 
 
@@ -303,10 +318,16 @@ def build_traced(config: TercetConfig, sequence: FullSequence, **kwargs: Any) ->
 
 
 def trace_parts(
-    parts: Parts, *, precision: str, weights: torch.dtype = torch.float32, is_cpu: bool = False
+    parts: Parts,
+    *,
+    precision: str,
+    weights: torch.dtype = torch.float32,
+    is_cpu: bool = False,
+    computes_again: bool = False,
 ) -> Kept:
     """Count what autograd keeps of all models that learn together; see `trace_kept`."""
     options: Any = {"precision": precision, "weights": weights, "is_cpu": is_cpu}
+    options |= {"computes_again": computes_again}
     traces = (
         trace_kept(cast(TercetConfig, model.config), each, states=states_read(model, each), **options)
         for model, each in parts

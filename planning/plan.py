@@ -19,6 +19,9 @@ from .planned_stages import PlannedStage, plan_stages
 
 SECONDS_PER_HOUR = 3600
 
+COMPUTED_AGAIN = 4 / 3
+"""Time of a step by what it would take without a second forward pass: that is a third of the operations."""
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -52,17 +55,21 @@ class Outlook:
         return self.hours * self.layout.devices
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
-    """What is known of a run beforehand."""
+    """What is known of a run beforehand. As text, it is its report."""
 
     recipe: PretrainingRecipe
     machines: PlanRecipe
+    """What it may run on."""
     precision: str
     """Format of the products."""
     parameters: int
+    """Of the model, token vectors included."""
     embedding_parameters: int
+    """Those of its token vectors."""
     vocab_size: int
+    """Of the tokenizer."""
     mfu: float
     """Share of peak that is reckoned with."""
     known_shares: tuple[PeakShare, ...]
@@ -71,6 +78,24 @@ class Plan:
     """The recipe's, and at last the one in which its own values hold."""
     outlooks: tuple[Outlook, ...]
     """One for each layout."""
+
+    def __str__(self) -> str:
+        """Write the report."""
+        from .report import report_plan
+
+        return report_plan(self)
+
+    def __repr__(self) -> str:
+        """Name the model and what is computed."""
+        model, machines = self.recipe.model, self.machines
+        return (
+            f"<plan of {model.preset or model.path} on {machines.devices:,} x {machines.device}: "
+            f"{self.parameters:,} parameters, {len(self.outlooks)} layouts>"
+        )
+
+    def _repr_markdown_(self) -> str:
+        """Show the report, whose tables are Markdown, in a notebook."""
+        return str(self)
 
     @property
     def sequence(self) -> FullSequence:
@@ -138,7 +163,7 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         mfu=mfu,
         known_shares=known_shares,
         stages=stages,
-        outlooks=tuple(work.outlook(layout) for layout in layouts(machines.devices)),
+        outlooks=tuple(map(work.outlook, layouts(machines.devices, machines.devices_per_node))),
     )
 
 
@@ -148,6 +173,7 @@ class Work:
 
     recipe: PretrainingRecipe
     machines: PlanRecipe
+    """What shares it."""
     speed: float
     """Operations per second that one device reaches."""
     stages: Sequence[PlannedStage]
@@ -183,8 +209,11 @@ class Work:
     def seconds(self, layout: Layout, stage: PlannedStage) -> tuple[float, float]:
         """Estimate the time that a step of a stage takes to compute, and to send."""
         flops = stage.flops_per_sequence * stage.sequences / layout.devices
-        traffic = layout.traffic(stage.load, self.share(layout, stage))
-        return flops / self.speed, traffic / self.machines.link
+        share, machines = self.share(layout, stage), self.machines
+        within = layout.traffic_within(stage.load, share)
+        sending = (layout.traffic(stage.load, share) - within) / machines.link
+        again = COMPUTED_AGAIN if self.recipe.training.gradient_checkpointing else 1
+        return again * flops / self.speed, sending + within / machines.kind.node_bandwidth
 
     def share(self, layout: Layout, stage: PlannedStage, limit: int | None = None) -> Share:
         """Cut a step into micro-batches as `training.batches` does: the fewest that keep the limit.

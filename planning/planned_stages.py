@@ -10,6 +10,7 @@ order in which recurrent layers read depends on lengths, which tensors without s
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,6 +26,7 @@ from ..modeling.recurrent.layers import RecurrentLayer
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.prepared import require_shorter
 from ..pretraining.recipe import PretrainingRecipe
+from ..training.gradient_checkpointing import enable_gradient_checkpointing
 from ..training.recipe import TrainingRecipe
 from ..training.stages import require_time
 from .device_layouts import Load
@@ -83,6 +85,7 @@ def measure_kept(
     *,
     precision: str,
     weights: torch.dtype = torch.float32,
+    computes_again: bool = False,
 ) -> Kept:
     """Let a model without a head read one and two sequences on the CPU, and count what autograd keeps.
 
@@ -91,9 +94,12 @@ def measure_kept(
         sequence: What each example consists of.
         precision: Format of the products, by its name in `DTYPES`.
         weights: Format of the weights.
+        computes_again: Whether layers are to be computed again, which a recurrent model refuses.
     """
     with torch.random.fork_rng(devices=[]):
         model = AutoModel.from_config(deepcopy(config), dtype=weights).train()
+        if computes_again:
+            enable_gradient_checkpointing(model)
         one, two = (kept_bytes(model, sequence, size, precision) for size in (1, 2))
     return Kept(fixed=2 * one - two, per_sequence=two - one)
 
@@ -111,6 +117,7 @@ class PlannedStage:
     sequences: int
     """Of a step."""
     flops_per_sequence: float
+    """Of its forward and backward pass."""
     load: Load
     """What its sequences need."""
 
@@ -151,7 +158,8 @@ def plan_stages(
         sequence = recipe.objective.full_sequence(length)
         sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
         parts = recipe.objective.parts(model, length)
-        trace = partial(kept_by, parts, precision=precision, is_cpu=is_cpu)
+        options = {"is_cpu": is_cpu, "computes_again": training.gradient_checkpointing}
+        trace = partial(kept_by, parts, precision=precision, **options)
         load = Load(
             parameters=count([model]),
             block_parameters=count(blocks),
@@ -161,6 +169,7 @@ def plan_stages(
             kept=trace(),
             kept_of_cast=trace(weights=DTYPES[precision]),
             loss_bytes=partial(parts_loss_bytes, parts, DTYPES[precision], is_cpu=is_cpu),
+            offloads=training.cpu_offload,
         )
         return PlannedStage(
             steps=steps,
@@ -193,12 +202,20 @@ def flops_of(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
     return learned + sequence.passes * count_learned(model, of_pass) / 3
 
 
-def kept_by(parts: Parts, *, precision: str, is_cpu: bool, weights: torch.dtype = torch.float32) -> Kept:
+def kept_by(
+    parts: Parts,
+    *,
+    precision: str,
+    is_cpu: bool,
+    weights: torch.dtype = torch.float32,
+    computes_again: bool = False,
+) -> Kept:
     """Count what autograd keeps of models that learn together, of any kind."""
     recurrent = [part for part in parts if is_recurrent(part[0])]
     others = [part for part in parts if part not in recurrent]
-    kept = (measure_kept(part.config, each, precision=precision, weights=weights) for part, each in recurrent)
-    return sum(kept, trace_parts(others, precision=precision, weights=weights, is_cpu=is_cpu))
+    options: Any = {"precision": precision, "weights": weights, "computes_again": computes_again}
+    kept = (measure_kept(part.config, each, **options) for part, each in recurrent)
+    return sum(kept, trace_parts(others, is_cpu=is_cpu, **options))
 
 
 def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, devices: int, where: str) -> int:

@@ -22,7 +22,7 @@ def report_plan(plan: Plan) -> str:
     """Write everything that a plan says."""
     recipe, machines = plan.recipe, plan.machines
     title = (
-        f"# {recipe.model.preset or recipe.model.path}, {recipe.objective.kind.replace('_', ' ')}, on "
+        f"# {recipe.model.origin}, {recipe.objective.kind.replace('_', ' ')}, on "
         f"{machines.devices:,} x {machines.device}"
     )
     memory = ["layout", *(field.name for field in fields(Memory)), "sum", "fits"]
@@ -122,6 +122,9 @@ def verdicts(plan: Plan) -> list[str]:
         else:
             tokens = outlook.fitting_sequences * plan.sequence.tokens
             lines.append(f"{line}; it would with training.tokens_per_micro_batch={tokens}.")
+    training = plan.recipe.training
+    if not (training.gradient_checkpointing or all(outlook.fits for outlook in plan.outlooks)):
+        lines.append("training.gradient_checkpointing=true takes less memory, and a third more time.")
     if waiting := names(outlook for outlook in plan.outlooks if outlook.sending > outlook.computing):
         lines.append(f"Limited by communication: {waiting}; larger steps or micro-batches would help.")
     return lines
@@ -136,7 +139,10 @@ def assumptions(plan: Plan) -> list[str]:
     """Return what the numbers rest on."""
     machines = plan.machines
     of_stages = "Values of a step are those of the last stage; memory is that of the stage that needs most."
-    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP or FSDP2."
+    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP, FSDP2 or HSDP."
+    training = plan.recipe.training
+    offload = "training.cpu_offload needs FSDP2 or HSDP; the time of copies and of steps on the CPU is not "
+    offload += "included."
     return [
         f"{plan.mfu:.0%} of {short(machines.peak(plan.precision))}FLOP/s in {plan.precision}, "
         f"{size(machines.available_memory)} usable, {size(machines.link)}/s to other devices.",
@@ -146,7 +152,8 @@ def assumptions(plan: Plan) -> list[str]:
         ),
         f"Numbers of {machines.device}: {machines.kind.source}.",
         *([comparison] if machines.devices > 1 else []),
-        *([of_stages] if plan.recipe.training.stages else []),
+        *([of_stages] if training.stages else []),
+        *([offload] if training.cpu_offload else []),
         f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",
         "Communication overlaps with computation; evaluation, checkpoints and data preparation are not "
         "included.",

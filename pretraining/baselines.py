@@ -87,6 +87,7 @@ class TrigramModel:
     """Interpolated Kneser-Ney of order three."""
 
     vocab_size: int
+    """Number of token ids, V."""
     orders: tuple[Discounted, Discounted, Discounted]
     """Contexts of no token, one token and two tokens."""
 

@@ -11,6 +11,7 @@ trained     the model, read back from its folder
 import math
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -22,7 +23,8 @@ from ..objectives.character_language_modeling import CharacterLanguageModeling, 
 from ..objectives.masked_pairs import PAIR_LABELS
 from ..objectives.token_objective import TokenObjective
 from ..text.corpus import TokenizedCorpus
-from ..text.tokenization import tokenized_corpus
+from ..text.documents import Documents
+from ..text.mixed_documents import single_texts
 from ..text.tokenizer import frame_ids
 from ..training.batches import StepDataset, one_pass
 from ..training.evaluation import evaluate, micro_batches, ratio
@@ -33,10 +35,10 @@ from ..training.run_folder import MODEL
 from .baselines import TrigramModel, UnigramModel, nats_per_token
 from .model import build_model
 from .recipe import PretrainingRecipe
-from .text import build_held_out, context_of, control_tokens_of, open_texts, tokenize, training_source
+from .text import build_held_out, context_of, open_texts, tokenize, training_source
 
-NEXT_TOKENS = "causal_language_modeling"
-"""The kind of objective whose targets a trigram predicts, too."""
+NEXT_TOKENS = ("causal_language_modeling", "hybrid_language_modeling")
+"""The kinds of objectives some of whose targets a trigram predicts, too: those of the term `clm`."""
 
 MOST_COUNTED = 20_000_000
 """Tokens of a training text that are counted: within five seconds, and less than a gigabyte."""
@@ -71,7 +73,7 @@ def compare(
         "untrained": score(build_model(recipe, tokenizer)),
         "unigram": unigram_scores(seen, targets, vocab_size, held_out.num_bytes),
     }
-    if recipe.objective.kind == NEXT_TOKENS:
+    if recipe.objective.kind == NEXT_TOKENS[0]:
         train, validation = (
             cast(TokenizedCorpus, tokenize(recipe, documents, tokenizer)) for documents in texts.values()
         )
@@ -125,38 +127,62 @@ def unigram_scores(seen: Answers, held_out: Answers, vocab_size: int, num_bytes:
     return scores
 
 
-def trigram_losses(recipe: PretrainingRecipe) -> dict[str, float]:
-    """Return the trigram's loss on a finished run's held-out text, in nats, by the term that it is of.
+@dataclass(frozen=True)
+class DocumentLosses:
+    """What a model's losses sum up to in each document (D,)."""
 
-    There is none where anything but next tokens is learned, where the text is a stream, and where it has more
-    than `MOST_COUNTED` tokens, which would take long to count. The texts are found in the cache, and what is
-    wrong with them has been told.
+    nats: np.ndarray
+    """Summed losses."""
+    tokens: np.ndarray
+    """Tokens that are predicted, the ends of documents included."""
+
+    @property
+    def loss(self) -> float:
+        """Return the mean over all tokens."""
+        return ratio(float(self.nats.sum()), int(self.tokens.sum()))
+
+
+def trigram_losses(recipe: PretrainingRecipe) -> dict[str, DocumentLosses]:
+    """Return the trigram's losses on a finished run's held-out text, by the term that they are of.
+
+    There are none where anything but next tokens is learned, where the text is a stream, and where it has
+    more than `MOST_COUNTED` tokens, which would take long to count. The texts are found in the cache, and
+    what is wrong with them has been told.
     """
-    if recipe.objective.kind != NEXT_TOKENS or recipe.corpus.streaming:
+    if recipe.objective.kind not in NEXT_TOKENS or recipe.corpus.streaming:
         return {}
     tokenizer = AutoTokenizer.from_pretrained(recipe.folder / MODEL)
-    control_tokens = control_tokens_of(recipe, tokenizer)
+    texts = open_texts(recipe)
+
+    def tokenized(*documents: Documents) -> TokenizedCorpus:
+        return cast(TokenizedCorpus, tokenize(recipe, documents, tokenizer))
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        train, held_out = (
-            tokenized_corpus(documents[0], tokenizer, recipe.corpus.cache, control_tokens)
-            for documents in open_texts(recipe).values()
-        )
-    if len(train.tokens) > MOST_COUNTED:
-        return {}
-    scores = trigram_scores(train, held_out, frame_ids(tokenizer)[1], len(tokenizer))
-    return {"clm": scores["clm/loss"]}
+        # Several texts are joined in memory, which has room for so many.
+        if sum(tokenized(text).num_tokens for text in single_texts(texts["train"][0])) > MOST_COUNTED:
+            return {}
+        train, held_out = (tokenized(*documents) for documents in texts.values())
+    return {"clm": document_losses(train, held_out, frame_ids(tokenizer)[1], len(tokenizer))}
+
+
+def document_losses(
+    train: TokenizedCorpus, held_out: TokenizedCorpus, end_ids: list[int], vocab_size: int
+) -> DocumentLosses:
+    """Score the tokens of held-out documents, their ends included, after the two tokens before each."""
+    model = TrigramModel.fit(*with_ends(train, end_ids), vocab_size)
+    tokens, offsets = with_ends(held_out, end_ids)
+    summed = np.concatenate([[0.0], np.cumsum(-model.log_probability(tokens, offsets))])
+    return DocumentLosses(np.diff(summed[offsets]), np.diff(offsets))
 
 
 def trigram_scores(
     train: TokenizedCorpus, held_out: TokenizedCorpus, end_ids: list[int], vocab_size: int
 ) -> Scores:
-    """Score the tokens of held-out documents, their ends included, after the two tokens before each."""
-    model = TrigramModel.fit(*with_ends(train, end_ids), vocab_size)
-    tokens, offsets = with_ends(held_out, end_ids)
-    loss = nats_per_token(model.log_probability, tokens, offsets)
-    bits_per_byte = ratio(loss * len(tokens), int(held_out.document_bytes.sum()) * math.log(2))
-    return named("clm", loss) | {"clm/bits_per_byte": bits_per_byte}
+    """Score held-out documents by `document_losses`, in all."""
+    losses = document_losses(train, held_out, end_ids, vocab_size)
+    bits_per_byte = ratio(float(losses.nats.sum()), int(held_out.document_bytes.sum()) * math.log(2))
+    return named("clm", losses.loss) | {"clm/bits_per_byte": bits_per_byte}
 
 
 def with_ends(corpus: TokenizedCorpus, end_ids: list[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,15 +1,21 @@
 """The model that a pretraining run begins with: a preset with random weights, or one that goes on learning.
 
 The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
-rest. It may begin with the function of a smaller model (`conversion/growth.py`).
+rest. It may begin with the function of a smaller model (`conversion/growth.py`). One that gets another
+tokenizer keeps what it knows of tokens (`conversion/token_rows.py`).
+
+A stock model that goes on is imported. The import lies in the cache, with its certificate, under the hash of
+what it was made of: a run that is resumed, planned or verified finds it there.
 """
 
+import shutil
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, cast, get_args, get_type_hints
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -19,11 +25,29 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..configs.recipe import load_preset, preset_names
 from ..conversion.growth import grow_into, require_growth
 from ..conversion.inheritance import inherit, inherit_writing
-from ..ground.messages import first_line, shortened
+from ..conversion.token_rows import TokenRows, keeps_ids, rows_between
+from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..objectives.base_recipe import Trainable
-from ..storage.model_folder import find_folder, load_config, load_tokenizer, num_ids
+from ..objectives.recipes import SingleObjectiveRecipe
+from ..stock.architectures import architecture_of
+from ..stock.certificate import certify
+from ..stock.models import from_stock, load_stock
+from ..storage.model_folder import (
+    find_folder,
+    load_config,
+    load_tokenizer,
+    num_ids,
+    require_fit,
+    save_tokenizer,
+)
 from ..storage.own_model import load_ours
+from ..storage.remote_code import save_code
+from ..text.cache import cache_folder, made_once, name_of
+from ..training.disk import explaining_a_full_disk
+from ..training.manifest import hash_of_model
+from ..training.recipe import TrainingRecipe
+from ..training.run_folder import RECIPE
 from .recipe import PretrainingRecipe
 
 SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]
@@ -31,6 +55,9 @@ SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]
 
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Fields of a configuration that repeat what the tokenizer says."""
+
+EDITION_OF_IMPORTS = 1
+"""To be raised whenever the same stock model gives another one of ours."""
 
 
 def build_model(
@@ -51,21 +78,43 @@ def build_model(
     torch.manual_seed(recipe.training.seed)
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if (path := recipe.model.path or recipe.model.grow_from) is not None:
-        source = load_ours(path)
-        warn_of_other_ids(path, tokenizer)
-        tell_of_fresh(path, inherit_parts(model, recipe, source))
-        tell_of_new_tokens(path, source.config.vocab_size, config.vocab_size)
+        source = load_ours(str(as_ours(path, recipe.corpus.cache)))
+        rows = rows_of_tokens(recipe, tokenizer, source.config.vocab_size, config.vocab_size)
+        if recipe.model.path is None:
+            warn_of_other_ids(path, tokenizer)
+        tell_of_fresh(path, inherit_parts(model, recipe, source, rows))
+        tell_of_new_tokens(path, rows, source.config.vocab_size, config.vocab_size)
     return model
 
 
-def inherit_parts(model: Trainable, recipe: PretrainingRecipe, source: NeuralPreTrainedModel) -> list[str]:
+def former_tokenizer(recipe: PretrainingRecipe) -> PreTrainedTokenizerBase | None:
+    """Load the tokenizer that a model which goes on learning comes with, if there is one."""
+    return None if recipe.model.path is None else load_tokenizer(find_folder(recipe.model.path))
+
+
+def rows_of_tokens(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, num_rows: int, num_new_rows: int
+) -> TokenRows | None:
+    """Find what each id of a tokenizer begins with, if it is another tokenizer than that of the model."""
+    former = former_tokenizer(recipe)
+    if former is None or not former.is_fast or former.get_vocab() == tokenizer.get_vocab():
+        return None
+    return rows_between(former, tokenizer, num_rows, num_new_rows)
+
+
+def inherit_parts(
+    model: Trainable,
+    recipe: PretrainingRecipe,
+    source: NeuralPreTrainedModel,
+    rows: TokenRows | None = None,
+) -> list[str]:
     """Return parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
         assert isinstance(part, NeuralPreTrainedModel)
         if recipe.model.grow_from is None:
-            missing = inherit(part, source)
+            missing = inherit(part, source, rows=rows)
         else:  # of Transformers, as `build_config` has checked
             larger, smaller = cast(TercetPreTrainedModel, part), cast(TercetPreTrainedModel, source)
             missing = grow_into(larger, smaller, noise=noise)
@@ -94,6 +143,28 @@ def saved_models(
     return found
 
 
+def save_model(
+    folder: Path,
+    model: PreTrainedModel,
+    weights: dict[str, Tensor],
+    tokenizer: PreTrainedTokenizerBase,
+    training: TrainingRecipe,
+    run_folder: Path,
+) -> None:
+    """Write a model as people load it: with its weights, its tokenizer, its code and the run's recipe.
+
+    Raises:
+        DiskFullError: There is no room.
+    """
+    remedy = "make room and continue with --resume; the checkpoints are there"
+    with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
+        model.save_pretrained(folder, state_dict=weights)
+        save_tokenizer(tokenizer, folder)
+        if training.save_code:
+            save_code(folder)
+        shutil.copy(run_folder / RECIPE, folder)
+
+
 def tell_of_fresh(path: str, fresh: list[str]) -> None:
     """Warn of parameters that a model brings no weights for."""
     if fresh:
@@ -117,9 +188,17 @@ def warn_of_other_ids(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def tell_of_new_tokens(path: str, num_old: int, num_new: int) -> None:
-    """Show on the screen that a model has got a larger vocabulary."""
-    if num_new > num_old:
+def tell_of_new_tokens(path: str, rows: TokenRows | None, num_old: int, num_new: int) -> None:
+    """Show on the screen that a model has got another vocabulary, or a larger one."""
+    if rows is not None:
+        print(
+            f"{path}: the vocabulary changes from {num_old:,} to {num_new:,} rows: {rows.num_kept:,} are "
+            f"those of one token, {rows.num_joined:,} begin with the mean of the pieces that the model's "
+            f"tokenizer cuts their text into, {rows.num_unknown:,} with the mean of all tokens",
+            file=sys.stderr,
+            flush=True,
+        )
+    elif num_new > num_old:
         print(
             f"{path}: the vocabulary grows from {num_old:,} to {num_new:,} tokens; the new ones begin with "
             "the mean of the old ones",
@@ -136,7 +215,7 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
         ValueError: Preset or model is unknown or of another member than the objective trains, an override is
             no field or no possible value, or sequences are longer than the model's positions.
     """
-    overrides, kind = recipe.model.overrides, recipe.objective.kind
+    overrides, kind = recipe.model.applied_overrides, recipe.objective.kind
     classes = [cast(type[NeuralConfig], model.config_class) for model in recipe.objective.model_classes]
     origin, values = values_of(recipe)
     model_type = values.pop("model_type")
@@ -161,7 +240,7 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
                 f"model.grow_from is {recipe.model.grow_from}, but {origin} is a {model_type}, and only "
                 "Transformers grow: remove it"
             )
-        require_growth(config, smaller_config(recipe.model.grow_from))
+        require_growth(config, smaller_config(recipe))
     return config
 
 
@@ -173,8 +252,11 @@ def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
         ValueError: The recipe names no preset and no model, or both; or there is no such preset.
     """
     preset, path = recipe.model.preset, recipe.model.path
-    if (preset is None) == (path is None):
-        raise ValueError(f"model.preset is {preset} and model.path is {path}: name one of them")
+    if preset is None and path is None:
+        raise ValueError(
+            "model.preset and model.path are both empty: name a preset (`tercet recipes`) to train from "
+            "random weights, or a model to go on with"
+        )
     smaller, noise = recipe.model.grow_from, recipe.model.grow_noise
     if smaller is None and noise:
         raise ValueError(f"model.grow_noise is {noise}, but nothing grows: set model.grow_from, or remove it")
@@ -183,25 +265,46 @@ def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
             f"model.grow_from is {smaller} and model.path is {path}: name one of them; a preset grows"
         )
     if smaller is not None:
-        vocab_size = smaller_config(smaller).vocab_size
+        vocab_size = smaller_config(recipe).vocab_size
         return f"model.preset {preset}", load_preset(str(preset)) | {"vocab_size": vocab_size}
     if path is not None:
-        return f"model.path {path}", load_config(find_folder(path)).to_dict()
+        require_trainable(recipe, path)
+        return f"model.path {path}", load_config(as_ours(path, recipe.corpus.cache)).to_dict()
     return f"model.preset {preset}", load_preset(str(preset))
 
 
-def smaller_config(path: str) -> TercetConfig:
+def require_trainable(recipe: PretrainingRecipe, path: str) -> None:
+    """Raise a `ValueError` if the objective does not train the model that is to go on; it is not imported."""
+    member, stock_type = member_of(path)
+    trained = members_of(recipe.objective.model_classes)
+    if member not in trained:
+        known_as = f"a {member}" if stock_type is None else f"a {stock_type}, with Tercet a {member}"
+        fitting = [
+            kind
+            for objective in get_args(get_args(SingleObjectiveRecipe)[0])
+            for kind in get_args(get_type_hints(objective)["kind"])
+            if member in members_of([objective.model_class, *objective.other_model_classes])
+        ]
+        raise ValueError(
+            f"model.path {path} is {known_as}, but {recipe.objective.kind} trains a "
+            f"{' or a '.join(trained)}: set objective.kind to {' or '.join(fitting)}, or name another model"
+        )
+
+
+def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:
+    """List the types of configurations of models."""
+    return [cast(type[NeuralConfig], model.config_class).model_type for model in models]
+
+
+def smaller_config(recipe: PretrainingRecipe) -> TercetConfig:
     """Read the configuration of the model that another one grows from.
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It is none of ours.
+        ValueError: It cannot be imported, or is no Transformer.
     """
-    config = load_config(find_folder(path))
-    if not config.model_type.startswith("tercet"):
-        raise ValueError(
-            f"model.grow_from {path} is a {config.model_type}: import it with tercet import first"
-        )
+    path = str(recipe.model.grow_from)
+    config = load_config(as_ours(path, recipe.corpus.cache))
     if not isinstance(config, TercetConfig):
         raise ValueError(
             f"model.grow_from {path} is a {config.model_type}, but only Transformers grow: leave "
@@ -248,15 +351,17 @@ def fit_vocabulary(
 ) -> None:
     """Set room for the tokenizer's ids, unless the recipe gives one, and its special ids, in a configuration.
 
-    A model that goes on learning keeps its room, or gets more. A decoder that begins with the preset's eos
-    token (BART) will begin with the tokenizer's, and so on.
+    A model that goes on learning keeps its room, or gets more, unless its tokens are numbered anew. A decoder
+    that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
 
     Raises:
         ValueError: The given size, or the model that grows, has no room for the tokenizer's ids.
     """
     needed, model = num_ids(tokenizer), recipe.model
-    if "vocab_size" not in model.overrides and model.grow_from is None:
-        config.vocab_size = needed if model.path is None else max(config.vocab_size, needed)
+    if "vocab_size" not in model.applied_overrides and model.grow_from is None:
+        former = former_tokenizer(recipe)
+        keeps_room = model.path is not None and (former is None or keeps_ids(former, tokenizer))
+        config.vocab_size = max(config.vocab_size, needed) if keeps_room else needed
     if config.vocab_size < needed and model.grow_from is not None:
         raise ValueError(
             f"model.grow_from {model.grow_from} has {config.vocab_size:,} tokens, but the tokenizer's ids "
@@ -276,3 +381,65 @@ def fit_vocabulary(
         own, given = getattr(tokenizer, name), getattr(config, name)
         if not (isinstance(given, list) and own in given):  # several tokens may end a text
             setattr(config, name, own)
+
+
+def member_of(source: str) -> tuple[str, str | None]:
+    """Return the type of ours that a model is or would be imported as, and its stock type if it has one.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: Its architecture is none that can be imported.
+    """
+    config = load_config(find_folder(source))
+    if config.model_type.startswith("tercet"):
+        return config.model_type, None
+    return architecture_of(config).config.model_type, config.model_type
+
+
+def as_ours(source: str, cache: str | Path | None = None) -> Path:
+    """Find the folder of a model of ours, or import what a stock model is with us, and tell of that.
+
+    Args:
+        source: A folder, or a repository on the Hub.
+        cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: As in `load_stock` and `from_stock`, the tokenizer has ids without rows, or the
+            models are not one.
+    """
+    folder = find_folder(source)
+    stock_type = load_config(folder).model_type
+    if stock_type.startswith("tercet"):
+        return folder
+    imported = cache_folder(cache) / "imported" / name_of(EDITION_OF_IMPORTS, hash_of_model(folder))
+    if not imported.exists():
+        made_once(imported, lambda target: import_into(target, source))
+        print(
+            f"{source}: imported from {stock_type}, in {imported}; certificate.json there says how close the "
+            "logits are",
+            file=sys.stderr,
+            flush=True,
+        )
+    return imported
+
+
+def import_into(folder: Path, source: str) -> None:
+    """Write the model of ours that a stock model is, its tokenizer and the certificate into a folder.
+
+    Raises:
+        ValueError: As in `as_ours`.
+    """
+    stock = load_stock(source)
+    tokenizer = load_tokenizer(find_folder(source))
+    require_fit(tokenizer, stock.config)
+    ours = from_stock(stock)
+    certificate = certify(stock, ours, tokenizer)
+    if not certificate.holds:
+        raise ValueError(certificate.verdict())
+    print(certificate.verdict(), file=sys.stderr, flush=True)
+    with quietly():
+        ours.save_pretrained(folder)
+        if tokenizer is not None:
+            save_tokenizer(tokenizer, folder)
+    certificate.save(folder)

@@ -4,7 +4,8 @@
     tokenizer/        if the run trained one        log.jsonl      losses, speed and evaluations
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
     texts.json        which texts were read         curves.png     the losses, drawn
-    report.md, report.html                          what was learned from context, curves and scores
+    revisions/        intermediate models, if the recipe asks for them
+    report.md, report.html                          what was learned from context, curves, samples and scores
     non_finite/       why a run was given up
 
 With averages of weights, `model/` has those that `training.final_weights` says, and the others lie beside it:
@@ -25,6 +26,7 @@ from ..training.run_folder import (
     MODEL,
     PAGE,
     RECIPE,
+    REVISIONS,
     TEXTS,
     Run,
     RunFolder,
@@ -36,15 +38,18 @@ PREPARED = (RECIPE, TOKENIZER, TEXTS)
 """What a run finds that only the tokenizer was trained for, or that ended before its first step."""
 WRITTEN = (
     *(*PREPARED, MODEL, EVALUATION, CURVES, MARKDOWN, PAGE),
-    *("checkpoints", "log.jsonl", "non_finite"),
+    *("checkpoints", REVISIONS, "log.jsonl", "non_finite"),
 )
 """Everything that a run writes."""
+
+HOW_IT_IS_READ = {"cache", "remote_cache", "skip_bad_records"}
+"""Keys of the corpus that do not say what is learned."""
 
 WHAT_IS_LEARNED = (
     "model",
     "tokenizer",
     # Neither where the corpus is kept nor what would have ended an earlier run says what is learned.
-    *(f"corpus.{key.name}" for key in fields(CorpusRecipe) if key.name not in {"cache", "skip_bad_records"}),
+    *(f"corpus.{key.name}" for key in fields(CorpusRecipe) if key.name not in HOW_IT_IS_READ),
     "objective",
     *(f"training.{key}" for key in UNCHANGEABLE),
 )
@@ -70,7 +75,7 @@ def run_folder(recipe: PretrainingRecipe) -> RunFolder:
         written=tuple(dict.fromkeys((*WRITTEN, *recipe.objective.saved, *beside, *trackers))),
         kept=WHAT_IS_LEARNED,
         models=("model.path", "model.grow_from", "tokenizer.path", "corpus.cache"),
-        texts=("corpus.train", "corpus.validation"),
+        texts=("corpus.train", "corpus.validation", "tokenizer.add"),
         prepared=PREPARED,
         needed={TOKENIZER: WHAT_IS_TOKENIZED},
     )

@@ -5,10 +5,14 @@ recipe -> find_inputs -> configuration, documents              what needs no tex
              prepare  -> tokenizer, model, objective, examples, cut into steps
 """
 
+import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from accelerate import Accelerator
@@ -17,16 +21,24 @@ from transformers import PreTrainedTokenizerBase
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
 from ..text.cache import cache_folder, made_once, name_of
-from ..text.documents import Documents
+from ..text.documents import EMBEDDED, Documents
+from ..text.mixed_documents import single_texts
+from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms
+from ..text.prepared import PreparedDocuments
 from ..text.texts_read import warn_of_overlap
+from ..text.tokenization import tokenized_corpus
 from ..text.tokenizer import fit_frame, load_tokenizer, train_tokenizer
 from ..training.evaluation import HeldOut
-from ..training.examples import Examples, LeftOut, left_out_of
+from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of
+from ..training.final_weights import EMA, MEAN
 from ..training.objective import Objective
+from ..training.recipe import StageRecipe
 from ..training.stages import TrainingData, prepare_data, require_consistent
-from .model import build_config, build_model, most_positions
-from .recipe import PretrainingRecipe
-from .text import Texts, build_held_out, context_of, open_texts, training_source
+from .continuation import TOKENS, TOKENS_BEFORE, tell_of_replaced, told_of_tokens
+from .model import build_config, build_model, former_tokenizer, most_positions
+from .recipe import PretrainingRecipe, listed
+from .text import Texts, build_held_out, context_of, named_tokenizer, open_texts, training_source
+from .text_shares import require_enough_text
 
 EDITION = 1
 """To be raised whenever the same text gives another tokenizer."""
@@ -41,7 +53,7 @@ class Inputs:
     texts: Texts
     """The documents of both splits."""
     tokenizer: PreTrainedTokenizerBase | None
-    """The existing one, if the recipe names one."""
+    """The existing one, if the recipe names one, or a corpus was prepared by one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,8 @@ class Prepared:
     """Training and held-out examples, cut into steps."""
     held_out: HeldOut
     """What the run is measured on."""
+    tokens: int
+    """Of an epoch of the training text; of a stream, of its first window."""
     extent: str
     """How much training text there is, by which a resumed run notices that it is another one."""
     left_out: Mapping[str, Sequence[LeftOut]]
@@ -72,9 +86,20 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     require_consistent(recipe.training)
     for stage in recipe.training.stages:
         require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
+    tell_of_replaced(recipe)
     config, texts = build_config(recipe), open_texts(recipe)
-    warn_of_overlap(texts["train"][0], texts["validation"][0], cache_folder(recipe.corpus.cache))
-    path = recipe.tokenizer.path
+    corpus = recipe.corpus
+    if corpus.validation == EMBEDDED and EMBEDDED not in listed(corpus.resolve(corpus.train)):
+        warnings.warn(
+            f"corpus.validation is {EMBEDDED}, the embedded corpus, and corpus.train another one: scores say "
+            "little of yours; name held-out text of its kind with corpus.validation=...",
+            stacklevel=2,
+        )
+    for learned, measured in product(*(single_texts(texts[split][0]) for split in ("train", "validation"))):
+        warn_of_overlap(learned, measured, cache_folder(recipe.corpus.cache))
+    if recipe.tokenizer.add is not None:
+        read_terms(recipe.tokenizer.add)  # they are there
+    path = named_tokenizer(recipe)
     return Inputs(config, texts, None if path is None else load_tokenizer(path))
 
 
@@ -94,39 +119,127 @@ def prepare(
     """
     with accelerator.main_process_first():
         tokenizer = load_or_train_tokenizer(recipe, inputs, trained_tokenizer)
-        source_of_length = training_source(recipe, inputs.texts["train"], tokenizer)
+        make_source = training_source(recipe, inputs.texts["train"], tokenizer)
         held_out = build_held_out(recipe, inputs.texts["validation"], tokenizer)
+        held_out = with_tokens_before(recipe, inputs, tokenizer, held_out)
     model = build_model(recipe, tokenizer, inputs.config)
     objective = recipe.objective.build(context_of(recipe, tokenizer, model.config))
-    source = source_of_length(recipe.corpus.sequence_length)
+    require_names_of_their_own(held_out, objective)
+    source = make_source(recipe.corpus.sequence_length)
+
+    def source_of(stage: StageRecipe) -> ExampleSource:
+        shares = () if stage.shares is None else (stage.shares,)
+        return make_source(stage.sequence_length or recipe.corpus.sequence_length, *shares)
+
     data = prepare_data(
         source,
         objective,
         recipe.training,
         accelerator,
-        source_of_length=source_of_length,
+        source_of=source_of,
         held_out=held_out,
         is_stream=recipe.corpus.streaming,
     )
+    require_enough_text(recipe, data.stages)
     examples = source.epoch(0)
     left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
-    return Prepared(tokenizer, model, objective, data, held_out, extent_of(examples), left_out)
+    tokens = int(np.sum(examples.lengths))
+    return Prepared(tokenizer, model, objective, data, held_out, tokens, extent_of(examples), left_out)
+
+
+def require_names_of_their_own(held_out: HeldOut, objective: Objective) -> None:
+    """Make sure that scores of a held-out text, which begin with its name, are not read as others.
+
+    Raises:
+        ValueError: A text is called as something else that has scores.
+    """
+    taken = {*objective.scored, EMA, MEAN, "left_out"}
+    if bad := next((name for name in held_out.parts if name.partition("/")[0] in taken), None):
+        raise ValueError(
+            f"corpus.validation has a text of the name {bad}, with which other scores begin "
+            f"({', '.join(sorted(taken))}): give it another name"
+        )
 
 
 def load_or_train_tokenizer(
     recipe: PretrainingRecipe, inputs: Inputs, trained: Path | None
 ) -> PreTrainedTokenizerBase:
-    """Load the tokenizer that the recipe names, or the one that was trained for the run before, or train one.
+    """Load the tokenizer that the recipe names, or the one that was made for the run before, or make one.
 
     Raises:
-        ValueError: It cannot be loaded, or the text or the vocabulary's size is impossible.
+        ValueError: It cannot be loaded, the text or the vocabulary's size is impossible, or a term is.
     """
+    named, is_extended = inputs.tokenizer, recipe.tokenizer.is_extended
+    if trained is not None and (named is None or is_extended):
+        return load_tokenizer(str(trained))
+    if named is None:
+        made = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
+        named = load_tokenizer(str(made))
+    if is_extended:
+        named = load_tokenizer(str(extended_tokenizer(recipe, inputs.texts["train"], named)))
     if inputs.tokenizer is not None:
-        fit_frame(inputs.tokenizer, recipe.objective.template, str(recipe.tokenizer.path))
-        return inputs.tokenizer
-    if trained is None:
-        trained = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
-    return load_tokenizer(str(trained))
+        fit_frame(named, recipe.objective.template, str(recipe.tokenizer.path or recipe.corpus.train))
+    return named
+
+
+TOLD = "terms.txt"
+"""Beside an extended tokenizer in the cache: what became of the terms, for the screen."""
+
+
+def extended_tokenizer(
+    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
+) -> Path:
+    """Give a copy of a tokenizer the recipe's terms, unless an earlier run has; return its cached folder.
+
+    What became of the terms is shown on the screen.
+
+    Raises:
+        ValueError: A term cannot become a token, or none can be learned.
+    """
+    listed, number = recipe.tokenizer.add, recipe.tokenizer.add_learned
+    terms = [] if listed is None else read_terms(listed)
+    texts = [part.fingerprint() for part in documents] if number else []
+    name = name_of(EDITION, saved_text(tokenizer), terms, number, texts)
+
+    def make(folder: Path) -> None:
+        told, copy = [], deepcopy(tokenizer)
+        if terms:
+            told.append(add_terms(copy, terms).told("tokenizer.add"))
+        if number:
+            learned = add_spelled(copy, learn_terms(copy, number, Joined(documents)))
+            told.append(learned.told("tokenizer.add_learned"))
+        copy.save_pretrained(folder)
+        (folder / TOLD).write_text("\n".join(told), encoding="utf-8")
+
+    folder = made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
+    print((folder / TOLD).read_text(encoding="utf-8"), file=sys.stderr, flush=True)
+    return folder
+
+
+def saved_text(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Return what is saved of a tokenizer: its core says nothing of roles of tokens, chats and lengths."""
+    with TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        return [file.read_text(encoding="utf-8") for file in sorted(Path(folder).iterdir())]
+
+
+def with_tokens_before(
+    recipe: PretrainingRecipe, inputs: Inputs, tokenizer: PreTrainedTokenizerBase, held_out: HeldOut
+) -> HeldOut:
+    """Count the tokens of the held-out text by the tokenizer that a run changes, and tell of it."""
+    former = former_tokenizer(recipe) or (inputs.tokenizer if recipe.tokenizer.is_extended else None)
+    if former is None or not former.is_fast or former.get_vocab() == tokenizer.get_vocab():
+        return held_out
+    texts = [*chain.from_iterable(map(single_texts, inputs.texts["validation"]))]
+    if any(isinstance(each, PreparedDocuments) for each in texts):  # no text to count anew
+        return held_out
+    now, earlier = (
+        sum(len(tokenized_corpus(each, one, recipe.corpus.cache).tokens) for each in texts)
+        for one in (tokenizer, former)
+    )
+    held_out = replace(held_out, about={**held_out.about, TOKENS: now, TOKENS_BEFORE: earlier})
+    print(told_of_tokens(held_out.about), file=sys.stderr, flush=True)
+    return held_out
 
 
 def trained_tokenizer(

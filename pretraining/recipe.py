@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from ..objectives.mixture import ObjectiveRecipe
 from ..text.paths import named_path
@@ -20,18 +20,60 @@ Source = str | list[str]
 
 
 @dataclass(frozen=True)
+class TextRecipe:
+    """A text among several of a corpus."""
+
+    path: Source
+    """Where it is."""
+    name: str | None = None
+    """Its name in logs and scores; by default, that of its file or folder."""
+
+    def __post_init__(self):
+        if self.name is None:
+            first = self.path if isinstance(self.path, str) else " ".join(self.path)
+            object.__setattr__(self, "name", first.rstrip("/").rpartition("/")[2].partition(".")[0] or first)
+
+
+@dataclass(frozen=True)
+class WeightedTextRecipe(TextRecipe):
+    """A text with a share of the training tokens."""
+
+    share: Annotated[float, Field(ge=0)] = 1.0
+    """Its share of the tokens of every step, relative to those of the other texts."""
+    epochs: Annotated[float, Field(gt=0)] | None = None
+    """How often the run may read it at most; a run that would read it more often is refused."""
+
+
+def kind_of_texts(value: Any) -> str | None:
+    """Return whether a value names paths or texts with keys; `None`: it is a list of both."""
+    kinds = {isinstance(each, str) for each in value} if isinstance(value, (list, tuple)) else {True}
+    return None if len(kinds) == 2 else "texts" if kinds == {False} else "paths"
+
+
+ONE_KIND = Discriminator(
+    kind_of_texts,
+    custom_error_type="mixed_texts",
+    custom_error_message="some texts have keys, such as share, and others none: write {path: NAME} for each "
+    "NAME, or list paths alone",
+)
+"""Tells lists of paths from lists of texts with keys, so that errors are those of the kind that was meant."""
+
+
+@dataclass(frozen=True)
 class ModelRecipe:
     """The architecture to train from random weights, or a model to continue training."""
 
     preset: str | None = None
     """Name of a model preset; `tercet recipes` lists them."""
     path: str | None = None
-    """Folder or Hub id of a Tercet model to continue training, with its tokenizer, instead of a preset. For a
-    tokenizer with more tokens (`tokenizer.path`), its vocabulary grows: new tokens begin with the mean of
-    the old ones."""
+    """Folder or Hub id of a model to continue training, with its tokenizer: a Tercet model, or a stock one
+    (BERT, RoBERTa, ModernBERT, GPT-2, Llama, Qwen, BART, T5, ...), which is imported into the cache. It
+    replaces a preset and that preset's `overrides`. With another tokenizer (`tokenizer.path`,
+    `tokenizer.add`), tokens keep their vectors, and new ones begin with the mean of the pieces that they were
+    before."""
     grow_from: str | None = None
-    """Folder or Hub id of a smaller Tercet model: the preset's model begins with its function, tokenizer and
-    vocabulary."""
+    """Folder or Hub id of a smaller model, Tercet's or a stock one: the preset's model begins with its
+    function, tokenizer and vocabulary."""
     grow_noise: Annotated[float, Field(ge=0)] = 0.0
     """Noise that parts the copies in a wider model, relative to the standard deviation of weights. It adds
     up to zero, so that the function stays. Without it, and without dropout, copies stay equal."""
@@ -39,31 +81,63 @@ class ModelRecipe:
     """Fields of the model's configuration that override the preset's. The vocabulary size and the ids of
     special tokens are set by the tokenizer."""
 
+    @property
+    def origin(self) -> str | None:
+        """What the run begins with: a model, or else a preset."""
+        return self.path or self.preset
+
+    @property
+    def applied_overrides(self) -> dict[str, Any]:
+        """The overrides of what the run begins with; those of a preset go with it if a model replaces it."""
+        is_replaced = self.path is not None and self.preset is not None
+        return {} if is_replaced else self.overrides
+
 
 @dataclass(frozen=True)
 class TokenizerRecipe:
     """An existing tokenizer, or one that is trained on the training corpus."""
 
     path: str | None = None
-    """Folder or Hub id of an existing tokenizer; the other fields are then ignored. One without a pad token
-    pads with its eos token. Beside the model, it puts around a text what the objective does: a decoder's does
-    not end it."""
+    """Folder or Hub id of an existing tokenizer; `kind`, `vocab_size` and `lowercase` are then ignored. One
+    without a pad token pads with its eos token. Beside the model, it puts around a text what the objective
+    does: a decoder's does not end it."""
     kind: Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"] = "wordpiece"
     """The tokenization algorithm."""
     vocab_size: Annotated[int, Field(ge=8, le=2**22)] = 8192
     """Maximum size of the vocabulary, including special tokens."""
     lowercase: bool = False
     """Whether text is lower-cased."""
+    add: Source | None = None
+    """Terms that become one token each: a text file with one on each line, or a list."""
+    add_learned: Annotated[int, Field(ge=0, le=2**20)] = 0
+    """Number of words of the training text that become one token each: those that save the most tokens."""
+
+    @staticmethod
+    def resolve(value: Any) -> Any:
+        """Return where a value of this part lies: listed terms lie nowhere."""
+        return [] if isinstance(value, list) else value
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the tokenizer gets terms."""
+        return self.add is not None or self.add_learned > 0
 
 
 @dataclass(frozen=True)
 class CorpusRecipe:
     """The training and validation text."""
 
-    train: Source
-    """Training text."""
-    validation: Source
-    """Held-out text, used for evaluation only."""
+    train: Annotated[
+        Annotated[Source, Tag("paths")] | Annotated[tuple[WeightedTextRecipe, ...], Tag("texts")], ONE_KIND
+    ]
+    """Training text: one, or several with their shares of the tokens (`[{path: wiki, share: 3}, {path:
+    forum}]`). A list of files without shares is one text. A corpus of `tercet prepare` is named by its folder
+    or its manifest, which may lie elsewhere (`s3://bucket/corpus/manifest.json`)."""
+    validation: Annotated[
+        Annotated[Source, Tag("paths")] | Annotated[tuple[TextRecipe, ...], Tag("texts")], ONE_KIND
+    ]
+    """Held-out text, used for evaluation only: one, or several (`[{path: wiki}, {path: forum}]`), which are
+    scored together and one by one."""
     text_column: str = "text"
     """Column of the text, if rows have columns."""
     source_column: str | None = None
@@ -89,6 +163,49 @@ class CorpusRecipe:
     (such as `<|title|>`; never `[MASK]`), or a list of names. Others are read as the text that they are."""
     cache: str | None = None
     """Folder of the tokenized corpora; by default, `TERCET_CACHE` or `~/.cache/tercet`."""
+    remote_cache: Annotated[int, Field(ge=2**20)] = 2**36
+    """Maximum number of bytes that copies of a prepared corpus in an object store take in the cache. A run
+    reads examples in random order: let the whole corpus fit if it can."""
+
+    def __post_init__(self):
+        for split in ("train", "validation"):
+            names = [text.name for text in texts_of(getattr(self, split))]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(
+                    f"corpus.{split} has several texts of the name {min(map(str, twice))}: give them others"
+                )
+        if self.streaming and texts_of(self.train):
+            raise ValueError(
+                "corpus.streaming is true, but texts with shares cannot be streamed: set "
+                "corpus.streaming=false"
+            )
+
+    @staticmethod
+    def resolve(value: Any) -> Any:
+        """Return where a value of this part lies: of several texts, the paths of all."""
+        return paths if (paths := [path for text in texts_of(value) for path in listed(text.path)]) else value
+
+
+def texts_of(source: Any) -> tuple[Any, ...]:
+    """List the texts of a corpus that consists of several; none if it is one text."""
+    return source if isinstance(source, tuple) else ()
+
+
+def in_words(source: Any) -> str:
+    """Name a text, or several with their shares.
+
+    >>> in_words(["a.txt", "b.txt"]), in_words((WeightedTextRecipe("wiki", share=3), TextRecipe("held.txt")))
+    ('a.txt, b.txt', 'wiki (share 3), held')
+    """
+    if not (texts := texts_of(source)):
+        return ", ".join(listed(source))
+    shares = ((text.name, getattr(text, "share", None)) for text in texts)
+    return ", ".join(f"{name}" if share is None else f"{name} (share {share:g})" for name, share in shares)
+
+
+def listed(source: Source) -> list[str]:
+    """List the paths of a text."""
+    return [source] if isinstance(source, str) else source
 
 
 @dataclass(frozen=True)
@@ -109,6 +226,20 @@ class PretrainingRecipe:
     """The tokenizer."""
 
     def __post_init__(self):
+        names = [text.name for text in texts_of(self.corpus.train)]
+        for stage in self.training.stages:
+            if unknown := [name for name in stage.shares or () if name not in names]:
+                known = f"the texts of corpus.train are {', '.join(map(str, names))}: use their names"
+                raise ValueError(
+                    f"training.stages: shares name {', '.join(unknown)}, but "
+                    + (known if names else "corpus.train is one text: list several, or leave shares out")
+                )
+        if self.training.revisions == "babylm" and (self.corpus.streaming or names):
+            raise ValueError(
+                "training.revisions is babylm, which counts the words of one text that is read as a whole: "
+                + ("set corpus.streaming=false" if self.corpus.streaming else "list files without shares")
+                + ", or set training.revisions to a number of steps"
+            )
         source = self.model.grow_from if self.model.path is None else self.model.path
         if source is not None and self.tokenizer.path is None:
             object.__setattr__(self, "tokenizer", replace(self.tokenizer, path=source))

@@ -1,24 +1,29 @@
-"""The report of a pretraining run: what was learned from context, the curves, the scores and the run.
+"""The report of a pretraining run: what was learned from context, curves, samples, scores and the run.
 
 A model is compared with the best guess that ignores the context: the entropy of the held-out targets, each by
 its frequency among them. No model that ignores the context has a lower loss on them, so that whoever is below
 has learned from context. The entropy of few targets is too low, which makes the comparison a strict one. One
-that predicts next tokens is also compared with a trigram model of the training text (`comparison.py`).
+that predicts next tokens is also compared with a trigram model of the training text (`comparison.py`). Where
+scores are known by document (`document_scores.py`), verdicts rest on intervals.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
+from transformers import AutoModelForSequenceClassification
 
+from ..ground.messages import quietly
+from ..modeling import AUTO_CLASSES
 from ..objectives.character_language_modeling import CharacterLanguageModeling
 from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
 from ..objectives.token_objective import TokenObjective
 from ..reporting.blocks import (
+    Bullets,
     Card,
     Cards,
     Figure,
@@ -33,17 +38,34 @@ from ..reporting.blocks import (
     number,
 )
 from ..reporting.curves import Panel, draw, panel_of
+from ..reporting.next_steps import NextStep, after_pretraining, next_steps
+from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
-from ..reporting.verdicts import WORDS, Outcome, Verdict, as_data, shown
-from ..storage.scores import METRICS, what_is_scored
+from ..reporting.verdicts import (
+    WORDS,
+    Interval,
+    Outcome,
+    Verdict,
+    as_data,
+    difference_in_words,
+    outcome_of_difference,
+    shown,
+    with_interval,
+)
+from ..storage.own_model import load_ours
+from ..storage.scores import INTERVAL, METRICS, what_is_scored
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import LeftOut
 from ..training.objective import Objective
-from ..training.run_folder import CURVES, EVALUATION
-from ..training.tracking import Record
-from .comparison import answers, batches_of, trigram_losses
-from .recipe import PretrainingRecipe
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE
+from ..training.tracking import Record, as_json
+from .comparison import DocumentLosses, answers, batches_of, trigram_losses
+from .continuation import change_of_scores, change_of_tokens, losses_before
+from .document_scores import DOCUMENT, UnitScores, unit_scores
+from .prepared import Prepared
+from .recipe import PretrainingRecipe, in_words
+from .samples import Samples, as_lines, samples
 
 NO_CONTEXT = "no context"
 """Name of the best guess that ignores the context."""
@@ -52,7 +74,7 @@ TRIGRAM = "trigram"
 """Name of counting the training text."""
 
 LEAST_GAIN = 0.02
-"""Nats of a difference between losses from which it counts: a run has no interval of its losses."""
+"""Nats of a difference between losses from which it counts where there is no interval of it."""
 
 
 def losses_without_context(
@@ -78,36 +100,73 @@ def entropy(targets: np.ndarray) -> float:
 
 def verdicts(summary: Mapping[str, Any], log: Sequence[Record]) -> Iterator[Verdict]:
     """Compare the loss of each term with what it must beat, and with its own lowest."""
+    if not is_usable(summary["scores"]):
+        yield Verdict(
+            "The loss on held-out text is not finite, so the model is of no use: lower "
+            "training.optimizer.learning_rate, and start over with --overwrite.",
+            "worse",
+        )
     for term, level in summary["without_context"].items():
         loss = summary["scores"].get(f"{term}/loss")
         if loss is None or not math.isfinite(loss):
             continue
-        outcome = outcome_of_loss(loss, level)
+        own = loss_with_interval(term, summary)
+        outcome = outcome_of_loss(loss, level, difference_of(term, NO_CONTEXT, summary))
         what = {
             "better": "Learned from context",
             "worse": "Not learned from context",
             "unclear": "Nothing measurable learned from context",
         }[outcome]
         yield Verdict(
-            f"{what}: loss {shown(loss)} nats per target, {what_is_scored(term)}, against {shown(level)} of "
+            f"{what}: loss {own} nats per target, {what_is_scored(term)}, against {shown(level)} of "
             f"the best guess that ignores the context.",
             outcome,
         )
         if (counted_level := summary["trigram"].get(term)) is not None:
-            outcome = outcome_of_loss(loss, counted_level)
+            difference = difference_of(term, TRIGRAM, summary)
+            outcome = outcome_of_loss(loss, counted_level, difference)
+            told = "" if difference is None else f"; {difference_in_words(difference)}"
             yield Verdict(
                 f"{WORDS[outcome].capitalize()} a trigram model that has counted the training text: loss "
-                f"{shown(loss)} against {shown(counted_level)}.",
+                f"{own} against {shown(counted_level)}{told}.",
                 outcome,
             )
+    yield from about_the_start(summary["scores"], log)
     yield from about_the_end(log)
 
 
-def outcome_of_loss(loss: float, level: float) -> Outcome:
-    """Judge a loss beside a level."""
+def loss_with_interval(term: str, summary: Mapping[str, Any]) -> str:
+    """Write the loss of a term, with its 95 % interval if it has one."""
+    loss, interval = (summary["scores"].get(f"{term}/{name}") for name in ("loss", f"loss/{INTERVAL}"))
+    return shown(loss) if interval is None else with_interval(loss, tuple(interval))
+
+
+def difference_of(term: str, other: str, summary: Mapping[str, Any]) -> Interval | None:
+    """Return the 95 % interval of how far the loss of a term is above another model's, if it is known."""
+    found = summary.get("differences", {}).get(term, {}).get(other)
+    return None if found is None else (found[0], found[1])
+
+
+def outcome_of_loss(loss: float, level: float, difference: Interval | None = None) -> Outcome:
+    """Judge a loss beside a level, by the interval of their difference if there is one."""
+    if difference is not None:
+        return outcome_of_difference(difference, is_higher_better=False)
     if abs(loss - level) < LEAST_GAIN:
         return "unclear"
     return "better" if loss < level else "worse"
+
+
+def about_the_start(scores: Mapping[str, Any], log: Sequence[Record]) -> Iterator[Verdict]:
+    """Compare the loss of each term with that of the trained model that the run began with."""
+    for term, before in losses_before(log).items():
+        loss = scores.get(f"{term}/loss")
+        if loss is not None and math.isfinite(loss):
+            outcome = outcome_of_loss(loss, before)
+            yield Verdict(
+                f"{WORDS[outcome].capitalize()} the model that the run began with: loss {shown(loss)}, "
+                f"{what_is_scored(term)}, against {shown(before)} before the first step.",
+                outcome,
+            )
 
 
 def about_the_end(log: Sequence[Record]) -> Iterator[Verdict]:
@@ -115,7 +174,7 @@ def about_the_end(log: Sequence[Record]) -> Iterator[Verdict]:
     losses = [
         (record["evaluation/loss"], record["step"])
         for record in log
-        if record.get("evaluation/loss") is not None
+        if record.get("evaluation/loss") is not None and record["step"] > 0
     ]
     if losses and losses[-1][0] - min(losses)[0] >= LEAST_GAIN:
         best, step = min(losses)
@@ -127,34 +186,68 @@ def about_the_end(log: Sequence[Record]) -> Iterator[Verdict]:
 
 
 def write_report(
-    recipe: PretrainingRecipe, without_context: Mapping[str, float], log: Sequence[Record], parameters: int
+    recipe: PretrainingRecipe, parts: Prepared, accelerator: Accelerator, log: Sequence[Record]
 ) -> None:
-    """Write the report of a finished run, and its curves, into its folder; add the verdicts to its scores.
+    """Write the report of a finished run, and its curves, into its folder; add what it finds to the scores.
 
     Args:
         recipe: As it was carried out.
-        without_context: Loss of each term's best guess that ignores the context.
+        parts: Of the run; what was trained has its last weights.
+        accelerator: Of the run; the finished model is read back onto its device.
         log: The records of steps and evaluations.
-        parameters: Number of the model's parameters.
     """
     file = recipe.folder / EVALUATION
     summary = json.loads(file.read_text(encoding="utf-8"))
-    summary |= {"without_context": dict(without_context), "trigram": trigram_losses(recipe)}
+    folder = recipe.folder / MODEL
+    with quietly():
+        model = load_ours(str(folder)).to(accelerator.device).eval()
+    data = parts.data
+    scores, trigram = unit_scores(model, data.held_out_steps, accelerator), trigram_losses(recipe)
+    levels = {term: float(own.no_context.sum() / own.targets.sum()) for term, own in scores.items()}
+    if not levels and data.held_out is not None:
+        levels = losses_without_context(recipe, parts.objective, data.held_out, accelerator)
+    summary |= {
+        "without_context": levels,
+        "trigram": {term: losses.loss for term, losses in trigram.items()},
+    }
+    add_intervals(summary, scores, trigram)
+    shown_texts = samples(model, parts.tokenizer, data.held_out_steps)
+    summary["samples"] = [as_lines(each) for each in shown_texts.examples]
     summary["verdicts"] = as_data(verdicts(summary, log))
-    replace_text(file, json.dumps(summary, indent=2) + "\n")
-    report = build_report(recipe, summary, log, parameters)
-    save(report, recipe.folder)
+    summary["next_steps"] = steps_as_data(what_comes_next(recipe, summary))
+    replace_text(file, json.dumps(as_json(summary), indent=2) + "\n")
+    parameters = sum(weights.numel() for weights in parts.model.parameters())
+    save(build_report(recipe, summary, log, parameters, shown_texts), recipe.folder)
+
+
+def add_intervals(
+    summary: dict[str, Any], scores: Mapping[str, UnitScores], trigram: Mapping[str, DocumentLosses]
+) -> None:
+    """Add the intervals of scores, and of how far losses are above those without a network."""
+    differences: dict[str, dict[str, Interval]] = {}
+    units: dict[str, Any] = {}
+    for term, own in scores.items():
+        summary["scores"] |= own.intervals(term)
+        differences[term] = {NO_CONTEXT: own.above_no_context()}
+        if term in trigram and own.unit == DOCUMENT:
+            differences[term][TRIGRAM] = own.above(trigram[term].nats, trigram[term].tokens)
+        units[term] = {"unit": own.unit, "number": int((own.targets > 0).sum())}
+    summary |= {"differences": differences, "drawn": units}
 
 
 def build_report(
-    recipe: PretrainingRecipe, summary: Mapping[str, Any], log: Sequence[Record], parameters: int
+    recipe: PretrainingRecipe,
+    summary: Mapping[str, Any],
+    log: Sequence[Record],
+    parameters: int,
+    shown_texts: Samples,
 ) -> Report:
     """Build the report; the curves go into the run's folder."""
     terms = terms_of(summary)
     drawn = [*curves(log, summary, recipe.folder / CURVES)]
     loss = format_score(summary["scores"].get("loss"), 3)
     about = (
-        f"{recipe.model.preset or recipe.model.path}, {parameters:,} parameters, trained for "
+        f"{recipe.model.origin}, {parameters:,} parameters, trained for "
         f"{counted(summary['step'], 'step')} on {summary['tokens']:,} tokens."
     )
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in summary["trained_on"].items())
@@ -164,24 +257,93 @@ def build_report(
         [
             *first_block(summary["verdicts"]),
             Cards([glance(term, summary) for term in terms]),
-            Prose(
-                "A loss is in nats per target, and a perplexity is its exponential. The best guess that "
-                "ignores the context predicts every target by its frequency in the held-out text itself. "
-                f"Losses of one run have no interval: differences below {LEAST_GAIN} nats do not count."
-                + (ABOUT_TRIGRAM if summary["trigram"] else "")
-            ),
+            Prose(about_losses(summary)),
             *([Heading("Loss curves"), *drawn] if drawn else []),
+            *shown_texts.blocks,
             Heading("Scores"),
             *score_table(summary["scores"], terms),
+            *change_of_scores(summary["scores"], log),
+            *change_of_tokens(summary["held_out"]),
             *what_is_left_out(summary["left_out"]),
+            Heading("Recipe"),
+            Bullets(recipe_lines(recipe)),
+            Prose(f"All settings are in [{RECIPE}]({RECIPE}), which `tercet pretrain` takes as it is."),
             Heading("Run"),
             Prose(f"{told}; {summary['seconds']:,.0f} seconds in steps."),
+            *next_steps(summary),
         ],
     )
 
 
+def about_losses(summary: Mapping[str, Any]) -> str:
+    """Say what losses, levels and intervals are."""
+    parts = [
+        "A loss is in nats per target, and a perplexity is its exponential. The best guess that ignores the "
+        "context predicts every target by its frequency in the held-out text itself."
+    ]
+    if drawn := next(iter(summary["drawn"].values()), None):
+        parts.append(
+            f"Intervals are 95 % bootstrap intervals over {counted(drawn['number'], drawn['unit'])} of the "
+            "held-out text. They cover other texts of the same kind, but not other seeds."
+        )
+    if summary["scores"] and len(summary["drawn"]) < len(terms_of(summary)):
+        parts.append(
+            f"Losses without an interval are compared as they are: differences below {LEAST_GAIN} nats do "
+            "not count."
+        )
+    if summary["trigram"]:
+        parts.append(ABOUT_TRIGRAM)
+    return " ".join(parts)
+
+
+def recipe_lines(recipe: PretrainingRecipe) -> list[str]:
+    """Describe a recipe by what most runs differ in."""
+    model, tokenizer, corpus, training = recipe.model, recipe.tokenizer, recipe.corpus, recipe.training
+    changed = ", ".join(f"{name} {value}" for name, value in model.applied_overrides.items())
+    pieces = (
+        f"of {tokenizer.path}"
+        if tokenizer.path
+        else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
+    )
+    schedule, optimizer = training.schedule, training.optimizer
+    return [
+        f"model: {model.origin}{f' with {changed}' if changed else ''}",
+        f"tokenizer: {pieces}",
+        f"text: {in_words(corpus.train)}; held out: {in_words(corpus.validation)}; at most "
+        f"{corpus.sequence_length:,} tokens a sequence",
+        f"objective: {recipe.objective.kind.replace('_', ' ')}",
+        f"training: {training.steps:,} steps of {training.tokens_per_step:,} tokens; {optimizer.kind}, "
+        f"{schedule.kind} schedule; seed {training.seed}",
+    ]
+
+
+def what_comes_next(recipe: PretrainingRecipe, summary: Mapping[str, Any]) -> Iterator[NextStep]:
+    """Yield what may be done with the model, unless it is of no use."""
+    if is_usable(summary["scores"]):
+        trained = summary["models"].get(MODEL, "")
+        yield from after_pretraining(str(recipe.folder / MODEL), classifies=classifies_texts(trained))
+
+
+def is_usable(scores: Mapping[str, Any]) -> bool:
+    """Return whether the loss on held-out text is finite, if there is one."""
+    loss = scores.get("loss", 0.0)
+    return loss is not None and math.isfinite(loss)
+
+
+def classifies_texts(name: str) -> bool:
+    """Return whether a model's member has a head for labels of texts; an unknown one is taken to have.
+
+    Args:
+        name: Of the model's class, perhaps behind what wrappers put before it (`FSDP...`).
+    """
+    models = {model for models in AUTO_CLASSES.values() for model in models}
+    members = {model.config_class for model in models if name.endswith(model.__name__)}
+    classifiers = {model.config_class for model in AUTO_CLASSES[AutoModelForSequenceClassification]}
+    return members <= classifiers
+
+
 ABOUT_TRIGRAM = (
-    " The trigram predicts every token from the two before it, as often as it has followed them in the "
+    "The trigram predicts every token from the two before it, as often as it has followed them in the "
     "training text (interpolated Kneser-Ney); it reads whole documents, the model the run's sequences."
 )
 
@@ -205,22 +367,29 @@ def glance(term: str, summary: Mapping[str, Any]) -> Card:
         headline, name = format_score(scores.get(f"{term}/accuracy"), 3), "accuracy"
     else:
         headline, name = number(scores[f"{term}/perplexity"]), "perplexity"
+    interval = scores.get(f"{term}/{name}/{INTERVAL}")
+    sure = "" if interval is None else f", 95 % interval {' to '.join(map(number_of(name), interval))}"
     return Card(
         what_is_scored(term).capitalize(),
         headline,
-        f"{name}; the bars are losses in nats.",
-        bars_of(losses, "model"),
+        f"{name}{sure}; the bars are losses in nats.",
+        bars_of(losses, "model", {"model": scores.get(f"{term}/loss/{INTERVAL}")}),
     )
 
 
+def number_of(name: str) -> Callable[[float], str]:
+    """Return what writes scores of a name."""
+    return number if name == "perplexity" else lambda value: format_score(value, 3)
+
+
 def curves(log: Sequence[Record], summary: Mapping[str, Any], file: Path) -> Iterator[Figure]:
-    """Draw the loss of every term that the log tells of into a PNG file; none if none was ever finite."""
+    """Draw the loss of every term that the log tells of into a PNG file; none of a term with points alone."""
     panels: list[Panel] = [
         panel_of(log, term, f"{what_is_scored(term)}: loss in nats", levels=levels_of(term, summary))
         for term in terms_of(summary)
     ]
-    if finite := [panel for panel in panels if panel.training and panel.held_out]:
-        yield Figure(file.name, draw(finite, file), "Loss over the tokens read")
+    if drawn := [panel for panel in panels if panel.has_line]:
+        yield Figure(file.name, draw(drawn, file), "Loss over the tokens read")
 
 
 def what_is_left_out(left_out: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Prose]:
@@ -228,17 +397,18 @@ def what_is_left_out(left_out: Mapping[str, Sequence[Mapping[str, Any]]]) -> Ite
     texts = {"train": "The training text", "validation": "The held-out text"}
     for split, entries in left_out.items():
         for entry in entries:
-            yield Prose(f"{LeftOut(**entry).told(texts[split])}.")
+            yield Prose(f"{LeftOut(**entry).describe(texts[split])}.")
 
 
 def score_table(scores: Mapping[str, Any], terms: Sequence[str]) -> Iterator[Table]:
-    """List the scores of every term."""
+    """List the scores of every term, with their intervals."""
     names = [name for name in METRICS if any(f"{term}/{name}" in scores for term in terms)]
-    rows = [
-        [
-            what_is_scored(term),
-            *(format_score(scores[f"{term}/{name}"]) if f"{term}/{name}" in scores else "" for name in names),
-        ]
-        for term in terms
-    ]
+
+    def cell(name: str) -> str:
+        if name not in scores:
+            return ""
+        score, interval = format_score(scores[name]), scores.get(f"{name}/{INTERVAL}")
+        return score if interval is None else f"{score} [{', '.join(map(format_score, interval))}]"
+
+    rows = [[what_is_scored(term), *(cell(f"{term}/{name}") for name in names)] for term in terms]
     yield Table(["on held-out text", *(METRICS[name] for name in names)], rows)

@@ -7,7 +7,6 @@ in the cache until then.
 """
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,26 +16,28 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
-from ..ground.messages import quietly
 from ..reporting.curves import draw_log
-from ..storage.model_folder import save_tokenizer
-from ..storage.remote_code import save_code
 from ..text.cache import made_once
-from ..training.disk import explaining_a_full_disk, replace_text
+from ..training.disk import replace_text
 from ..training.environment import environment_of
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
-from ..training.fit import Outcome, fit
+from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, Run, delete, running
+from ..training.recovery import precision_kept
+from ..training.run_folder import CURVES, EVALUATION, MODEL, Run, delete, running
 from ..training.stages import warn_of_unfilled_steps
 from ..training.tracking import LOG, as_json, read_log
-from .model import SavedModel, saved_models
+from .continuation import tell_of_learning_rate
+from .model import SavedModel, save_model, saved_models
 from .output import TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
-from .report import losses_without_context, write_report
+from .report import write_report
+from .revisions import keeping_revisions, require_repository
+from .start import start_lines, tell_start, waiting_for
 from .text import ReadText
+from .text_shares import tell_shares
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -54,42 +55,53 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         DiskFullError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
-    inputs = find_inputs(recipe)
+    with waiting_for("the text: its files are read and compared"):
+        inputs = find_inputs(recipe)
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
         return pretrain_in(run, recipe, inputs)
 
 
 def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
     """Pretrain in the folder that a run holds."""
-    accelerator = build_accelerator(recipe.training, run.folder)
-    parts = prepare(recipe, inputs, accelerator, kept_tokenizer(run))
+    kept = precision_kept(run.folder / CHECKPOINTS) if run.resume else None
+    accelerator = build_accelerator(recipe.training, run.folder, kept_precision=kept)
+    require_repository(recipe, accelerator)
+    with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
+        parts = prepare(recipe, inputs, accelerator, kept_tokenizer(run))
     text = ReadText(inputs.texts, parts.held_out, parts.left_out)
     with run.together() as is_main:
         if is_main:
             run.take()
             keep_tokenizer(recipe, parts.tokenizer)
             text.tell(run.folder)
+            tell_of_learning_rate(recipe)
+            tell_shares(recipe, parts.data.stages)
             warn_of_unfilled_steps(parts.data.stages)
-    outcome = fit(
-        parts.model,
-        parts.objective,
-        parts.data,
-        recipe.training,
-        run.folder,
-        accelerator,
-        width=parts.model.config.hidden_size,
-        about=recipe_data(recipe) | {"text": parts.extent},
-        resume=run.resume,
-    )
-    if outcome.interrupted_by is not None:
-        raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    find = partial(saved_models, parts.model, recipe)
-    keep_models(parts.model, find, parts.tokenizer, recipe.training, run.folder, outcome, text, accelerator)
-    if accelerator.is_main_process:
-        parameters = sum(weights.numel() for weights in parts.model.parameters())
-        levels = losses_without_context(recipe, parts.objective, parts.held_out, accelerator)
-        write_report(recipe, levels, read_log(run.folder / LOG), parameters)
-    accelerator.wait_for_everyone()
+            size = len(parts.tokenizer)
+            tell_start(start_lines(recipe, parts.model, size, parts.data, accelerator))
+    with keeping_revisions(recipe, inputs, parts, accelerator) as revisions:
+        outcome = fit(
+            parts.model,
+            parts.objective,
+            parts.data,
+            recipe.training,
+            run.folder,
+            accelerator,
+            width=parts.model.config.hidden_size,
+            about=recipe_data(recipe) | {"text": parts.extent},
+            resume=run.resume,
+            evaluates_first=recipe.model.path is not None,
+            revisions=revisions,
+        )
+        if outcome.interrupted_by is not None:
+            raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+        find = partial(saved_models, parts.model, recipe)
+        keep_models(
+            parts.model, find, parts.tokenizer, recipe.training, run.folder, outcome, text, accelerator
+        )
+        if accelerator.is_main_process:
+            write_report(recipe, parts, accelerator, read_log(run.folder / LOG))
+        accelerator.wait_for_everyone()
     return run.folder / MODEL
 
 
@@ -99,10 +111,10 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
     Raises:
         ValueError: The recipe names an existing tokenizer, or the output folder is in use.
     """
-    if recipe.tokenizer.path is not None:
+    if recipe.tokenizer.path is not None and not recipe.tokenizer.is_extended:
         raise ValueError(
             f"tokenizer.path is {recipe.tokenizer.path}, so there is no tokenizer to train: set "
-            f"tokenizer.path=null"
+            "tokenizer.path=null, or tokenizer.add"
         )
     inputs = find_inputs(recipe)
     with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
@@ -112,9 +124,9 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
 
 
 def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Path:
-    """Save a tokenizer that was trained for a run in its folder, unless it is there, and say where."""
+    """Save a tokenizer that was made for a run in its folder, unless it is there; return where."""
     folder = recipe.folder / TOKENIZER
-    if recipe.tokenizer.path is None and not folder.exists():
+    if (recipe.tokenizer.path is None or recipe.tokenizer.is_extended) and not folder.exists():
         made_once(folder, tokenizer.save_pretrained, "another folder with output=...")
     return folder
 
@@ -135,15 +147,9 @@ def save_models(
         training: Says which kind of weights is the final one; other kinds have folders beside it.
         kind: Of these weights.
     """
-    remedy = "make room and continue with --resume; the checkpoint of the last step is there"
     for name, (model, weights) in models.items():
         folder = run_folder / folder_of(name, kind, training)
-        with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
-            model.save_pretrained(folder, state_dict=weights)
-            save_tokenizer(tokenizer, folder)
-            if training.save_code:
-                save_code(folder)
-            shutil.copy(run_folder / RECIPE, folder)
+        save_model(folder, model, weights, tokenizer, training, run_folder)
 
 
 def keep_models(

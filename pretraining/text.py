@@ -21,9 +21,11 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from ..objectives.base_recipe import Corpus, ObjectiveContext
 from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.chunks import ParallelPairs, StreamedExamples
-from ..text.corpus import TokenizedCorpus
-from ..text.documents import Documents, open_documents
-from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_unknown
+from ..text.corpus import TokenizedCorpus, join_corpora
+from ..text.documents import Documents
+from ..text.mixed_documents import MixedDocuments, parts_of
+from ..text.prepared import PreparedDocuments, manifest_of, open_source
+from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_counts, tell_of_unknown
 from ..text.texts_read import keep_texts
 from ..text.tokenization import tokenize as tokenize_text
 from ..text.tokenization import tokenized_corpus
@@ -32,7 +34,9 @@ from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
 from ..training.fit import CHECKPOINTS
 from ..training.run_folder import TEXTS
-from .recipe import PretrainingRecipe
+from ..training.weighting import WeightedSource
+from ..training.windows import WindowedSource
+from .recipe import PretrainingRecipe, texts_of
 from .translation_scores import TranslationMeasure
 
 Split = Literal["train", "validation"]
@@ -41,12 +45,20 @@ Texts = Mapping[Split, tuple[Documents, ...]]
 """The documents of each split: one, or for translation the source's and the target's."""
 
 
+MOST_PLANNED = 2**24
+"""Documents of the largest corpus whose epochs are planned as a whole; a larger one is read by windows."""
+
+BLOCK, BLOCKS_OF_WINDOW = 2**12, 64
+"""Neighbouring documents that stay together in an order of blocks, and the blocks of a window, about."""
+
 UNKNOWN = "unknown_tokens"
 """Under this name it is told which share of the text's tokens the tokenizer does not know."""
 
 
 def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
     """Find the documents of a split: one, or for translation the source's and the target's.
+
+    Where the recipe lists several texts, they are `MixedDocuments`.
 
     Raises:
         FileNotFoundError: A named file or folder does not exist.
@@ -61,9 +73,11 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
                 f"corpus.target_column is {corpus.target_column}: name the columns of both sides"
             )
         columns = [corpus.source_column, corpus.target_column]
-    return tuple(
-        open_documents(
-            corpus.train if split == "train" else corpus.validation,
+    named = corpus.train if split == "train" else corpus.validation
+
+    def found(source: Any, column: str) -> Documents:
+        documents = open_source(
+            source,
             column=column,
             required=columns,
             split=split,
@@ -71,9 +85,39 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             skip_bad_records=corpus.skip_bad_records,
             largest_record=corpus.largest_record,
             cache=corpus.cache,
+            remote_cache=corpus.remote_cache,
         )
-        for column in columns
-    )
+        if isinstance(documents, PreparedDocuments):
+            if objective.reads_pairs:
+                documents.refuse(f"{objective.kind} reads pairs")
+            if corpus.streaming and split == "train":
+                documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
+        return documents
+
+    if texts := texts_of(named):
+        return tuple(
+            MixedDocuments.of({str(text.name): found(text.path, column) for text in texts})
+            for column in columns
+        )
+    return tuple(found(named, column) for column in columns)
+
+
+def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
+    """Name the recipe's tokenizer: by its path, else that of a prepared training text; `None` to train one.
+
+    Raises:
+        ValueError: A manifest cannot be read.
+        FileNotFoundError: One is not there.
+    """
+    if recipe.tokenizer.path is not None:
+        return recipe.tokenizer.path
+    train, corpus = recipe.corpus.train, recipe.corpus
+    for source in [text.path for text in texts_of(train)] or [train]:
+        if manifest_of(source) is not None:
+            found = open_source(source, cache=corpus.cache, remote_cache=corpus.remote_cache)
+            assert isinstance(found, PreparedDocuments)
+            return str(found.tokenizer_folder())
+    return None
 
 
 def open_texts(recipe: PretrainingRecipe) -> Texts:
@@ -116,10 +160,19 @@ def tokenize(
 ) -> Corpus:
     """Tokenize the documents of a split, or find them in the cache; say which control tokens are in them."""
     names = control_tokens_of(recipe, tokenizer)
-    parts = [tokenized_corpus(each, tokenizer, recipe.corpus.cache, names) for each in documents]
-    for part, each in zip(parts, documents, strict=True):
-        tell_of_control_tokens(part.tokens, tokenizer, names, each.name)
-    return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+
+    def corpus_of(side: Documents) -> TokenizedCorpus:
+        if parts := parts_of(side):
+            return join_corpora([corpus_of(part) for part in parts.values()])
+        corpus = tokenized_corpus(side, tokenizer, recipe.corpus.cache, names)
+        if isinstance(side, PreparedDocuments):  # counted while it was prepared
+            tell_of_counts(side.manifest.control_tokens, side.name)
+        else:
+            tell_of_control_tokens(corpus.tokens, tokenizer, names, side.name)
+        return corpus
+
+    first, *others = map(corpus_of, documents)
+    return (first, *others) if others else first  # pyright: ignore[reportReturnType]
 
 
 def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -133,14 +186,21 @@ def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerB
 
 def training_source(
     recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
-) -> Callable[[int], ExampleSource]:
-    """Tokenize the training text once; give what makes examples of it, of any sequence length.
+) -> Callable[..., ExampleSource]:
+    """Tokenize the training text once; return what makes examples of it.
 
-    A stream is tokenized while it is read.
+    It takes the sequence length, and for several texts the shares of the tokens of each, by name, if they are
+    not the recipe's. A stream is tokenized while it is read.
 
     Raises:
         ValueError: The text cannot be read or is too short, or pairs are to be streamed.
     """
+    if texts := texts_of(recipe.corpus.train):
+        sides = [parts_of(side) for side in documents]
+        corpora = {name: tokenize(recipe, [side[name] for side in sides], tokenizer) for name in sides[0]}
+        return partial(
+            weighted_examples_of, recipe, corpora, tokenizer, {str(text.name): text.share for text in texts}
+        )
     if not recipe.corpus.streaming:
         corpus = tokenize(recipe, documents, tokenizer)
         return partial(examples_of, recipe, corpus, tokenizer)
@@ -162,16 +222,18 @@ def build_held_out(
     Raises:
         ValueError: The text cannot be read or is too short.
     """
+    sides = [parts_of(side) for side in documents]
+    parts = {name: build_held_out(recipe, [side[name] for side in sides], tokenizer) for name in sides[0]}
     corpus = tokenize(recipe, documents, tokenizer)
     try:
         context = replace(context_of(recipe, tokenizer), is_held_out=True)
         source = recipe.objective.examples(corpus, context)
     except ValueError as error:
         raise ValueError(f"corpus.validation: {error}") from error
-    sides = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
-    about = {UNKNOWN: recipe.objective.share_of_unknown(sides, tokenizer)}
+    corpora = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
+    about = {UNKNOWN: recipe.objective.share_of_unknown(corpora, tokenizer)}
     num_bytes = recipe.objective.count_bytes(corpus, source)
-    held_out = HeldOut(source, num_bytes, left_out=left_out_of(source.epoch(0)), about=about)
+    held_out = HeldOut(source, num_bytes, left_out=left_out_of(source.epoch(0)), about=about, parts=parts)
     if isinstance(source, ParallelPairs):
         measure = TranslationMeasure.of(
             source,
@@ -187,9 +249,39 @@ def build_held_out(
 def examples_of(
     recipe: PretrainingRecipe, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, sequence_length: int
 ) -> ExampleSource:
-    """Make the examples of a recipe's objective from a tokenized corpus, of at most so many tokens each."""
+    """Make the examples of a recipe's objective from a tokenized corpus, of at most so many tokens each.
+
+    Of a corpus of more than `MOST_PLANNED` documents, an epoch is a window.
+    """
     context = replace(context_of(recipe, tokenizer), sequence_length=sequence_length)
-    return recipe.objective.examples(corpus, context)
+    if isinstance(corpus, tuple) or corpus.num_documents <= MOST_PLANNED:
+        return recipe.objective.examples(corpus, context)
+
+    def make_block(block: int, lap: int) -> Examples:
+        first = block * BLOCK
+        documents = corpus.part(first, min(first + BLOCK, corpus.num_documents))
+        return recipe.objective.examples(documents, context).epoch(lap)
+
+    num_blocks = -(-corpus.num_documents // BLOCK)
+    return WindowedSource(make_block, num_blocks, BLOCKS_OF_WINDOW, recipe.training.seed)
+
+
+def weighted_examples_of(
+    recipe: PretrainingRecipe,
+    corpora: Mapping[str, Corpus],
+    tokenizer: PreTrainedTokenizerBase,
+    shares: Mapping[str, float],
+    sequence_length: int,
+    other_shares: Mapping[str, float] | None = None,
+) -> WeightedSource:
+    """Make the examples of several texts, each with its share of the tokens."""
+    sources = {}
+    for name, corpus in corpora.items():
+        try:
+            sources[name] = examples_of(recipe, corpus, tokenizer, sequence_length)
+        except ValueError as error:
+            raise ValueError(f"corpus.train, {name}: {error}") from error
+    return WeightedSource(sources, shares if other_shares is None else other_shares, recipe.training.seed)
 
 
 def context_of(

@@ -90,7 +90,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verification:
-    """An uninterrupted run beside one that was killed and resumed."""
+    """An uninterrupted (straight) run beside one that was killed and resumed."""
 
     straight: Trial
     resumed: Trial
@@ -165,6 +165,8 @@ def try_out(
         keep_checkpoints=10**6,
         evaluate_every=None,
         patience=None,
+        revisions=None,
+        push_checkpoints=None,
         average_checkpoints=None,  # at the end of a run, which is not reached
         final_weights=None,
         measure_utilization=False,

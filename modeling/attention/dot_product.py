@@ -133,7 +133,12 @@ def short_attention(
 
 
 class Attended(NamedTuple):
-    """What the definition computes, and what its gradients are computed from; all are (b, H, ...)."""
+    """What the definition computes, and what its gradients are computed from; all are (b, H, ...).
+
+    `values` are the result. `query`, which is scaled, and `key` give the `weights` (b, H, t, s) by which they
+    are drawn from `value`. `is_kept` says which weights dropout leaves (`None`: all), and `factor` by how
+    much `value` is enlarged for it.
+    """
 
     values: Tensor
     query: Tensor

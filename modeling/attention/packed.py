@@ -233,7 +233,13 @@ NAMESPACE = re.sub(r"\W", "_", __name__, flags=re.ASCII)
 
 @dataclass(frozen=True)
 class Grouped:
-    """Queries, keys and values of a stream in groups of similar length."""
+    """Queries, keys and values of a stream in groups of similar length.
+
+    `query` is (N, H, D), `key` and `value` are (M, G, D); `cu_seq_lens_q` and `cu_seq_lens_k` say where
+    sequences begin and end. Scores are multiplied by `scaling`, then `bias` (1, H, T, S) adds to them;
+    dropout takes the share `dropout` of the weights. A query sees no later key if `is_causal`, and none that
+    is `window` or more away.
+    """
 
     query: Tensor
     key: Tensor

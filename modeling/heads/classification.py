@@ -22,6 +22,7 @@ from .losses import (
     cross_entropy_sum,
     logits_loss,
     reduce_loss,
+    require_plain_loss,
     require_size,
 )
 from .pooling import POOLING, Sequences
@@ -92,11 +93,7 @@ def classification_loss(
     logits: Tensor,
     labels: Tensor,
     config: NeuralConfig,
-    *,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
+    **loss_arguments: Unpack[LossArguments],
 ) -> Tensor:
     """Loss of the labels of sequences under logits (S, L), by `config.problem_type`.
 
@@ -114,22 +111,15 @@ def classification_loss(
     rows = torch.atleast_1d(labels)[:, None].flatten(1)
     if config.problem_type == "single_label_classification":
         require_size(rows, logits[:, :1].shape, f", or floats {(*logits.shape,)} for sets of labels")
-        return logits_loss(
-            logits,
-            labels.view(-1),
-            reduction=reduction,
-            num_items_in_batch=num_items_in_batch,
-            label_smoothing=label_smoothing,
-            z_loss=z_loss,
-        )
-    require_plain_loss(config.problem_type, label_smoothing, z_loss)
+        return logits_loss(logits, labels.view(-1), **loss_arguments)
+    require_plain_loss(config.problem_type, loss_arguments)
     require_size(rows, logits.shape)
     if config.problem_type == "multi_label_classification":
         labels = checked_shares(labels)
     logits = at_least_float32(logits).flatten()
     total = LOSSES_OF_NUMBERS[config.problem_type](logits, labels.flatten().to(logits.dtype), reduction="sum")
     num_targets = torch.full((), logits.numel(), device=logits.device)
-    return reduce_loss(total, num_targets, reduction, num_items_in_batch)
+    return reduce_loss(total, num_targets, loss_arguments)
 
 
 LOSSES_OF_NUMBERS: dict[str, Callable[..., Tensor]] = {
@@ -175,31 +165,17 @@ def span_loss(
 
 
 def position_loss(
-    logits: Tensor,
-    positions: Tensor,
-    sequences: Sequences,
-    *,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
+    logits: Tensor, positions: Tensor, sequences: Sequences, **loss_arguments: Unpack[LossArguments]
 ) -> Tensor:
     """Cross-entropy of one position (S,) of each sequence, in its row, or from its first packed token."""
-    require_plain_loss("a position", label_smoothing, z_loss)
+    require_plain_loss("a position", loss_arguments)
     is_own = sequences.is_own
     positions = checked_labels(positions, None, "positions").view(-1)
     columns = (sequences.origins + positions).where(positions >= 0, IGNORE)
     is_target = is_own & (columns[:, None] == torch.arange(is_own.shape[1], device=is_own.device))
     labels = columns.masked_fill(~is_target.any(-1), IGNORE)
     candidates = torch.where(is_own, at_least_float32(logits), -torch.inf)  # (S, T)
-    return reduce_loss(cross_entropy_sum(candidates, labels), is_target.sum(), reduction, num_items_in_batch)
-
-
-def require_plain_loss(problem: str, label_smoothing: float, z_loss: float) -> None:
-    """Raise a `ValueError` if a loss over several labels is to be changed where there are not several."""
-    for name, value in (("label_smoothing", label_smoothing), ("z_loss", z_loss)):
-        if value:
-            raise ValueError(f"{name} is {value}, but {problem} is not one of several labels: leave it at 0")
+    return reduce_loss(cross_entropy_sum(candidates, labels), is_target.sum(), loss_arguments)
 
 
 class LinearAnswerHead(TokenClassificationHead):

@@ -14,7 +14,7 @@ Shapes: B batch, T positions, N tokens, C model width, V vocabulary.
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, Literal, TypedDict, TypeGuard, cast
+from typing import Any, Literal, TypedDict, TypeGuard, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -195,12 +195,9 @@ def lm_head_loss(
     transform: nn.Module,
     head: nn.Module,
     *,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
     is_selected: bool = False,
     chunk: "LossChunk | None" = None,
+    **loss_arguments: Unpack[LossArguments],
 ) -> Tensor:
     """Cross-entropy of `labels` (B, T) under `head(transform(hidden_states))`, computed at targets only.
 
@@ -210,53 +207,43 @@ def lm_head_loss(
     """
     require_size(labels, hidden_states.shape[:-1])
     is_target = labels != IGNORE
+    settings = loss_arguments.get("label_smoothing", 0.0), loss_arguments.get("z_loss", 0.0)
     if is_selected:
         hidden_states, labels = transform(hidden_states.flatten(0, 1)), labels.flatten()
     else:
         hidden_states, labels = transform(hidden_states[is_target]), labels[is_target]
     if is_plain(head):
+        linear = head.weight, head.bias
         total = linear_cross_entropy(
-            hidden_states,
-            head.weight,
-            head.bias,
-            labels,
-            label_smoothing,
-            z_loss,
-            has_gaps=is_selected,
-            chunk=chunk,
+            hidden_states, *linear, labels, *settings, has_gaps=is_selected, chunk=chunk
         )
     else:
         logger.warning_once(
             f"the LM head is a {type(head).__name__}: the logits of all targets are held in memory at once"
         )
-        total = cross_entropy_sum(head(hidden_states), labels, label_smoothing, z_loss)
-    return reduce_loss(total, is_target.sum(), reduction, num_items_in_batch)
+        total = cross_entropy_sum(head(hidden_states), labels, *settings)
+    return reduce_loss(total, is_target.sum(), loss_arguments)
 
 
-def logits_loss(
-    logits: Tensor,
-    labels: Tensor,
-    *,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
-) -> Tensor:
+def logits_loss(logits: Tensor, labels: Tensor, **loss_arguments: Unpack[LossArguments]) -> Tensor:
     """The definition: cross-entropy of `labels` (...) under logits (..., V) that are there anyway."""
-    total = cross_entropy_sum(logits, labels, label_smoothing, z_loss)
-    return reduce_loss(total, (labels != IGNORE).sum(), reduction, num_items_in_batch)
+    settings = loss_arguments.get("label_smoothing", 0.0), loss_arguments.get("z_loss", 0.0)
+    total = cross_entropy_sum(logits, labels, *settings)
+    return reduce_loss(total, (labels != IGNORE).sum(), loss_arguments)
 
 
-def reduce_loss(
-    total: Tensor,
-    num_targets: Tensor,
-    reduction: Literal["mean", "sum"] = "mean",
-    num_items_in_batch: Tensor | int | None = None,
-) -> Tensor:
+def reduce_loss(total: Tensor, num_targets: Tensor, loss_arguments: LossArguments) -> Tensor:
     """Divide a sum over targets by their number, if so chosen; a batch without targets has loss 0."""
-    if num_items_in_batch is not None:
-        return total / num_items_in_batch
-    return total if reduction == "sum" else total / num_targets.clamp(min=1)
+    if (num_items := loss_arguments.get("num_items_in_batch")) is not None:
+        return total / num_items
+    return total if loss_arguments.get("reduction") == "sum" else total / num_targets.clamp(min=1)
+
+
+def require_plain_loss(problem: str, loss_arguments: LossArguments) -> None:
+    """Raise a `ValueError` if a loss over several labels is to be changed where there are not several."""
+    for name in ("label_smoothing", "z_loss"):
+        if value := loss_arguments.get(name):
+            raise ValueError(f"{name} is {value}, but {problem} is not one of several labels: leave it at 0")
 
 
 def cross_entropy_sum(

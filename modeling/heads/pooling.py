@@ -38,6 +38,11 @@ class Sequences(ABC):
 
     @property
     @abstractmethod
+    def lengths(self) -> Tensor:
+        """How many tokens each sequence has, (S,)."""
+
+    @property
+    @abstractmethod
     def first(self) -> TokenIndices:
         """Where the first token of each sequence is."""
 
@@ -59,7 +64,7 @@ class Sequences(ABC):
         """Mean of the vectors of each sequence, (S, C): the sum may exceed what float16 holds."""
         with torch.autocast(states.device.type, enabled=False):
             total = self.total(at_least_float32(states))
-        return (total / self.is_own.sum(-1, keepdim=True).clamp(min=1)).to(states.dtype)
+        return (total / self.lengths.clamp(min=1)[:, None]).to(states.dtype)
 
 
 class PaddedRows(Sequences):
@@ -67,7 +72,11 @@ class PaddedRows(Sequences):
 
     def __init__(self, is_own: Tensor):
         self.mask = is_own
-        self.rows = torch.arange(is_own.shape[0], device=is_own.device)
+
+    @property
+    def rows(self) -> Tensor:
+        """Number of each row, (B,)."""
+        return torch.arange(self.count, device=self.mask.device)
 
     @property
     def is_own(self) -> Tensor:
@@ -82,7 +91,12 @@ class PaddedRows(Sequences):
     @property
     def count(self) -> int:
         """The rows."""
-        return self.rows.shape[0]
+        return self.mask.shape[0]
+
+    @property
+    def lengths(self) -> Tensor:
+        """The row's real tokens."""
+        return self.mask.sum(-1)
 
     @property
     def first(self) -> TokenIndices:
@@ -108,13 +122,28 @@ class PackedStream(Sequences):
     """One row of N tokens for all sequences, which follow each other at `cu_seq_lens` (S+1,)."""
 
     def __init__(self, cu_seq_lens: Tensor, num_tokens: int):
-        self.begins, self.ends = cu_seq_lens[:-1].long(), cu_seq_lens[1:].long()
-        self.stream = torch.arange(num_tokens, device=cu_seq_lens.device)
+        self.cu_seq_lens, self.num_tokens = cu_seq_lens, num_tokens
+
+    @property
+    def begins(self) -> Tensor:
+        """Where each sequence begins, (S,)."""
+        return self.cu_seq_lens[:-1].long()
+
+    @property
+    def ends(self) -> Tensor:
+        """Where each sequence ends, (S,)."""
+        return self.cu_seq_lens[1:].long()
+
+    @property
+    def stream(self) -> Tensor:
+        """Number of each token, (N,)."""
+        return torch.arange(self.num_tokens, device=self.cu_seq_lens.device)
 
     @property
     def is_own(self) -> Tensor:
         """True at the tokens of each sequence, (S, N)."""
-        return (self.begins[:, None] <= self.stream) & (self.stream < self.ends[:, None])
+        numbers = self.stream
+        return (self.begins[:, None] <= numbers) & (numbers < self.ends[:, None])
 
     @property
     def numbers(self) -> Tensor:
@@ -124,17 +153,24 @@ class PackedStream(Sequences):
     @property
     def count(self) -> int:
         """One less than there are bounds."""
-        return self.ends.shape[0]
+        return self.cu_seq_lens.shape[0] - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """From one bound to the next."""
+        return self.cu_seq_lens.diff()
 
     @property
     def first(self) -> TokenIndices:
         """Where each sequence begins; an empty one behind all others has the last token."""
-        return torch.zeros_like(self.begins), self.begins.clamp(max=len(self.stream) - 1)
+        begins = self.begins
+        return torch.zeros_like(begins), begins.clamp(max=self.num_tokens - 1)
 
     @property
     def last(self) -> TokenIndices:
         """Before the next one begins."""
-        return torch.zeros_like(self.ends), self.ends - 1
+        ends = self.ends
+        return torch.zeros_like(ends), ends - 1
 
     @property
     def origins(self) -> Tensor:

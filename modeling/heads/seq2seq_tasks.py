@@ -8,7 +8,8 @@ every text; here it is that of the last token, whatever that is.
 Shapes: B batch, T positions, S sequences, L labels, K choices. Packed input is (1, N) instead of (B, T).
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,24 +24,22 @@ from ..attention.masks import require_mask, tokens_of
 from ..configuration_tercet import TercetSeq2SeqConfig
 from ..modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from ..outputs import Keywords, recordings
-from .classification import (
-    ANSWER_HEADS,
-    SequenceClassificationHead,
-    TokenClassificationHead,
-    classification_loss,
-    count_labels,
-    span_loss,
-)
-from .losses import logits_loss, take_loss_arguments, without_pads
+from .classification import ANSWER_HEADS, span_loss
+from .losses import take_loss_arguments
 from .pooling import Sequences, find_sequences
+from .tasks import ChosenText, LabelTask, SequenceLabels, TokenLabels
 
 
 class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
     """Encoder and decoder, which both read one text for a task. Abstract: each task adds its head."""
 
+    build_head: Callable[[], None]
+
     def __init__(self, config: TercetSeq2SeqConfig):
         super().__init__(config)
         self.model = TercetSeq2SeqModel(config)
+        self.build_head()
+        self.post_init()
 
     def forward_base(
         self,
@@ -100,13 +99,8 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         return own, sequences
 
 
-class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
-    """Encoder, decoder, and labels of whole sequences, by default read from the last token as in BART."""
-
-    def __init__(self, config: TercetSeq2SeqConfig):
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, count_labels(config))
-        self.post_init()
+class TercetSeq2SeqLabelModel(LabelTask, TercetSeq2SeqTaskModel):
+    """Encoder and decoder with the head of a task that has labels. Abstract."""
 
     @can_return_tuple
     def forward(
@@ -121,121 +115,55 @@ class TercetSeq2SeqForSequenceClassification(TercetSeq2SeqTaskModel):
         token_type_ids: Tensor | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqSequenceClassifierOutput:
-        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
-
-        The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
-        See `classification_loss` for the labels, and `LossArguments` for the loss.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.forward_base(
-            input_ids,
-            attention_mask,
-            decoder_input_ids,
-            decoder_attention_mask,
-            position_ids,
-            global_attention_mask=global_attention_mask,
-            token_type_ids=token_type_ids,
-            **kwargs,
-        )
-        logits = self.classifier(outputs.last_hidden_state, sequences)
-        loss = None
-        if labels is not None:
-            loss = classification_loss(logits, labels, self.config, **loss_arguments)
-        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
-
-
-class TercetSeq2SeqForTokenClassification(TercetSeq2SeqTaskModel):
-    """Encoder, decoder, and labels of single tokens, which the decoder knows from the encoder."""
-
-    def __init__(self, config: TercetSeq2SeqConfig):
-        super().__init__(config)
-        self.classifier = TokenClassificationHead(config, count_labels(config))
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> Seq2SeqSequenceClassifierOutput:
-        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
+        """Compute the logits of the task, and the loss of `labels`: see the class for their sizes.
 
         The inputs are those of `TercetSeq2SeqModel.forward`; by default the decoder reads the source.
         See `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, _ = self.forward_base(
-            input_ids,
-            attention_mask,
-            decoder_input_ids,
-            decoder_attention_mask,
-            position_ids,
-            global_attention_mask=global_attention_mask,
-            token_type_ids=token_type_ids,
-            **kwargs,
-        )
-        logits, loss = self.classifier(outputs.last_hidden_state), None
-        if labels is not None:
-            mask = attention_mask if decoder_input_ids is None else decoder_attention_mask
-            loss = logits_loss(logits, without_pads(labels, mask), **loss_arguments)
-        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
-
-
-class TercetSeq2SeqForMultipleChoice(TercetSeq2SeqTaskModel):
-    """Encoder, decoder, and which of several texts is the correct one, each scored as for a label."""
-
-    def __init__(self, config: TercetSeq2SeqConfig):
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, num_labels=1)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> Seq2SeqSequenceClassifierOutput:
-        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
-
-        See `TercetForMultipleChoice.forward` for the source; by default the decoder reads it, too.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
         inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
-        *rows, is_global, types = (
-            each.flatten(0, -2) if isinstance(each, Tensor) else each
-            for each in (*inputs, global_attention_mask, token_type_ids)
-        )
         outputs, sequences = self.forward_base(
-            *rows, global_attention_mask=is_global, token_type_ids=types, **kwargs
+            *map(self.as_rows, inputs),
+            global_attention_mask=self.as_rows(global_attention_mask),
+            token_type_ids=self.as_rows(token_type_ids),
+            **kwargs,
         )
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
-        logits = self.classifier(outputs.last_hidden_state, sequences).view(tokens.shape[0], -1)
-        loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
-        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **recordings(outputs))
+        logits, loss = self.scores(cast(Tensor, outputs.last_hidden_state), sequences, tokens.shape[0]), None
+        if labels is not None:
+            mask = attention_mask if decoder_input_ids is None else decoder_attention_mask
+            loss = self.loss(logits, self.targets(labels, mask), loss_arguments)
+        kind = Seq2SeqSequenceClassifierOutput
+        return kind(loss=loss, logits=logits, **recordings(outputs, kind))
+
+
+class TercetSeq2SeqForSequenceClassification(SequenceLabels, TercetSeq2SeqLabelModel):
+    """Encoder, decoder, and labels of whole sequences, by default read from the last token as in BART."""
+
+    config: TercetSeq2SeqConfig
+
+
+class TercetSeq2SeqForTokenClassification(TokenLabels, TercetSeq2SeqLabelModel):
+    """Encoder, decoder, and labels of single tokens, which the decoder knows from the encoder."""
+
+    config: TercetSeq2SeqConfig
+
+
+class TercetSeq2SeqForMultipleChoice(ChosenText, TercetSeq2SeqLabelModel):
+    """Encoder, decoder, and which of several texts is the correct one, each scored as for a label."""
+
+    config: TercetSeq2SeqConfig
 
 
 class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
     """Encoder, decoder, and where an answer starts and ends, read from the decoder's states."""
 
-    def __init__(self, config: TercetSeq2SeqConfig):
-        super().__init__(config)
-        self.qa_outputs = ANSWER_HEADS[config.answer_head](config)
-        self.post_init()
+    config: TercetSeq2SeqConfig
+
+    def build_head(self) -> None:
+        """Build `qa_outputs`."""
+        self.qa_outputs = ANSWER_HEADS[self.config.answer_head](self.config)
 
     @can_return_tuple
     def forward(
@@ -272,5 +200,5 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
             loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
-            **recordings(outputs),
+            **recordings(outputs, Seq2SeqQuestionAnsweringModelOutput),
         )

@@ -1,14 +1,15 @@
-"""Models with the heads of tasks: labels, a span, the correct choice, or a vector.
+"""The heads of tasks: labels, a span, the correct choice, or a vector; and how a stack of blocks has one.
 
-Encoder and decoder do so alike, each with the defaults of its configuration. Sequence-to-sequence models read
-a text twice, and have a file of their own.
+A task says which head it adds to a model, what the head makes of a text's states, and how labels are learned.
+A member says how it reads a text. A model is one of each, as TercetEncoderForTokenClassification is of
+`TokenLabels` and `TercetLabelModel`. Sequence-to-sequence models read a text twice: `heads/seq2seq_tasks.py`.
 
 Shapes: B batch, T positions, S sequences, C model width, L labels, K choices. Packed input is (1, N) instead
 of (B, T).
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -21,11 +22,10 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils.generic import can_return_tuple
 
-from ..configuration_tercet import TercetConfig, TercetDecoderConfig, TercetEncoderConfig
-from ..modeling_tercet_decoder import TercetDecoderModel
-from ..modeling_tercet_encoder import TercetEncoderModel
-from ..outputs import Keywords, TercetSentenceEmbeddingOutput
-from ..pretrained import TercetPreTrainedModel
+from ..attention.packing import Masks
+from ..configuration_tercet import TercetConfig
+from ..outputs import Keywords, LabelOutput, TercetSentenceEmbeddingOutput, recordings
+from ..pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
 from ..stack import TercetStack, refuse_output_positions, require_tokens
 from .classification import (
     ANSWER_HEADS,
@@ -35,8 +35,107 @@ from .classification import (
     count_labels,
     span_loss,
 )
-from .losses import at_least_float32, logits_loss, take_loss_arguments, without_pads
+from .losses import LossArguments, at_least_float32, logits_loss, take_loss_arguments, without_pads
 from .pooling import POOLING, Sequences, find_sequences
+
+
+class LabelTask(NeuralPreTrainedModel):
+    """What a task with `labels` adds to a model, whatever reads the texts. Abstract."""
+
+    output: ClassVar[type[LabelOutput]]
+    """What a stack of blocks with this head returns."""
+
+    def build_head(self) -> None:
+        """Build the head of the task."""
+        raise NotImplementedError
+
+    def as_rows(self, given: Any, num_dims: int = 2) -> Any:
+        """Return an input in `num_dims` dimensions, where a row of it may hold several texts."""
+        return given
+
+    def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
+        """Compute the logits of states (B, T, C), for an input that had `num_rows`."""
+        raise NotImplementedError
+
+    def targets(self, labels: Tensor, attention_mask: object) -> Tensor:
+        """Return the labels that are learned of those that are given."""
+        return labels
+
+    def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Compute the loss of targets under logits."""
+        raise NotImplementedError
+
+
+class SequenceLabels(LabelTask):
+    """Labels of whole sequences: logits (S, L), one row for each, padded or packed. Abstract.
+
+    See `classification_loss` for the labels.
+    """
+
+    output = SequenceClassifierOutputWithPast
+
+    def build_head(self) -> None:
+        """Build `classifier`."""
+        self.classifier = SequenceClassificationHead(self.config, count_labels(self.config))
+
+    def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
+        """Score the labels of each sequence, (S, L)."""
+        return self.classifier(states, sequences)
+
+    def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Compute the loss by `config.problem_type`."""
+        return classification_loss(logits, targets, self.config, **loss_arguments)
+
+
+class TokenLabels(LabelTask):
+    """Labels of single tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left
+    out. Abstract.
+    """
+
+    output = TokenClassifierOutput
+
+    def build_head(self) -> None:
+        """Build `classifier`."""
+        self.classifier = TokenClassificationHead(self.config, count_labels(self.config))
+
+    def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
+        """Score the labels of each token, (B, T, L)."""
+        return self.classifier(states)
+
+    def targets(self, labels: Tensor, attention_mask: object) -> Tensor:
+        """Ignore the labels of pads."""
+        return without_pads(labels, attention_mask)
+
+    def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Compute the cross-entropy of labels (B, T)."""
+        return logits_loss(logits, targets, **loss_arguments)
+
+
+class ChosenText(LabelTask):
+    """Which of K texts is the correct one: logits (B, K), and the loss of `labels` (B,). Abstract.
+
+    The inputs are those of the model for each choice, (B, K, T), and each is scored by itself. Packed, (1,
+    N), every sequence is a choice, and logits are (1, S). Nothing says there which belong together: `labels`
+    are for (B, K) only.
+    """
+
+    output = MultipleChoiceModelOutput
+
+    def build_head(self) -> None:
+        """Build `classifier`, which has one label."""
+        self.classifier = SequenceClassificationHead(self.config, num_labels=1)
+
+    def as_rows(self, given: Any, num_dims: int = 2) -> Any:
+        """Give each choice a row: (B, K, T) -> (B K, T)."""
+        return given.flatten(0, -num_dims) if isinstance(given, Tensor) else given
+
+    def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
+        """Score each choice, (B, K)."""
+        return self.classifier(states, sequences).view(num_rows, -1)
+
+    def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
+        """Compute the cross-entropy of the correct choices (B,)."""
+        return logits_loss(logits, targets.view(-1), **loss_arguments)
 
 
 class TercetTaskModel(TercetPreTrainedModel):
@@ -44,10 +143,16 @@ class TercetTaskModel(TercetPreTrainedModel):
 
     stack: ClassVar[Callable[..., TercetStack]]
     """What the model is built of."""
+    finds_pads: ClassVar[bool] = True
+    """Whether pads are known by their id where no mask tells of them."""
+    build_head: Callable[[], None]
+    """Makes the layers of the task, of the head that is mixed in."""
 
     def __init__(self, config: TercetConfig):
         super().__init__(config)
         self.model = self.stack(config)
+        self.build_head()
+        self.post_init()
 
     def forward_base(
         self,
@@ -69,107 +174,51 @@ class TercetTaskModel(TercetPreTrainedModel):
             **{"use_cache": False} | kwargs,
         )
         tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
-        pad = self.config.pad_token_id
+        pad = self.config.pad_token_id if self.finds_pads else None
         return outputs, find_sequences(tokens, attention_mask, position_ids, bounds, pad)
 
 
-class TercetForSequenceClassification(TercetTaskModel):
-    """Labels of whole sequences. Abstract."""
-
-    def __init__(self, config: TercetConfig):
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, count_labels(config))
-        self.post_init()
+class TercetLabelModel(LabelTask, TercetTaskModel):
+    """A stack of blocks with the head of a task that has labels. Abstract."""
 
     @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
+        attention_mask: Tensor | Masks | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
         **kwargs: Keywords,
-    ) -> SequenceClassifierOutputWithPast:
-        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
+    ) -> LabelOutput:
+        """Compute the logits of the task, and the loss of `labels`: see the class for their sizes.
 
-        See `TercetEncoderModel.forward` and `TercetDecoderModel.forward` for the inputs,
-        `classification_loss` for the labels, and `LossArguments` for the loss.
+        See `TercetEncoderModel.forward` and `TercetDecoderModel.forward` for the inputs, and `LossArguments`
+        for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
+        num_rows = require_tokens(input_ids, inputs_embeds).shape[0]
+        rows = map(self.as_rows, (input_ids, attention_mask, token_type_ids, position_ids))
         outputs, sequences = self.forward_base(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            global_attention_mask=global_attention_mask,
+            *rows,
+            inputs_embeds=self.as_rows(inputs_embeds, num_dims=3),
+            global_attention_mask=self.as_rows(global_attention_mask),
             **kwargs,
         )
-        logits = self.classifier(outputs.last_hidden_state, sequences)
-        loss = None
+        logits, loss = self.scores(cast(Tensor, outputs.last_hidden_state), sequences, num_rows), None
         if labels is not None:
-            loss = classification_loss(logits, labels, self.config, **loss_arguments)
-        return SequenceClassifierOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.get("past_key_values"),
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
-
-
-class TercetForTokenClassification(TercetTaskModel):
-    """Labels of single tokens. Abstract."""
-
-    def __init__(self, config: TercetConfig):
-        super().__init__(config)
-        self.classifier = TokenClassificationHead(config, count_labels(config))
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> TokenClassifierOutput:
-        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
-
-        See `TercetForSequenceClassification.forward` for the inputs, and `LossArguments` for the loss.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
-        outputs, _ = self.forward_base(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            global_attention_mask=global_attention_mask,
-            **kwargs,
-        )
-        logits, loss = self.classifier(outputs.last_hidden_state), None
-        if labels is not None:
-            loss = logits_loss(logits, without_pads(labels, attention_mask), **loss_arguments)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+            loss = self.loss(logits, self.targets(labels, attention_mask), loss_arguments)
+        return self.output(loss=loss, logits=logits, **recordings(outputs, self.output))
 
 
 class TercetForQuestionAnswering(TercetTaskModel):
     """Where an answer starts and where it ends. Abstract."""
 
-    def __init__(self, config: TercetConfig):
-        super().__init__(config)
-        self.qa_outputs = ANSWER_HEADS[config.answer_head](config)
-        self.post_init()
+    def build_head(self) -> None:
+        """Build `qa_outputs`."""
+        self.qa_outputs = ANSWER_HEADS[self.config.answer_head](self.config)
 
     @can_return_tuple
     def forward(
@@ -186,7 +235,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
     ) -> QuestionAnsweringModelOutput:
         """Score each token as the first and as the last of an answer: logits (B, T) each, and their loss.
 
-        See `TercetForSequenceClassification.forward` for the inputs, `span_loss` for the positions (S,), and
+        See `TercetLabelModel.forward` for the inputs, `span_loss` for the positions (S,), and
         `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
@@ -204,48 +253,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
             loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
-
-
-class TercetForMultipleChoice(TercetTaskModel):
-    """Which of several texts is the correct one. Abstract."""
-
-    def __init__(self, config: TercetConfig):
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, num_labels=1)
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        global_attention_mask: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> MultipleChoiceModelOutput:
-        """Score each of K choices by itself: logits (B, K), and the loss of `labels` (B,), the correct ones.
-
-        The inputs are those of the model for each choice, (B, K, T). Packed, (1, N), every sequence is a
-        choice, and logits are (1, S). Nothing says there which belong together: `labels` are for (B, K) only.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
-        num_questions = require_tokens(input_ids, inputs_embeds).shape[0]
-        inputs = (input_ids, attention_mask, token_type_ids, position_ids, global_attention_mask)
-        *rows, is_global = (each.flatten(0, -2) if isinstance(each, Tensor) else each for each in inputs)
-        vectors = None if inputs_embeds is None else inputs_embeds.flatten(0, -3)
-        outputs, sequences = self.forward_base(
-            *rows, inputs_embeds=vectors, global_attention_mask=is_global, **kwargs
-        )
-        logits = self.classifier(outputs.last_hidden_state, sequences).view(num_questions, -1)
-        loss = None if labels is None else logits_loss(logits, labels.view(-1), **loss_arguments)
-        return MultipleChoiceModelOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+            **recordings(outputs, QuestionAnsweringModelOutput),
         )
 
 
@@ -256,10 +264,9 @@ class TercetForSentenceEmbedding(TercetTaskModel):
     member takes for labels; Reimers and Gurevych, 2019, section 3, recommend the `mean`.
     """
 
-    def __init__(self, config: TercetConfig):
-        super().__init__(config)
-        self.pool = POOLING[config.classifier_pooling]
-        self.post_init()
+    def build_head(self) -> None:
+        """Choose what stands for a sequence."""
+        self.pool = POOLING[self.config.classifier_pooling]
 
     @can_return_tuple
     def forward(
@@ -274,7 +281,7 @@ class TercetForSentenceEmbedding(TercetTaskModel):
     ) -> TercetSentenceEmbeddingOutput:
         """Embed sequences: vectors (S, C), one row for each, padded or packed.
 
-        See `TercetForSequenceClassification.forward` for the inputs. There is no loss: vectors are learned in
+        See `TercetLabelModel.forward` for the inputs. There is no loss: vectors are learned in
         pairs of texts, and a batch does not say which belong together.
         """
         outputs, sequences = self.forward_base(
@@ -290,97 +297,5 @@ class TercetForSentenceEmbedding(TercetTaskModel):
         pooled = self.pool(outputs.last_hidden_state, sequences)
         return TercetSentenceEmbeddingOutput(
             sentence_embeddings=F.normalize(at_least_float32(pooled), dim=-1).to(pooled.dtype),
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
+            **recordings(outputs, TercetSentenceEmbeddingOutput),
         )
-
-
-class TercetEncoderForSequenceClassification(TercetForSequenceClassification):
-    """The encoder and labels of whole sequences, by default read from the first token as in BERT.
-
-    Example:
-        >>> import torch
-        >>> from tercet import TercetEncoderConfig, TercetEncoderForSequenceClassification
-        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, num_labels=3)
-        >>> model = TercetEncoderForSequenceClassification(config)
-        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).logits.shape
-        torch.Size([2, 3])
-    """
-
-    config: TercetEncoderConfig
-    stack = TercetEncoderModel
-
-
-class TercetEncoderForTokenClassification(TercetForTokenClassification):
-    """The encoder and labels of single tokens."""
-
-    config: TercetEncoderConfig
-    stack = TercetEncoderModel
-
-
-class TercetEncoderForQuestionAnswering(TercetForQuestionAnswering):
-    """The encoder and where an answer starts and ends."""
-
-    config: TercetEncoderConfig
-    stack = TercetEncoderModel
-
-
-class TercetEncoderForMultipleChoice(TercetForMultipleChoice):
-    """The encoder and which of several texts is the correct one."""
-
-    config: TercetEncoderConfig
-    stack = TercetEncoderModel
-
-
-class TercetEncoderForSentenceEmbedding(TercetForSentenceEmbedding):
-    """The encoder and a vector for each text.
-
-    Example:
-        >>> import torch
-        >>> from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
-        >>> config = TercetEncoderConfig(hidden_size=32, num_attention_heads=2, classifier_pooling="mean")
-        >>> model = TercetEncoderForSentenceEmbedding(config)
-        >>> model(torch.tensor([[5, 6, 7], [8, 9, 0]])).sentence_embeddings.shape
-        torch.Size([2, 32])
-    """
-
-    config: TercetEncoderConfig
-    stack = TercetEncoderModel
-
-
-class TercetDecoderForSequenceClassification(TercetForSequenceClassification):
-    """The decoder and labels of whole sequences, by default read from the last token as in GPT-2."""
-
-    config: TercetDecoderConfig
-    stack = TercetDecoderModel
-
-
-class TercetDecoderForTokenClassification(TercetForTokenClassification):
-    """The decoder and labels of single tokens, each known from what came before it."""
-
-    config: TercetDecoderConfig
-    stack = TercetDecoderModel
-
-
-class TercetDecoderForQuestionAnswering(TercetForQuestionAnswering):
-    """The decoder and where an answer starts and ends."""
-
-    config: TercetDecoderConfig
-    stack = TercetDecoderModel
-
-
-class TercetDecoderForMultipleChoice(TercetForMultipleChoice):
-    """The decoder and which of several texts is the correct one.
-
-    Each is read by itself and scored at its last token (Radford et al., 2018, section 3.3).
-    """
-
-    config: TercetDecoderConfig
-    stack = TercetDecoderModel
-
-
-class TercetDecoderForSentenceEmbedding(TercetForSentenceEmbedding):
-    """The decoder and a vector for each text, by default the state of its last token, which has read all."""
-
-    config: TercetDecoderConfig
-    stack = TercetDecoderModel

@@ -32,7 +32,10 @@ ORIGINAL_LENGTH = "original_max_position_embeddings"
 
 @dataclass(frozen=True)
 class RopeScaling(ABC):
-    """How frequencies are changed. Abstract."""
+    """How frequencies are changed, by a `factor`, for texts longer than in the first training. Abstract.
+
+    Those had at most `original_max_position_embeddings` tokens, or `max_position_embeddings`.
+    """
 
     @property
     def attention_factor(self) -> float:

@@ -87,7 +87,7 @@ class ReadingOrder(NamedTuple):
 
 
 class ReadingOrders(NamedTuple):
-    """Both orders of a stream."""
+    """How a stream is read `forward`, and how `backward`."""
 
     forward: ReadingOrder
     backward: ReadingOrder

@@ -108,9 +108,11 @@ class TercetElmoConfig(NeuralConfig):
     lstm_cell_size: int = 4096
     """Width of the LSTM cells, whose outputs are projected to half of `hidden_size`."""
     character_embedding_size: int = 16
+    """Width of a character's vector."""
     character_filters: list[list[int]] | None = None
     """Convolutions over characters, pairs of a width and a number of filters; `None`: those of the paper."""
     num_highway_layers: int = 2
+    """Layers between the convolutions and the projection to a word's vector (section 3.4)."""
     max_characters_per_word: int = 50
     """Codes of a word: its bytes, cut if they are too many, and one code before and one behind them."""
     max_position_embeddings: int = 2048

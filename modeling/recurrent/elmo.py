@@ -31,27 +31,22 @@ sequences, W words of the longest, D width of a direction.
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput, TokenClassifierOutput
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from ..attention.masks import require_mask_of_tokens
 from ..configuration_neural import NeuralConfig
-from ..heads.classification import (
-    SequenceClassificationHead,
-    TokenClassificationHead,
-    classification_loss,
-    count_labels,
-)
-from ..heads.losses import IGNORE, LossArguments, LossChunk, logits_loss, take_loss_arguments, without_pads
+from ..heads.losses import IGNORE, LossArguments, LossChunk, take_loss_arguments
 from ..heads.pooling import Sequences, find_sequences
+from ..heads.tasks import LabelTask, SequenceLabels, TokenLabels
 from ..layers.position_wise import Dropout
-from ..outputs import Keywords
+from ..outputs import Keywords, LabelOutput
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetElmoConfig
 from .spelling import CharacterEncoder, Spelling, spelling_of
@@ -396,29 +391,44 @@ def known_words(labels: Tensor, words: Words, unknown: int | None) -> Tensor:
     return found if unknown is None else found.masked_fill(is_unknown, unknown)
 
 
-class TercetElmoTaskModel(TercetElmoPreTrainedModel):
+class TercetElmoLabelModel(LabelTask, TercetElmoPreTrainedModel):
     """ELMo and the mix of its layers. Abstract: each task adds its head."""
 
     def __init__(self, config: TercetElmoConfig):
         super().__init__(config)
         self.model = TercetElmoModel(config)
         self.mix = ScalarMix(config.num_hidden_layers + 1)
+        self.build_head()
+        self.post_init()
 
-    def forward_base(
+    @can_return_tuple
+    def forward(
         self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None,
-        character_ids: Tensor | None,
-        cu_seq_lens_q: Tensor | None,
-        arguments: dict[str, Any],
-    ) -> tuple[Tensor, Sequences, tuple[Tensor, ...] | None]:
-        """Mix the layers of a batch: states (B, T, C), where sequences lie, and the layers if requested."""
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        cu_seq_lens_q: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Keywords,
+    ) -> LabelOutput:
+        """Compute the logits of the task, and the loss of `labels`: see the class for their sizes.
+
+        See `TercetElmoModel.forward` for the inputs, and `LossArguments` for the loss, to which the penalty
+        on the mix is added.
+        """
+        loss_arguments = take_loss_arguments(kwargs)
         inputs = input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
         words, characters = self.model.read(*inputs)
         layers = tuple(map(words.to_tokens, self.model.layers(words, characters)))
-        recorded = layers if self.records("output_hidden_states", arguments) else None
-        return self.mix(layers), self.model.find_sequences(*inputs), recorded
+        sequences = self.model.find_sequences(*inputs)
+        logits, loss = self.scores(self.mix(layers), sequences, words.shape[0]), None
+        if labels is not None:
+            targets = self.targets(labels, sequences.numbers >= 0)
+            loss = self.loss(logits, targets, loss_arguments)
+            loss = self.with_penalty(loss, targets, loss_arguments)
+        recorded = layers if self.records("output_hidden_states", kwargs) else None
+        return self.output(loss=loss, logits=logits, hidden_states=recorded)
 
     def with_penalty(self, loss: Tensor, labels: Tensor, loss_arguments: LossArguments) -> Tensor:
         """Add the penalty on the weights of the mix to the loss of a task, once for all accumulated batches.
@@ -432,7 +442,7 @@ class TercetElmoTaskModel(TercetElmoPreTrainedModel):
         return loss + self.config.mix_penalty * share * self.mix.squares()
 
 
-class TercetElmoForSequenceClassification(TercetElmoTaskModel):
+class TercetElmoForSequenceClassification(SequenceLabels, TercetElmoLabelModel):
     """ELMo and labels of whole sequences, by default read from the mean of their tokens.
 
     Example:
@@ -446,69 +456,8 @@ class TercetElmoForSequenceClassification(TercetElmoTaskModel):
 
     config: TercetElmoConfig
 
-    def __init__(self, config: TercetElmoConfig):
-        super().__init__(config)
-        self.classifier = SequenceClassificationHead(config, count_labels(config))
-        self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        character_ids: Tensor | None = None,
-        cu_seq_lens_q: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> SequenceClassifierOutput:
-        """Classify sequences: logits (S, L), one row for each, padded or packed, and the loss of `labels`.
-
-        See `TercetElmoModel.forward` for the inputs, `classification_loss` for the labels, and
-        `LossArguments` for the loss, to which the penalty on the mix is added.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
-        states, sequences, layers = self.forward_base(
-            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, kwargs
-        )
-        logits, loss = self.classifier(states, sequences), None
-        if labels is not None:
-            loss = classification_loss(logits, labels, self.config, **loss_arguments)
-            loss = self.with_penalty(loss, labels, loss_arguments)
-        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=layers)
-
-
-class TercetElmoForTokenClassification(TercetElmoTaskModel):
+class TercetElmoForTokenClassification(TokenLabels, TercetElmoLabelModel):
     """ELMo and labels of single tokens, all tokens of a word alike."""
 
     config: TercetElmoConfig
-
-    def __init__(self, config: TercetElmoConfig):
-        super().__init__(config)
-        self.classifier = TokenClassificationHead(config, count_labels(config))
-        self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        character_ids: Tensor | None = None,
-        cu_seq_lens_q: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs: Keywords,
-    ) -> TokenClassifierOutput:
-        """Classify tokens: logits (B, T, L), and the loss where `labels` (B, T) is not -100, pads left out.
-
-        See `TercetElmoForSequenceClassification.forward` for the inputs and the loss.
-        """
-        loss_arguments = take_loss_arguments(kwargs)
-        states, sequences, layers = self.forward_base(
-            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q, kwargs
-        )
-        logits, loss = self.classifier(states), None
-        if labels is not None:
-            labels = without_pads(labels, sequences.numbers >= 0)
-            loss = self.with_penalty(logits_loss(logits, labels, **loss_arguments), labels, loss_arguments)
-        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=layers)

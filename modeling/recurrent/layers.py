@@ -18,7 +18,10 @@ from transformers import initialization as init
 
 
 class RecurrentLayer(ABC):
-    """One recurrent layer. Abstract: a subclass also is the layer of torch's that computes it."""
+    """One recurrent layer. Abstract: a subclass also is the layer of torch's that computes it.
+
+    From there come `hidden_size` C, `get_parameter` and `parameters`.
+    """
 
     num_parts: ClassVar[int]
     """P: how many vectors of width C a state consists of."""

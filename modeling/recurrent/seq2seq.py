@@ -179,7 +179,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         loss, logits = self.compute_loss_and_logits(
             outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
         )
-        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs))
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs, Seq2SeqLMOutput))
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:

@@ -53,7 +53,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from ..heads.classification import count_labels
-from ..heads.losses import IGNORE, LossArguments, checked_labels, take_loss_arguments
+from ..heads.losses import IGNORE, checked_labels, reduce_loss, require_plain_loss, take_loss_arguments
 from ..outputs import Keywords
 from ..pretrained import NeuralPreTrainedModel
 from .configurations import TercetTaggerConfig
@@ -508,6 +508,7 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
             ValueError: As in `read_words`, or labels are out of range, or the loss shall be smoothed.
         """
         loss_arguments = take_loss_arguments(kwargs)
+        require_plain_loss("the labelling of a sentence", loss_arguments)
         words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
         record: list[Tensor] | None = [] if self.records("output_hidden_states", kwargs) else None
         scores = self.classifier(self.model.read(words, texts, record))
@@ -517,7 +518,7 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
             known = checked_labels(labels, scores.shape[-1]).flatten()[words.positions]
             rows = words.rows(known[:, None], is_reversed=False).squeeze(-1)
             losses = self.crf.negative_log_likelihood(emissions, words.lengths, rows)
-            outputs.loss = reduced(losses.sum(), (known != IGNORE).sum(), loss_arguments)
+            outputs.loss = reduce_loss(losses.sum(), (known != IGNORE).sum(), loss_arguments)
             if self.training:
                 return outputs
         marginals = words.from_rows(self.crf.log_marginals(emissions, words.lengths), is_reversed=False)
@@ -533,20 +534,3 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
         is_first[words.positions] = True
         labels = cast(dict[int, str], self.config.id2label or {})
         return continued(logits.flatten(0, 1), is_first, labels).view_as(logits)
-
-
-def reduced(total: Tensor, num_words: Tensor, loss_arguments: LossArguments) -> Tensor:
-    """Divide the loss of all sentences as `LossArguments` say.
-
-    Raises:
-        ValueError: They ask for more than a division.
-    """
-    for name in ("label_smoothing", "z_loss"):
-        if loss_arguments.get(name):
-            raise ValueError(
-                f"{name} is {loss_arguments.get(name)}, which the likelihood of a whole sentence does not "
-                "know: leave it out"
-            )
-    if (num_items := loss_arguments.get("num_items_in_batch")) is not None:
-        return total / num_items
-    return total if loss_arguments.get("reduction") == "sum" else total / num_words.clamp(min=1)

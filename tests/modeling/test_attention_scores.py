@@ -1,20 +1,37 @@
-"""Attention scores: each is its formula, whatever the kernel, the layout, the positions and the cache."""
+"""Attention scores, gates and normalized heads: each is its formula, pair by pair, whatever the kernel, the
+layout, the positions and the cache.
+"""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.modeling import (
+    TercetDecoderConfig,
+    TercetDecoderForCausalLM,
+    TercetSeq2SeqConfig,
+    TercetSeq2SeqForConditionalGeneration,
+)
 from tercet.modeling.attention import scores as attention_scores
 from tercet.modeling.attention.kernels import Situation, choose_kernel
 from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
 from tercet.modeling.attention.packing import PackedSequences
-from tercet.modeling.attention.scores import SCORES
+from tercet.modeling.attention.scores import GATES, SCORES, ElementwiseGate
+from tercet.modeling.generation import prepacked_weights
 from tercet.stock import to_stock
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 OTHERS = [name for name in SCORES if name != "scaled_dot_product"]
 B, T, S, C, H, G, D = 2, 5, 7, 24, 4, 2, 6
+EPS = 1e-6
+KINDS = [
+    {"attention_score": score, "attention_gate": gate, "use_qk_norm": has_norms}
+    for score, gate in [
+        *((score, "none") for score in SCORES),
+        *(("scaled_dot_product", gate) for gate in GATES),
+    ]
+    for has_norms in (False, True)
+]
 
 
 def with_weights(model, scale: float = 0.5):
@@ -26,14 +43,22 @@ def with_weights(model, scale: float = 0.5):
     return model
 
 
-def built(score: str, kernel: str, attention_class=SelfAttention, **arguments):
-    """Build attention in double precision, no weight of which is 0 or 1."""
+def built(attention_class, kernel: str = "sdpa", **fields):
+    """Build attention in double precision, no weight of which is 0 or 1; a direction is not a field."""
     torch.manual_seed(0)
-    config = TercetDecoderConfig(
-        hidden_size=C, num_attention_heads=H, num_key_value_heads=G, head_dim=D,
-        attention_score=score, attn_implementation=kernel,
-    )  # fmt: skip
-    return with_weights(attention_class(config, 0, **arguments).double())
+    arguments = {"is_causal": fields.pop("is_causal", False)} if attention_class is SelfAttention else {}
+    sizes = {
+        "hidden_size": C,
+        "num_attention_heads": H,
+        "num_key_value_heads": G,
+        "head_dim": D,
+        "norm_eps": EPS,
+    }
+    config = TercetDecoderConfig(**sizes | fields, attention_bias=True, attn_implementation=kernel)
+    attention = attention_class(config, 0, **arguments).double()
+    for parameter in attention.parameters():
+        parameter.data = 0.5 * torch.randn_like(parameter) + (parameter.dim() == 1)
+    return attention
 
 
 def scored(score: str, weights: dict, head: int, query, key):
@@ -53,38 +78,57 @@ def scored(score: str, weights: dict, head: int, query, key):
 
 
 def defined(attention, x, source, is_causal: bool = False):
-    """Attend pair by pair."""
-    weights = dict(attention.named_parameters())
+    """Attend pair by pair: the norm of Henry et al., 2020, and the gate of Qiu et al., 2025, section 2.2."""
+    weights, config = dict(attention.named_parameters()), attention.config
+
+    def affine(name, state):
+        return weights[f"{name}.weight"] @ state + weights[f"{name}.bias"]
+
+    def normed(name, head):
+        if not config.use_qk_norm:
+            return head
+        return head / (head.square().mean() + EPS).sqrt() * weights[f"{name}.weight"]
+
     rows = []
     for b in range(len(x)):
         for t in range(x.shape[1]):
             heads = []
             for h in range(H):
                 own, shared = slice(h * D, h * D + D), slice(h * G // H * D, h * G // H * D + D)
-                query = weights["q_proj.weight"][own] @ x[b, t]
-                keys = source[b, : t + 1] if is_causal else source[b]
-                scores = [
-                    scored(attention.config.attention_score, weights, h, query, key)
-                    for key in keys @ weights["k_proj.weight"][shared].T
-                ]
-                values = keys @ weights["v_proj.weight"][shared].T
-                heads.append(torch.stack(scores).softmax(0) @ values)
-            rows.append(weights["o_proj.weight"] @ torch.cat(heads))
+                query = normed("q_norm", affine("q_proj", x[b, t])[own])
+                states = source[b, : t + 1] if is_causal else source[b]
+                keys = [normed("k_norm", affine("k_proj", state)[shared]) for state in states]
+                scores = [scored(config.attention_score, weights, h, query, key) for key in keys]
+                values = torch.stack([affine("v_proj", state)[shared] for state in states])
+                head = torch.stack(scores).softmax(0) @ values
+                if config.attention_gate != "none":
+                    gate = affine("gate.g_proj", x[b, t])
+                    head = head / (1 + torch.exp(-gate[h if config.attention_gate == "headwise" else own]))
+                heads.append(head)
+            rows.append(affine("o_proj", torch.cat(heads)))
     return torch.stack(rows).view(len(x), -1, C)
 
 
-def assert_same_lesson(attention, found, expected):
-    """Compare results and their gradients with respect to all parameters."""
+def assert_same_lesson(attention, found, expected, **inputs):
+    """Compare results, and their gradients with respect to all parameters and inputs."""
     assert_close(found, expected)
+    leaves = dict(attention.named_parameters()) | inputs
     weighting = torch.randn_like(expected)
-    for each in zip(
-        *(
-            torch.autograd.grad((result * weighting).sum(), list(attention.parameters()))
-            for result in (found, expected)
-        ),
-        strict=True,
-    ):
-        assert_close(*each)
+    found, expected = (
+        torch.autograd.grad((each * weighting).sum(), [*leaves.values()]) for each in (found, expected)
+    )
+    is_asked = attention.config.attention_score != "concatenated"  # whose queries are not
+    is_shift = attention.config.attention_score != "additive" and not attention.config.use_qk_norm
+    for name, ours, theirs in zip(leaves, found, expected, strict=True):
+        assert_close(ours, theirs, msg=lambda text, name=name: f"{name}: {text}")
+        # A bias that moves all scores of a query alike is nothing that a softmax feels.
+        if not (name.startswith("q_") and not is_asked) and not (name == "k_proj.bias" and is_shift):
+            assert ours.abs().max() > 0, name
+
+
+def draw(*size: int):
+    """Draw states whose gradients are compared."""
+    return torch.randn(size, dtype=torch.float64, requires_grad=True)
 
 
 @pytest.fixture
@@ -95,30 +139,29 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("kernel", ["eager", "sdpa"])
-@pytest.mark.parametrize("score", SCORES)
-def test_self_attention_equals_a_loop_over_pairs(score, kernel, is_causal, small_blocks):
-    attention = built(score, kernel, is_causal=is_causal)
-    x = torch.randn(B, T, C, dtype=torch.float64)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_self_attention_equals_a_loop_over_pairs(kind, kernel, is_causal, small_blocks):
+    attention, x = built(SelfAttention, kernel, is_causal=is_causal, **kind), draw(B, T, C)
     mask = torch.ones(T, T).tril().log().double() if is_causal and kernel == "eager" else None
-    assert_same_lesson(attention, attention(x, mask, None)[0], defined(attention, x, x, is_causal))
+    assert_same_lesson(attention, attention(x, mask, None)[0], defined(attention, x, x, is_causal), x=x)
 
 
 @pytest.mark.parametrize("kernel", ["eager", "sdpa"])
-@pytest.mark.parametrize("score", SCORES)
-def test_cross_attention_equals_a_loop_over_pairs(score, kernel, small_blocks):
-    attention = built(score, kernel, CrossAttention)
-    x, source = (torch.randn(B, length, C, dtype=torch.float64) for length in (T, S))
-    assert_same_lesson(attention, attention(x, source, None)[0], defined(attention, x, source))
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_cross_attention_equals_a_loop_over_pairs(kind, kernel, small_blocks):
+    attention, x, source = built(CrossAttention, kernel, **kind), draw(B, T, C), draw(B, S, C)
+    found, expected = attention(x, source, None)[0], defined(attention, x, source)
+    asks = kind["attention_score"] != "concatenated" or kind["attention_gate"] != "none"
+    assert_same_lesson(attention, found, expected, source=source, **({"x": x} if asks else {}))
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("score", SCORES)
-def test_packed_sequences_equal_a_loop_over_their_pairs(score, is_causal, small_blocks):
-    attention = built(score, "sdpa", is_causal=is_causal)
-    x = torch.randn(1, T + S, C, dtype=torch.float64)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_packed_sequences_equal_a_loop_over_their_pairs(kind, is_causal, small_blocks):
+    attention, x = built(SelfAttention, is_causal=is_causal, **kind), draw(1, T + S, C)
     expected = torch.cat([defined(attention, part, part, is_causal) for part in x.split([T, S], 1)], dim=1)
     bounds = torch.tensor([0, T, T + S], dtype=torch.int32)
-    assert_same_lesson(attention, attention(x, PackedSequences(bounds, bounds), None)[0], expected)
+    assert_same_lesson(attention, attention(x, PackedSequences(bounds, bounds), None)[0], expected, x=x)
 
 
 def test_scores_by_hand():
@@ -149,7 +192,7 @@ def test_scores_by_hand():
 
 
 def test_concatenated_scores_ignore_the_query():
-    attention = built("concatenated", "sdpa", CrossAttention)
+    attention = built(CrossAttention, attention_score="concatenated")
     x, y, source = (torch.randn(B, length, C, dtype=torch.float64) for length in (T, T, S))
     found = attention(x, source, None)[0]
     assert_close(found, attention(y, source, None)[0])
@@ -291,3 +334,88 @@ def test_no_stock_architecture_has_other_scores(score, builder):
 def test_an_unknown_score_is_refused():
     with pytest.raises(Exception, match="attention_score is 'cosine': choose one of scaled_dot_product, dot"):
         TercetDecoderConfig(attention_score="cosine")
+
+
+def test_an_open_gate_is_none_and_a_closed_one_passes_nothing_on():
+    x = torch.randn(B, T, C, dtype=torch.float64)
+    plain = built(SelfAttention, attention_gate="none", use_qk_norm=True)
+    for gate in ("headwise", "elementwise"):
+        attention = built(SelfAttention, attention_gate=gate, use_qk_norm=True)
+        attention.load_state_dict(plain.state_dict(), strict=False)
+        bias = attention.get_parameter("gate.g_proj.bias")
+        bias.data = torch.full_like(bias, 100.0)
+        assert_close(attention(x, None, None)[0], plain(x, None, None)[0])
+        bias.data = torch.full_like(bias, -100.0)
+        assert_close(attention(x, None, None)[0], attention.o_proj.bias.expand(B, T, C))
+
+
+def test_gates_of_channels_that_are_equal_in_a_head_are_one_of_the_head():
+    x = torch.randn(B, T, C, dtype=torch.float64)
+    of_heads = built(SelfAttention, attention_gate="headwise", use_qk_norm=False)
+    of_channels = built(SelfAttention, attention_gate="elementwise", use_qk_norm=False)
+    state = of_heads.state_dict()
+    for name in ("gate.g_proj.weight", "gate.g_proj.bias"):
+        state[name] = state[name].repeat_interleave(D, dim=0)
+    of_channels.load_state_dict(state)
+    assert_close(of_channels(x, None, None)[0], of_heads(x, None, None)[0])
+
+
+def test_gates_are_half_open_before_anything_is_learned():
+    torch.manual_seed(0)
+    config = TercetDecoderConfig(vocab_size=50, hidden_size=64, num_hidden_layers=1, num_attention_heads=4,
+                                 attention_gate="elementwise", initializer_range=1e-9)  # fmt: skip
+    gate = TercetDecoderForCausalLM(config).model.layers[0].self_attention.gate
+    assert_close(gate(torch.ones(1, 3, 64), torch.randn(1, 3, 64), None), torch.full((1, 3, 64), 0.5))
+
+
+@pytest.mark.parametrize(
+    ("gate", "per_layer"), [("none", 0), ("headwise", C * H + H), ("elementwise", C * H * D + H * D)]
+)
+def test_each_attention_has_a_gate_of_its_own(gate, per_layer):
+    fields = {
+        "vocab_size": 50,
+        "hidden_size": C,
+        "head_dim": D,
+        "num_attention_heads": H,
+        "attention_bias": True,
+    }
+    config = TercetSeq2SeqConfig(
+        **fields, num_hidden_layers=2, decoder_num_hidden_layers=3, attention_gate=gate
+    )
+    model = TercetSeq2SeqForConditionalGeneration(config)
+    counts = {name: p.numel() for name, p in model.named_parameters() if ".gate." in name}
+    assert sum(counts.values()) == (2 + 2 * 3) * per_layer
+
+
+def test_each_stack_has_as_many_gates_as_heads(builder):
+    model = builder("seq2seq", attention_gate="headwise", decoder_num_attention_heads=2)
+    gates = [
+        stack.layers[0].self_attention.gate.g_proj for stack in (model.get_encoder(), model.get_decoder())
+    ]
+    assert [gate.out_features for gate in gates] == [4, 2]
+
+
+def test_a_gate_is_saved_and_none_is_not_named(builder, tmp_path):
+    model = builder("decoder", attention_gate="headwise")
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert again.config.attention_gate == "headwise"
+    assert_close(dict(again.named_parameters()), dict(model.named_parameters()), rtol=0, atol=0)
+    assert "attention_gate" not in builder("decoder").config.to_dict()
+
+
+def test_an_unknown_gate_is_refused():
+    with pytest.raises(
+        Exception, match="attention_gate is 'open': choose one of none, headwise, elementwise"
+    ):
+        TercetDecoderConfig(attention_gate="open")
+
+
+@pytest.mark.parametrize("member", ["decoder", "seq2seq"])
+def test_gates_are_prepacked_for_decoding(member, builder, batch):
+    model = builder(member, attention_gate="elementwise")
+    model.generate(batch.sequences[0][None], max_new_tokens=2, do_sample=False)
+    packed = {layer for layers in prepacked_weights._kept[model].products for layer in layers}
+    gates = [module.g_proj for module in model.get_decoder().modules() if isinstance(module, ElementwiseGate)]
+    assert gates
+    assert packed.issuperset(gates)

@@ -1,4 +1,9 @@
-"""Decoding: with a cache and without, alone and in padded batches, by every strategy."""
+"""Decoding: with a cache and without, alone and in padded batches, by every strategy.
+
+Caches: what they hold, and that a text can be read and written on from any place.
+
+A translator is given the cache of a decoder: what it reads of its source is kept beside it.
+"""
 
 import pytest
 import torch
@@ -7,6 +12,8 @@ from transformers import CompileConfig
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
+
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -180,3 +187,92 @@ def test_chunks_of_a_target_are_refused(prompt, builder, batch):
         builder("seq2seq").generate(
             ids, attention_mask=mask, prefill_chunk_size=2, max_new_tokens=3, **prompt
         )
+
+
+UNENDING = {"do_sample": False, "eos_token_id": None}
+
+
+@pytest.fixture(params=["decoder", "seq2seq"])
+def writer(request, variant, builder):
+    """Give a model that writes, in every variant."""
+    return builder(request.param, variant)
+
+
+def test_a_cache_has_keys_and_values_for_each_head_and_token(writer):
+    ids = torch.randint(3, 61, (2, 5))
+    reads_source = writer.config.is_encoder_decoder
+    inputs = {"decoder_input_ids": ids[:, :2]} if reads_source else {}
+    cache = writer(input_ids=ids, use_cache=True, **inputs).past_key_values
+    config = writer.config.get_text_config(decoder=True)
+    parts = {2: cache.self_attention_cache, 5: cache.cross_attention_cache} if reads_source else {5: cache}
+    assert type(cache) is (EncoderDecoderCache if reads_source else DynamicCache)
+    for length, part in parts.items():
+        assert part.get_seq_length() == length
+        assert len(part.layers) == config.num_hidden_layers
+        for layer, kind in zip(part.layers, config.types_of_layers, strict=True):
+            # What lies before the window is forgotten, except of a source.
+            is_near = kind == "sliding_attention" and part is not getattr(
+                cache, "cross_attention_cache", None
+            )
+            kept = min(length, config.sliding_window - 1) if is_near else length
+            expected = (2, config.num_key_value_heads, kept, config.head_dim)
+            assert layer.keys.shape == layer.values.shape == expected
+
+
+def test_writing_goes_on_behind_what_is_cached(variant, builder):
+    """What is written in two goes is what is written in one."""
+    model, ids = builder("decoder", variant), torch.randint(3, 61, (2, 5))
+    first = model.generate(ids, max_new_tokens=3, return_dict_in_generate=True, **UNENDING)
+    past = first.past_key_values
+    second = model.generate(first.sequences, past_key_values=past, max_new_tokens=4, **UNENDING)
+    assert torch.equal(second, model.generate(ids, max_new_tokens=7, **UNENDING))
+
+
+@pytest.mark.parametrize("options", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str)
+def test_vectors_are_prompts_too(options, writer):
+    """Of what is written behind vectors, only the new is returned."""
+    ids = torch.randint(3, 61, (2, 5))
+    vectors = writer.get_input_embeddings()(ids).detach()
+    expected = writer.generate(ids, max_new_tokens=4, **UNENDING)
+    found = writer.generate(inputs_embeds=vectors, max_new_tokens=4, **UNENDING, **options)
+    assert torch.equal(found[:, -4:], expected[:, -4:])
+
+
+def test_a_beginning_is_all_that_a_decoder_needs(builder):
+    model = builder("decoder")
+    begun = model.generate(torch.full((1, 1), 5), max_new_tokens=4, **UNENDING)
+    assert torch.equal(model.generate(bos_token_id=5, max_new_tokens=4, **UNENDING), begun)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_a_mask_of_pairs_lets_texts_share_their_beginning(kernel, builder):
+    """Three continuations of one prompt, read in one row, are those of three rows."""
+    model = builder("decoder", kernel=kernel)
+    prompt, ends = torch.randint(3, 61, (1, 4)), torch.randint(3, 61, (3, 1))
+    alone = model(input_ids=torch.cat((prompt.expand(3, -1), ends), dim=1)).logits[:, -1]
+    ids = torch.cat((prompt, ends.T), dim=1)
+    may_read = torch.ones(7, 7).tril().bool()
+    may_read[4:, 4:] = torch.eye(3).bool()
+    mask = may_read[None, None]
+    if kernel == "eager":
+        mask = torch.zeros(1, 1, 7, 7).masked_fill(~mask, torch.finfo(torch.float32).min)
+    positions = torch.tensor([[0, 1, 2, 3, 4, 4, 4]])
+    together = model(input_ids=ids, attention_mask=mask, position_ids=positions).logits[0, 4:]
+    assert_close(together, alone, **CLOSE)
+
+
+SEVEN = {"do_sample": False, "max_new_tokens": 7, "eos_token_id": None}
+
+
+def test_a_cache_of_the_target_alone_gets_one_of_the_source(builder):
+    model, ids = builder("seq2seq"), torch.randint(3, 61, (2, 5))
+    kept = {"config": model.get_decoder().config}
+    caches = (DynamicCache, lambda: DynamicCache(**kept), lambda: StaticCache(**kept, max_cache_len=16))
+    for make in caches:
+        for options in (SEVEN, SEVEN | {"num_beams": 2}):
+            found = model.generate(ids, past_key_values=make(), **options)
+            assert torch.equal(found, model.generate(ids, **options))
+        outputs = model(ids, decoder_input_ids=ids[:, :3], past_key_values=make())
+        more = model(ids, decoder_input_ids=ids[:, 3:], past_key_values=outputs.past_key_values)
+        whole = model(ids, decoder_input_ids=ids).logits
+        assert_close(torch.cat([outputs.logits, more.logits], dim=1), whole, **CLOSE)

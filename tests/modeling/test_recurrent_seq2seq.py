@@ -1,4 +1,9 @@
-"""The recurrent translator: one result in every layout, and that of the definition, step by step."""
+"""The recurrent translator: one result in every layout, and that of the definition, step by step.
+
+Recurrent layers equal their equations, whichever order a batch's tokens are read in.
+
+The recurrent translator writes what its full pass predicts, with beams too, and is saved whole.
+"""
 
 from typing import Any
 
@@ -6,15 +11,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput
 
 from tercet.modeling import (
     TercetRecurrentSeq2SeqConfig,
     TercetRecurrentSeq2SeqForConditionalGeneration,
+    TercetRecurrentSeq2SeqModel,
 )
 from tercet.modeling.attention.scores import SCORES
-from tercet.modeling.recurrent.decoder import Source
-from tercet.modeling.recurrent.layers import CELLS
+from tercet.modeling.recurrent.decoder import RecurrentCache, Source
+from tercet.modeling.recurrent.encoder import TimeSteps
+from tercet.modeling.recurrent.layers import CELLS, build_layers
 
 from .conftest import Ragged, perturbed
 
@@ -25,6 +33,8 @@ FIELDS: dict[str, Any] = {
     "eos_token_id": 1,
     "initializer_range": 0.3,
 }
+
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -298,3 +308,186 @@ def test_the_configuration_of_the_decoder_warns_of_nothing(caplog):
     config = TercetRecurrentSeq2SeqConfig().get_text_config(decoder=True)
     TercetRecurrentSeq2SeqConfig.from_dict(config.to_dict())
     assert "has no field" not in caplog.text
+
+
+WIDTH = 12
+
+
+MASK = torch.tensor([[0, 0, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0], [0, 1, 1, 0, 1, 0]])
+
+
+def layer_of(cell_type: str, *, is_bidirectional: bool):
+    torch.manual_seed(0)
+    (layer,) = build_layers(cell_type, WIDTH, 1, is_bidirectional=is_bidirectional)
+    return layer
+
+
+def test_a_layer_equals_its_equations(cell_type):
+    layer = layer_of(cell_type, is_bidirectional=False)
+    x, state = torch.randn(3, 5, WIDTH), torch.randn(3, layer.num_parts, WIDTH)
+    results = []
+    for compute in (layer.read, layer.define):
+        inputs = [x.clone().requires_grad_(), state.clone().requires_grad_()]
+        outputs, final = compute(*inputs)
+        (outputs.square().sum() + final.sin().sum()).backward()
+        parameters = [parameter.grad.clone() for parameter in layer.parameters()]
+        results.append((outputs.detach(), final.detach(), [each.grad for each in inputs], parameters))
+        layer.zero_grad()
+    assert_close(results[0], results[1], rtol=1e-4, atol=1e-5)
+
+
+def test_both_directions_begin_at_their_own_end_of_each_sequence(cell_type):
+    layer = layer_of(cell_type, is_bidirectional=True)
+    x, steps = torch.randn(*MASK.shape, WIDTH), TimeSteps.of_mask(MASK)
+    sequences, final = layer.read(steps.gather(x), None)
+    outputs = steps.scatter(sequences)
+    for row, is_real in enumerate(MASK.bool()):
+        alone, zeros = x[row, is_real][None], torch.zeros(1, layer.num_parts, WIDTH // 2)
+        forth, end = layer.define(alone, zeros)
+        back, beginning = layer.define(alone.flip(1), zeros, "_reverse")
+        assert_close(outputs[row, is_real], torch.cat((forth, back.flip(1)), dim=-1)[0])
+        assert_close(final[row], torch.cat((end, beginning), dim=-1)[0])
+        assert not outputs[row, ~is_real].any()
+
+
+def test_padded_and_packed_batches_are_read_in_the_same_order():
+    x = torch.randn(*MASK.shape, WIDTH)
+    bounds = torch.nn.functional.pad(MASK.sum(1).cumsum(0), (1, 0)).int()
+    padded, packed = TimeSteps.of_mask(MASK), TimeSteps.of_bounds(bounds, int(MASK.sum()))
+    stream = x[MASK.bool()][None]
+    sequences = padded.gather(x)
+    assert torch.equal(sequences.data, packed.gather(stream).data)
+    assert torch.equal(packed.scatter(sequences), stream)
+    assert torch.equal(padded.scatter(sequences), x * MASK[..., None])
+    reference = torch.nn.utils.rnn.pack_sequence(
+        [row[real] for row, real in zip(x, MASK.bool(), strict=True)], enforce_sorted=False
+    )
+    assert torch.equal(sequences.data, reference.data)
+    assert torch.equal(sequences.batch_sizes, reference.batch_sizes)
+
+
+def test_an_empty_sequence_is_refused():
+    with pytest.raises(ValueError, match="sequence 1 of the batch is empty: give each sequence at least one"):
+        TimeSteps.of_mask(torch.tensor([[1, 1], [0, 0]]))
+
+
+def test_a_cache_selects_repeats_and_reorders_rows():
+    state, keys = torch.arange(3.0)[:, None, None, None], torch.arange(3.0)[:, None, None, None] + 10
+    cache = RecurrentCache(state, keys, 4)
+    cache.batch_repeat_interleave(2)
+    assert cache.batch_size == 6
+    cache.reorder_cache(torch.tensor([5, 0, 2]))
+    assert cache.state.flatten().tolist() == [2, 0, 1]
+    assert cache.keys is not None
+    assert cache.keys.flatten().tolist() == [12, 10, 11]
+    assert cache.get_seq_length() == 4
+
+
+def test_a_cache_forgets_nothing():
+    cache = RecurrentCache(torch.zeros(1, 1, 1, 1), None, 4)
+    cache.crop(0)
+    assert not cache.is_croppable
+    with pytest.raises(ValueError, match="its state holds no single tokens, so read the tokens anew"):
+        cache.crop(-1)
+    with pytest.raises(ValueError, match="pass past_key_values=None to start anew"):
+        cache.reset()
+
+
+@pytest.fixture
+def source(batch) -> dict:
+    ids, mask = batch.padded("left")
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def test_cached_steps_equal_one_pass(cell_type, attention_score, source):
+    model = build(cell_type=cell_type, attention_score=attention_score, num_attention_heads=2)
+    targets = torch.randint(3, 61, (5, 6))
+    expected = model(**source, decoder_input_ids=targets)
+    assert isinstance(expected.past_key_values, RecurrentCache)
+    cache, logits = None, []
+    for part in targets.split([2, 1, 3], dim=1):
+        outputs = model(**source, decoder_input_ids=part, past_key_values=cache)
+        cache = outputs.past_key_values
+        logits.append(outputs.logits)
+    assert_close(torch.cat(logits, dim=1), expected.logits, rtol=1e-4, atol=1e-5)
+    assert cache.get_seq_length() == 6
+    assert_close(cache.state, expected.past_key_values.state)
+
+
+def test_a_padded_beginning_leaves_the_state_of_its_last_token(source):
+    model, beginning = build(), torch.randint(3, 61, (5, 4))
+    mask = torch.ones(5, 4, dtype=torch.long)
+    mask[1, :2] = mask[3, 3:] = 0
+    state = model(**source, decoder_input_ids=beginning, decoder_attention_mask=mask).past_key_values.state
+    for row in range(5):
+        single = {name: value[row : row + 1] for name, value in source.items()}
+        tokens = beginning[row][mask[row] == 1][None]
+        assert_close(model(**single, decoder_input_ids=tokens).past_key_values.state[0], state[row])
+
+
+def test_greedy_decoding_writes_the_likeliest_token_of_the_full_pass(cell_type, attention_score, source):
+    model = build(cell_type=cell_type, attention_score=attention_score)
+    written = model.generate(**source, max_new_tokens=8, do_sample=False)
+    likeliest = model(**source, decoder_input_ids=written[:, :-1]).logits.argmax(-1)
+    is_written = (written[:, :-1] != 1).cumprod(1).bool()  # behind the end come pads
+    assert torch.equal(written[:, 1:][is_written], likeliest[is_written])
+    assert torch.equal(model.generate(**source, max_new_tokens=8, do_sample=False, use_cache=False), written)
+
+
+def test_beams_take_their_states_along(cell_type, source):
+    model = build(cell_type=cell_type, initializer_range=0.1)
+    options: dict[str, Any] = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 7}
+    options |= {"return_dict_in_generate": True, "output_scores": True}
+    cached, anew = (model.generate(**source, **options, use_cache=use) for use in (True, False))
+    before, after = cached.beam_indices[:, :-1], cached.beam_indices[:, 1:]
+    assert ((before != after) & (after >= 0)).any()  # beams were reordered
+    assert torch.equal(cached.sequences, anew.sequences)
+    assert_close(cached.sequences_scores, anew.sequences_scores)
+
+
+def test_generation_gives_attention_maps_of_each_step(source):
+    model = build(num_attention_heads=2)
+    written = model.generate(
+        **source, max_new_tokens=3, min_new_tokens=3, return_dict_in_generate=True, output_attentions=True
+    )
+    maps = torch.cat([step[0] for step in written.cross_attentions], dim=2)
+    outputs = model(**source, decoder_input_ids=written.sequences[:, :-1], output_attentions=True)
+    assert_close(maps, outputs.cross_attentions[0])
+
+
+def test_chunks_of_a_target_are_refused(source):
+    with pytest.raises(ValueError, match=r"prefill_chunk_size is 2, .* decoders only, .* leave it out"):
+        build().generate(**source, prefill_chunk_size=2, max_new_tokens=3)
+
+
+def test_no_assistant_is_taken(source):
+    with pytest.raises(ValueError, match="not supported with stateful models"):
+        build().generate(**{n: x[:1] for n, x in source.items()}, assistant_model=build(), max_new_tokens=3)
+
+
+@pytest.mark.parametrize("fields", [{}, {"tie_word_embeddings": False, "attention_score": "additive"}])
+def test_what_is_saved_is_loaded_bit_for_bit(fields, cell_type, source, tmp_path):
+    model = build(cell_type=cell_type, **fields)
+    model.save_pretrained(tmp_path)
+    loaded, report = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is TercetRecurrentSeq2SeqForConditionalGeneration
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert (loaded.lm_head.weight is loaded.get_input_embeddings().weight) == (not fields)
+    expected = model.state_dict()
+    assert loaded.state_dict().keys() == expected.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in loaded.state_dict().items())
+    targets = torch.randint(3, 61, (5, 6))
+    logits = model(**source, decoder_input_ids=targets).logits
+    assert_close(loaded.eval()(**source, decoder_input_ids=targets).logits, logits)
+    assert type(AutoModel.from_pretrained(tmp_path)) is TercetRecurrentSeq2SeqModel
+    assert AutoConfig.from_pretrained(tmp_path).to_dict().items() >= fields.items()
+
+
+def test_resized_embeddings_are_those_of_source_target_and_head(source):
+    model = build()
+    model.resize_token_embeddings(70)
+    ids = torch.full((5, 2), 69)
+    assert (
+        model(**source | {"input_ids": source["input_ids"] + 8}, decoder_input_ids=ids).logits.shape[-1] == 70
+    )

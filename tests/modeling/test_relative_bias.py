@@ -1,14 +1,20 @@
-"""The bias of distances: by hand, behind a cache, with every kind of mask, and where it cannot be had."""
+"""The bias of distances: by hand, behind a cache, with every kind of mask, and where it cannot be had.
+
+Linear biases: by hand, beside transformers' BLOOM, and in both readings of one model.
+"""
 
 import pytest
 import torch
 from torch.testing import assert_close
 from transformers import StaticCache
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
-from tercet.modeling.attention.relative_bias import RelativeBias, join
+from tercet.modeling.attention.relative_bias import LinearBias, RelativeBias, join, keys_so_far, slopes
 
 CPU = torch.device("cpu")
+
+
 FEW = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 16}
 
 
@@ -122,3 +128,124 @@ def test_kernels_without_a_bias_are_refused(kernel, member, builder):
 def test_one_table_serves_all_layers_of_a_stack(builder):
     tables = [name for name, _ in builder("seq2seq", "t5").named_parameters() if "relative_bias" in name]
     assert tables == [f"model.{stack}.relative_bias.table.weight" for stack in ("encoder", "decoder")]
+
+
+SLOPES = {
+    1: [2**-8],
+    2: [2**-4, 2**-8],
+    4: [2**-2, 2**-4, 2**-6, 2**-8],
+    # Those of 4 heads, and the first and the third of 8.
+    6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
+}
+
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+def build_linear_bias(num_heads: int, is_causal: bool) -> LinearBias:
+    config = (TercetDecoderConfig if is_causal else TercetEncoderConfig)(
+        hidden_size=num_heads * 4, num_attention_heads=num_heads
+    )
+    return LinearBias(config, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("num_heads", SLOPES)
+def test_slopes_by_hand(num_heads):
+    assert slopes(num_heads, CPU).tolist() == SLOPES[num_heads]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("num_heads", [4, 6])
+def test_the_bias_is_minus_slope_times_distance(num_heads, is_causal):
+    bias = build_linear_bias(num_heads, is_causal).bias(CPU, num_queries=5, num_keys=12, past_length=7)
+    assert bias.shape == (1, num_heads, 5, 12)
+    for head, slope in enumerate(SLOPES[num_heads]):
+        for query in range(5):
+            for key in range(12):
+                assert bias[0, head, query, key] == -slope * abs(7 + query - key)
+
+
+@pytest.mark.parametrize("num_heads", [4, 6, 8, 12])
+def test_attention_is_that_of_the_stock_bias(num_heads):
+    """Which counts from the first key instead of from the query: softmax ignores the difference."""
+    length = 9
+    scores = torch.randn(1, num_heads, length, length)
+    stock = build_alibi_tensor(torch.ones(1, length, dtype=torch.long), num_heads, torch.float32)[None]
+    ours = build_linear_bias(num_heads, is_causal=True).bias(CPU, length, length)
+    allowed = keys_so_far(CPU, length, length, 0)
+    theirs, own = (
+        (scores + bias).masked_fill(~allowed, -torch.inf).softmax(-1)
+        for bias in (stock.view(1, num_heads, 1, length), ours)
+    )
+    assert_close(own, theirs)
+
+
+def test_it_has_no_parameters_and_saves_none(member, builder):
+    model = builder(member, "alibi")
+    without = builder(member, "alibi", position_embedding_type="none")
+    assert model.state_dict().keys() == without.state_dict().keys()
+    assert not any("bias" in name for name, _ in model.named_buffers())
+
+
+@pytest.mark.parametrize("sliding_window", [None, 3])
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+@pytest.mark.parametrize("is_causal", [True, False])
+@pytest.mark.parametrize("reader", ["encoder", "decoder"])
+def test_both_readings_are_softmax_of_the_biased_scores(reader, is_causal, kernel, sliding_window, builder):
+    """The definition: one layer by hand, in both directions of an encoder and of a decoder."""
+    fields = {"num_hidden_layers": 1, "sliding_window": sliding_window, "num_attention_heads": 4}
+    model = builder(reader, "modern", kernel, position_embedding_type="alibi", **fields).model
+    attention = model.layers[0].self_attention
+    ids = torch.randint(3, 61, (2, 7))
+    caught = {}
+    attention.register_forward_pre_hook(lambda _, args, kwargs: caught.update(x=args[0]), with_kwargs=True)
+    attention.register_forward_hook(lambda _, args, output: caught.update(y=output[0]))
+    model(input_ids=ids, is_causal=is_causal)
+    x = caught["x"]
+    query, key, value = (
+        attention.heads(each(x)) for each in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    place = torch.arange(7)
+    distance = place[:, None] - place
+    slope = torch.tensor(SLOPES[4])[:, None, None]
+    scores = query @ key.mT / 8**0.5 - slope * distance.abs()
+    pattern = model.patterns[model.config.types_of_layers[0]].toward(is_causal)
+    allowed = distance.abs() < (pattern.window or 7)
+    if is_causal:
+        allowed = allowed & (distance >= 0)
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+    expected = attention.o_proj((weights @ value).transpose(1, 2).flatten(2))
+    assert_close(caught["y"], expected, **CLOSE)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "eager"])
+def test_packed_and_padded_agree_where_a_decoder_reads_both_sides(kernel, builder, batch):
+    model = builder("decoder", "alibi", kernel)
+    packed = model(**batch.packed(), is_causal=False).logits[0]
+    alone = [model(input_ids=ids[None], is_causal=False).logits[0] for ids in batch.sequences]
+    assert_close(packed, torch.cat(alone), **CLOSE)
+    for side in ("left", "right"):
+        ids, mask = batch.padded(side)
+        logits = model(input_ids=ids, attention_mask=mask, is_causal=False).logits
+        assert_close(logits[mask == 1], torch.cat(alone), **CLOSE)
+
+
+def test_an_encoder_cannot_tell_a_text_from_its_reverse(builder):
+    """As the symmetric bias is the same on both sides; this is what a decoder's direction adds."""
+    for reader, is_equal in (("encoder", True), ("decoder", False)):
+        model = builder(reader, "alibi").model
+        ids = torch.randint(3, 61, (1, 7))
+        states, reverse = (model(input_ids=x).last_hidden_state for x in (ids, ids.flip(1)))
+        assert torch.allclose(reverse.flip(1), states, **CLOSE) == is_equal
+
+
+def test_distances_beyond_the_trained_length_are_no_special_case(builder):
+    model = builder("decoder", "alibi", max_position_embeddings=8)
+    ids = torch.randint(3, 61, (1, 40))
+    assert_close(model(input_ids=ids).logits[:, :8], model(input_ids=ids[:, :8]).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "flex_attention"])
+def test_kernels_without_a_linear_bias_are_refused(kernel, builder):
+    with pytest.raises(ValueError, match="does not support the bias of position_embedding_type='alibi'"):
+        builder("decoder", "alibi", kernel)

@@ -1,6 +1,14 @@
-"""The tagger: its features are those of the models it was made of, and its layouts agree."""
+"""The tagger: its features are those of the models it was made of, and its layouts agree.
+
+The linear chain equals what enumerating every sequence of labels says, whatever fills the rows.
+
+Labels behind the first byte of a word continue the entity that begins there.
+
+What embedders say of words is remembered: frozen ones always say what they say in evaluation.
+"""
 
 import sys
+from itertools import product
 from logging import getLogger
 from pathlib import Path
 
@@ -13,17 +21,23 @@ from tercet import (
     TercetCharacterConfig,
     TercetCharacterLanguageModel,
     TercetTaggerConfig,
+    TercetTaggerForTokenClassification,
 )
 from tercet.conversion.word_tokenizer import word_tokenizer
+from tercet.modeling.heads.losses import IGNORE
+from tercet.modeling.recurrent import tagger as word_features
+from tercet.modeling.recurrent.tagger import ConditionalRandomField, continued
 from tercet.modeling.recurrent.word_embedders import adopt, build_embedder, describe
 from tercet.modeling.recurrent.words import read_words
 from tercet.storage.model_folder import load_tokenizer
 from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
-from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources
+from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources, save_static
 
 SENTENCES = [["the", "cat", "sat"], ["Größe"], ["a", "dog", "?", "under", "trees"]]
+
+
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -226,9 +240,7 @@ def test_a_text_without_words_has_no_loss_and_no_tags(tagger):
 
 def test_a_smoothed_loss_is_refused(tagger):
     inputs = padded(SENTENCES)
-    with pytest.raises(
-        ValueError, match=r"label_smoothing is 0\.1, which the likelihood of a whole sentence"
-    ):
+    with pytest.raises(ValueError, match=r"label_smoothing is 0\.1, but the labelling of a sentence is not"):
         tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"]), label_smoothing=0.1)
 
 
@@ -250,3 +262,227 @@ def test_models_that_give_no_word_vectors_are_refused(sources):
         describe(TercetTaggerConfig(), None)
     with pytest.raises(ValueError, match="a character model needs its own tokenizer, of kind characters"):
         describe(load_ours(str(sources / "characters")).config, load_tokenizer(sources / "elmo"))
+
+
+NUM_LABELS = 3
+
+
+LENGTHS = torch.tensor([4, 1, 3])
+
+
+NEAR = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.fixture
+def crf() -> ConditionalRandomField:
+    torch.manual_seed(0)
+    crf = ConditionalRandomField(NUM_LABELS)
+    with torch.no_grad():
+        for parameter in crf.parameters():
+            parameter.normal_()
+    return crf
+
+
+@pytest.fixture
+def emissions() -> torch.Tensor:
+    return torch.randn(3, 4, NUM_LABELS, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+def defined_score(crf, emissions, labels) -> torch.Tensor:
+    """Add up the score of one sequence of labels of one sentence (W, L). The definition."""
+    total = crf.starts[labels[0]] + crf.ends[labels[-1]]
+    for place, label in enumerate(labels):
+        total = total + emissions[place, label]
+        if place:
+            total = total + crf.transitions[labels[place - 1], label]
+    return total
+
+
+def all_scores(crf, emissions) -> dict[tuple[int, ...], torch.Tensor]:
+    """Score all L^W sequences of labels of one sentence."""
+    return {
+        labels: defined_score(crf, emissions, labels)
+        for labels in product(range(NUM_LABELS), repeat=len(emissions))
+    }
+
+
+def sentences(emissions):
+    """Give each sentence's emissions without what fills its row."""
+    return [rows[:length] for rows, length in zip(emissions, LENGTHS.tolist(), strict=True)]
+
+
+def gradients(loss, crf, emissions) -> list[torch.Tensor]:
+    return [*torch.autograd.grad(loss, [emissions, *crf.parameters()])]
+
+
+def test_the_partition_is_the_sum_over_all_sequences(crf, emissions):
+    expected = torch.stack(
+        [torch.stack([*all_scores(crf, own).values()]).logsumexp(0) for own in sentences(emissions)]
+    )
+    found = crf.log_partition(emissions, LENGTHS)
+    assert_close(found, expected, **NEAR)
+    assert_close(gradients(found.sum(), crf, emissions), gradients(expected.sum(), crf, emissions), **NEAR)
+
+
+def test_the_best_sequence_has_the_highest_score(crf, emissions):
+    found = crf.decode(emissions, LENGTHS)
+    for own, tags, length in zip(sentences(emissions), found.tolist(), LENGTHS.tolist(), strict=True):
+        scores = all_scores(crf, own)
+        assert tuple(tags[:length]) == max(scores, key=lambda labels: scores[labels].item())
+        assert tags[length:] == [IGNORE] * (4 - length)
+
+
+def test_marginals_are_sums_over_the_sequences_with_a_label(crf, emissions):
+    found = crf.log_marginals(emissions, LENGTHS)
+    for own, log_probabilities in zip(sentences(emissions), found, strict=True):
+        scores = all_scores(crf, own)
+        whole = torch.stack([*scores.values()]).logsumexp(0)
+        for place, label in product(range(len(own)), range(NUM_LABELS)):
+            with_label = [score for labels, score in scores.items() if labels[place] == label]
+            expected = torch.stack(with_label).logsumexp(0) - whole
+            assert_close(log_probabilities[place, label], expected, **NEAR)
+
+
+def test_the_loss_is_that_of_the_labels_that_are_known(crf, emissions):
+    known = torch.tensor([[2, 0, 1, 1], [1, IGNORE, IGNORE, IGNORE], [0, 0, 2, IGNORE]])
+    partly = torch.tensor([[2, IGNORE, 1, IGNORE], [IGNORE] * 4, [IGNORE, 0, 2, 1]])
+    for labels in (known, partly):
+        expected = []
+        for own, right in zip(sentences(emissions), labels.tolist(), strict=True):
+            scores = all_scores(crf, own)
+            allowed = [
+                score
+                for each, score in scores.items()
+                if all(given in (IGNORE, label) for given, label in zip(right, each, strict=False))
+            ]
+            whole = torch.stack([*scores.values()]).logsumexp(0)
+            expected.append(whole - torch.stack(allowed).logsumexp(0))
+        found = crf.negative_log_likelihood(emissions, LENGTHS, labels)
+        assert_close(found, torch.stack(expected), **NEAR)
+        assert_close(
+            gradients(found.sum(), crf, emissions),
+            gradients(torch.stack(expected).sum(), crf, emissions),
+            **NEAR,
+        )
+
+
+def test_nothing_depends_on_what_fills_a_row(crf, emissions):
+    labels = torch.tensor([[2, 0, 1, 1], [1, IGNORE, IGNORE, IGNORE], [0, 0, 2, IGNORE]])
+    is_filled = torch.arange(4) >= LENGTHS[:, None]
+    other = emissions.masked_fill(is_filled[..., None], 1e4)
+    losses = crf.negative_log_likelihood(other, LENGTHS, labels)
+    assert_close(losses, crf.negative_log_likelihood(emissions, LENGTHS, labels), rtol=0, atol=0)
+    assert_close(crf.decode(other, LENGTHS), crf.decode(emissions, LENGTHS))
+
+
+def test_a_chain_without_preferences_is_a_softmax_for_each_word(emissions):
+    crf = ConditionalRandomField(NUM_LABELS)
+    labels = torch.tensor([[2, 0, 1, 1], [1, IGNORE, IGNORE, IGNORE], [0, 0, 2, IGNORE]])
+    expected = torch.nn.functional.cross_entropy(emissions.flatten(0, 1), labels.flatten(), reduction="sum")
+    assert_close(crf.negative_log_likelihood(emissions, LENGTHS, labels).sum(), expected)
+    assert_close(crf.log_marginals(emissions, LENGTHS)[0], emissions.log_softmax(-1)[0])
+
+
+def test_half_precision_makes_nothing_more_likely_than_certain(crf):
+    labels = torch.arange(301)[None] % NUM_LABELS
+    with torch.no_grad():
+        crf.transitions.copy_(torch.full((3, 3), -9.01))
+        crf.transitions[labels[0, :-1], labels[0, 1:]] = 9.01
+    emissions = torch.zeros(1, 301, NUM_LABELS)
+    loss = crf.bfloat16().negative_log_likelihood(emissions, torch.tensor([301]), labels)
+    assert_close(loss, crf.float().negative_log_likelihood(emissions, torch.tensor([301]), labels), **NEAR)
+
+
+def test_labels_without_an_inside_stay_as_they_are():
+    scores = torch.randn(3, 2).log_softmax(-1)
+    assert continued(scores, torch.tensor([True, False, True]), {0: "NOUN", 1: "B-PER"}) is scores
+
+
+def test_entities_begin_at_the_first_byte_of_a_word(tmp_path):
+    labels = {0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"}
+    source = load_ours(str(save_static(tmp_path)))
+    torch.manual_seed(0)
+    config = TercetTaggerConfig(
+        embeddings=[describe(source.config, None)],
+        hidden_size=16,
+        id2label=labels,
+        label2id={name: number for number, name in labels.items()},
+    )
+    tagger = TercetTaggerForTokenClassification(config).eval()
+    adopt(tagger.model.features.parts[0], source, None)
+    text = "Zoë went to 北京 ."
+    batch = word_tokenizer()(text, return_tensors="pt")
+    found = tagger(**batch).logits[0].exp()
+    assert_close(found.sum(-1), torch.ones(len(found)))
+    first = read_words(batch["input_ids"])[0].positions
+    words = torch.bucketize(torch.arange(len(found)), first, right=True) - 1
+    alike = found[first][words]
+    behind = torch.ones(len(found), dtype=torch.bool)
+    behind[first] = False
+    assert_close(found[behind][:, [0, 3]], alike[behind][:, [0, 3]])
+    assert_close(found[behind][:, 2], alike[behind][:, 1:3].sum(-1))
+    assert found[behind][:, 1].eq(0).all()
+    with torch.no_grad():
+        tagger.classifier.weight.zero_()
+        tagger.classifier.bias.copy_(torch.tensor([0.0, 99.0, 0.0, 0.0]))
+        tagger.crf.transitions.zero_()
+    tag = pipeline("token-classification", tagger, tokenizer=word_tokenizer(), aggregation_strategy="simple")
+    spans = [(each["entity_group"], text[each["start"] : each["end"]].strip()) for each in tag(text)]
+    assert spans == [("LOC", word) for word in text.split()]
+
+
+def test_embedders_are_frozen_and_drop_nothing(tagger):
+    before = {name: value.clone() for name, value in tagger.model.features.state_dict().items()}
+    tagger.train()
+    assert not any(module.training for module in tagger.model.features.modules())
+    optimizer = torch.optim.Adam([each for each in tagger.parameters() if each.requires_grad], 0.1)
+    inputs = padded(SENTENCES)
+    tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
+    optimizer.step()
+    assert_close(tagger.model.features.state_dict(), before, rtol=0, atol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_remembered_of_a_new_tagger_is_what_it_says_in_evaluation(name, sources):
+    tagger = build_new_tagger(sources, name)
+    assert tagger.training
+    word_features.KEPT.clear()
+    tagger.remember(SENTENCES)
+    features = tagger.eval().model.features
+    kept = word_features.KEPT[features.digest()]
+    expected = features.compute_frozen(SENTENCES)
+    assert_close([kept[tuple(words)] for words in SENTENCES], expected, rtol=0, atol=0)
+
+
+def test_embedders_learn_along_if_they_are_not_frozen(build_tagger):
+    tagger = build_tagger("characters", "elmo", freezes_embeddings=False).train()
+    inputs = padded(SENTENCES)
+    tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"])).loss.backward()
+    gradients = {name: each.grad for name, each in tagger.model.features.named_parameters()}
+    assert all(each is not None and each.any() for each in gradients.values())
+    tagger.remember(SENTENCES)
+    assert tagger.model.features.digest() not in word_features.KEPT
+
+
+def test_what_is_remembered_is_not_computed_again(tagger, monkeypatch):
+    expected = tagger(**padded(SENTENCES))
+    tagger.remember(SENTENCES)
+    monkeypatch.setattr(tagger.model.features, "compute", None)
+    found = tagger(**padded(SENTENCES))
+    assert_close(found.logits, expected.logits, **CLOSE)
+    assert tagger.model.features(SENTENCES)[1] is tagger.model.features(SENTENCES[1:2])[0]
+
+
+def test_other_weights_remember_nothing_of_these(tagger):
+    tagger.remember(SENTENCES)
+    with torch.no_grad():
+        tagger.model.features.parts[0].model.word_vectors.weight.zero_()
+    (found, *_) = tagger.model.features(SENTENCES)
+    assert not found[0, :10].any()
+
+
+def test_other_descriptions_of_the_same_weights_remember_nothing_of_these(build_tagger):
+    one, same, other = (build_tagger("static").model.features for _ in range(3))
+    other.descriptions[0]["ngram_lengths"] = [2, 3]
+    assert one.digest() == same.digest() != other.digest()

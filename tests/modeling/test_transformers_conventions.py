@@ -1,13 +1,32 @@
-"""What users of transformers count on: compilation, checkpointing, recordings, kernels, the stock Trainer."""
+"""What users of transformers count on: compilation, checkpointing, recordings, kernels.
 
+What transformers' own tests ask of every model, each cause of a failure there by itself.
+
+What modeling/ knows of transformers' private methods, and of which versions.
+"""
+
+import copy
+import inspect
+from importlib import import_module
 from itertools import product
+from pathlib import Path
+from typing import Unpack
 
 import pytest
 import torch
+import transformers
 from torch.func import functional_call, grad, vmap
 from torch.testing import assert_close
-from transformers import Trainer, TrainingArguments
+from transformers import DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
+from transformers.exporters.configs import DynamoConfig
+from transformers.exporters.exporter_dynamo import DynamoExporter
+from transformers.exporters.utils import decompose_prefill_decode
+from transformers.models.auto import modeling_auto
+from transformers.utils.generic import TransformersKwargs
 
+import tercet.modeling
+from tercet import modeling
 from tercet.modeling import TercetEncoderForPreTraining
 
 from ..corners import corners
@@ -173,30 +192,170 @@ def test_the_definition_keeps_double_precision(variant, builder, batch):
     assert_close(padded, alone, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_the_stock_trainer_trains_every_member(member, accumulation, builder, batch, tmp_path):
-    model = builder(member)
-    ids, mask = batch.padded()
-    rows = [
-        {"input_ids": i, "attention_mask": m, "labels": i.masked_fill(m == 0, -100)}
-        for i, m in zip(ids, mask, strict=True)
-    ][:4]
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path),
-        max_steps=1,
-        per_device_train_batch_size=4 // accumulation,
-        gradient_accumulation_steps=accumulation,
-        learning_rate=0.0,
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        logging_steps=1,
-        save_strategy="no",
+SMALL = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 37, "num_attention_heads": 4}
+
+
+WRITERS = {
+    "decoder": (modeling.TercetDecoderConfig, modeling.TercetDecoderForCausalLM),
+    "seq2seq": (modeling.TercetSeq2SeqConfig, modeling.TercetSeq2SeqForConditionalGeneration),
+}
+
+
+REGISTERED = [model for models in modeling.AUTO_CLASSES.values() for model in models]
+
+
+@pytest.fixture(params=WRITERS)
+def writer(request):
+    """Give a small model that writes."""
+    config_class, model_class = WRITERS[request.param]
+    torch.manual_seed(0)
+    return model_class(config_class(**SMALL, num_hidden_layers=2)).eval()
+
+
+def layers_of(cache) -> list:
+    """List the layers of the part of a cache that grows."""
+    return (cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache).layers
+
+
+@pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
+def test_a_window_alone_makes_all_layers_slide(member):
+    config_class = {
+        "encoder": modeling.TercetEncoderConfig,
+        "decoder": modeling.TercetDecoderConfig,
+        "seq2seq": modeling.TercetSeq2SeqConfig,
+    }[member]
+    config = config_class(**SMALL, num_hidden_layers=2)
+    config.sliding_window = 2
+    config.validate()
+    assert config.types_of_layers == ["sliding_attention"] * 2
+    named = config_class(
+        **SMALL, num_hidden_layers=2, sliding_window=2, layer_types=["sliding_attention"] * 2
     )
-    trainer = Trainer(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
-    trainer.train()
-    whole = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-    expected = model.eval()(**whole).loss.item()
-    # Accumulated batches have ragged targets: the loss is their common mean all the same.
-    assert trainer.state.log_history[0]["loss"] == pytest.approx(expected, rel=1e-3)
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-3)
+    model_class = modeling.AutoModel._model_mapping[config_class]
+    ids = torch.randint(3, 61, (1, 9))
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if member == "seq2seq" else {})
+    results = []
+    for each in (config, named):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            results.append(model_class(each).eval()(**inputs).last_hidden_state)
+    assert_close(*results)
+
+
+def test_what_forward_takes_beside_is_transformers():
+    for model in REGISTERED:
+        assert inspect.signature(model.forward).parameters["kwargs"].annotation == Unpack[TransformersKwargs]
+
+
+def test_generation_is_a_direct_base(writer):
+    assert GenerationMixin in type(writer).__bases__
+
+
+@pytest.mark.parametrize("task", ["SequenceClassification", "TokenClassification"])
+def test_heads_are_found_by_the_name_of_their_class(task):
+    for member in ("Encoder", "Decoder", "Seq2Seq"):
+        config = getattr(modeling, f"Tercet{member}Config")(**SMALL, num_hidden_layers=1)
+        model = getattr(modeling, f"Tercet{member}For{task}")(config)
+        assert any(type(child).__name__.endswith("ClassificationHead") for child in model.children())
+
+
+def test_tables_of_transformers_know_what_each_model_is_for():
+    names = {
+        "MODEL_MAPPING_NAMES": "TercetEncoderModel",
+        "MODEL_FOR_PRETRAINING_MAPPING_NAMES": "TercetEncoderForPreTraining",
+        "MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING_NAMES": "TercetEncoderForNextSentencePrediction",
+    }
+    for table, name in names.items():
+        assert getattr(modeling_auto, table)["tercet_encoder"] == name
+
+
+@torch.no_grad()
+def test_who_sees_the_arguments_of_forward_finds_a_cache_of_transformers(writer):
+    ids = torch.randint(3, 61, (2, 5))
+    stages = decompose_prefill_decode(writer, {"input_ids": ids})
+    module, arguments = stages["decode"]
+    assert {type(layer) for layer in layers_of(arguments["past_key_values"])} == {DynamicLayer}
+    exported = DynamoExporter().export(module, copy.deepcopy(arguments), DynamoConfig(dynamic=False))
+    program = getattr(exported, "program", exported).module()
+    plain = plain_copy(arguments, module.config)
+    expected = module(**copy.deepcopy(arguments)).logits
+    assert_close(program(**plain)["logits"], expected, rtol=1e-4, atol=1e-5)
+
+
+def plain_copy(arguments: dict, config) -> dict:
+    """Copy arguments, without flags, with the keys and values so far in a new dynamic cache."""
+    given = {name: copy.deepcopy(each) for name, each in arguments.items() if not isinstance(each, bool)}
+    cache = given["past_key_values"]
+    if not isinstance(cache, EncoderDecoderCache):
+        fresh = DynamicCache(config=config)
+        for number, layer in enumerate(cache.layers):
+            fresh.update(layer.keys, layer.values, number)
+        given["past_key_values"] = fresh
+    return given
+
+
+@torch.no_grad()
+def test_a_cache_that_generation_gives_back_is_transformers(writer):
+    ids = torch.randint(3, 61, (2, 5))
+    options = {"max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False}
+    result = writer.generate(ids, **options, return_dict_in_generate=True)
+    assert {type(layer) for layer in layers_of(result.past_key_values)} == {DynamicLayer}
+    assert "key_buffer" not in vars(layers_of(result.past_key_values)[0])
+
+
+CHECKED_WITH = ("5.17.0", "5.23.0")
+"""Versions of transformers for which this file and test_fast_generation.py have passed."""
+
+
+OVERRIDDEN = {
+    "_check_and_adjust_attn_implementation",
+    "_init_weights",  # which is how models of other libraries say it, too
+    "_prepare_cache_for_generation",
+    "_valid_auto_compile_criteria",
+}
+"""Private methods of transformers that classes of modeling/ override."""
+
+
+def test_no_other_private_methods_of_transformers_are_overridden():
+    found = set()
+    root = Path(tercet.modeling.__file__).parent
+    for path in root.rglob("[!_]*.py"):
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        for kind in vars(import_module(f"tercet.modeling.{module}")).values():
+            if not inspect.isclass(kind) or not kind.__module__.startswith("tercet.modeling"):
+                continue
+            theirs = [base for base in kind.__mro__ if base.__module__.startswith("transformers.")]
+            found |= {
+                name
+                for name, value in vars(kind).items()
+                if name.startswith("_") and not name.startswith("__") and inspect.isfunction(value)
+                if any(name in vars(base) for base in theirs)
+            }
+    assert found == OVERRIDDEN
+
+
+def test_the_attention_kernel_is_checked_by_the_method_of_a_checked_version():
+    """`TercetPreTrainedModel` refuses kernels that take no bias, or no mask, where a model needs one."""
+    call = "self._check_and_adjust_attn_implementation("
+    assert call in inspect.getsource(PreTrainedModel.__init__)
+    assert call in inspect.getsource(PreTrainedModel.set_attn_implementation)
+    parameters = list(inspect.signature(PreTrainedModel._check_and_adjust_attn_implementation).parameters)
+    assert parameters[:2] == ["self", "attn_implementation"]
+
+
+def test_private_methods_of_transformers_are_called_as_in_a_checked_version():
+    """`generate` has no public way to say which call decodes: see `TercetGenerativeModel`."""
+    assert transformers.__version__ in CHECKED_WITH, (
+        f"modeling/ overrides private methods of transformers, checked with {CHECKED_WITH}: "
+        f"run both files with {transformers.__version__}, read GenerationMixin._sample, and add the version"
+    )
+    decoding = inspect.getsource(GenerationMixin._sample)
+    assert "self.get_compiled_call(generation_config.compile_config)" in decoding
+    assert "if self._valid_auto_compile_criteria(model_kwargs, generation_config)" in decoding
+    assert "self._prepare_cache_for_generation(" in inspect.getsource(GenerationMixin.generate)
+    for name in ("_valid_auto_compile_criteria", "_prepare_cache_for_generation"):
+        theirs = list(inspect.signature(getattr(GenerationMixin, name)).parameters)
+        assert theirs[:3] in (
+            ["self", "model_kwargs", "generation_config"],
+            ["self", "generation_config", "model_kwargs"],
+        )

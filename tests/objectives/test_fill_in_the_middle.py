@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.objectives.base_recipe import ObjectiveContext
@@ -11,6 +9,7 @@ from tercet.objectives.fill_in_the_middle import FIM_TOKENS, FillInTheMiddle, Fi
 from tercet.training.packing import Ragged, ragged
 
 from ..pretraining.conftest import make_corpus
+from ..word_level import word_level
 
 BOS, EOS, FIRST_WORD = 0, 1, 3
 
@@ -18,11 +17,7 @@ BOS, EOS, FIRST_WORD = 0, 1, 3
 def make_tokenizer(tokens: tuple[str, ...] = FIM_TOKENS, **changes) -> PreTrainedTokenizerFast:
     words = ["<s>", "</s>", "<pad>", *(f"w{i}" for i in range(100))]
     roles = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<pad>"} | changes
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "<pad>")),
-        extra_special_tokens=list(tokens),
-        **roles,
-    )
+    return word_level(words, extra_special_tokens=list(tokens), **roles)
 
 
 def make_sequences(lengths: list[int], are_ended: list[bool]) -> Ragged:
@@ -32,6 +27,11 @@ def make_sequences(lengths: list[int], are_ended: list[bool]) -> Ragged:
     return ragged(
         [np.concatenate([[BOS], words[:n], end]).astype(int) for n, end in zip(lengths, ends, strict=True)]
     )
+
+
+def numbered(rows: Ragged) -> list[dict]:
+    """Make examples of sequences."""
+    return [{"input_ids": row, "index": index} for index, row in enumerate(rows)]
 
 
 def arrange(objective: FillInTheMiddle, sequence: list[int], begin: int, end: int, is_spm: bool) -> list[int]:
@@ -82,8 +82,8 @@ def test_a_pack_is_rearranged_as_one_sequence_after_another():
 def test_shares_hold_within_three_sigma():
     number, (fim_rate, spm_rate) = 20_000, (0.6, 0.3)
     objective = FillInTheMiddle(make_tokenizer(), fim_rate, spm_rate)
-    examples = [{"input_ids": row} for row in make_sequences([6] * number, [True] * number)]
-    rows = list(objective.sequences(examples, np.random.default_rng(0)))
+    examples = numbered(make_sequences([6] * number, [True] * number))
+    rows = list(objective.sequences(examples, 0))
     before, _, behind = objective.fim_ids.tolist()
     rearranged = [row for row in rows if row[1] == before]
     assert all((row == examples[0]["input_ids"]).all() for row in rows if row[1] != before)
@@ -99,8 +99,8 @@ def test_both_cuts_are_uniform():
     """Of 3 words there are 4 places, so 16 pairs; a middle of n words has a chance of 4, 6, 4, 2 of 16."""
     number = 20_000
     objective = FillInTheMiddle(make_tokenizer(), 1.0, 0.0)
-    examples = [{"input_ids": row} for row in make_sequences([3] * number, [False] * number)]
-    rows = objective.sequences(examples, np.random.default_rng(1))
+    examples = numbered(make_sequences([3] * number, [False] * number))
+    rows = objective.sequences(examples, 1)
     middle = objective.fim_ids[1]
     counts = np.bincount([len(row) - 2 - row.tolist().index(middle) for row in rows], minlength=4)
     expected = number * np.array([4, 6, 4, 2]) / 16
@@ -109,8 +109,8 @@ def test_both_cuts_are_uniform():
 
 def test_all_tokens_but_the_first_are_targets():
     objective = FillInTheMiddle(make_tokenizer(), 1.0)
-    examples = [{"input_ids": row} for row in make_sequences([5, 9], [True, False])]
-    batch = objective.collate(examples, np.random.default_rng(0))
+    examples = numbered(make_sequences([5, 9], [True, False]))
+    batch = objective.collate(examples, 0)
     assert batch["labels"].equal(batch["input_ids"])
     assert objective.targets(batch) == {"fill_in_the_middle": 5 + 9 + 2 * 4}
 
@@ -118,7 +118,7 @@ def test_all_tokens_but_the_first_are_targets():
 def test_nothing_is_rearranged_at_a_rate_of_0():
     objective = FillInTheMiddle(make_tokenizer(), 0.0)
     ids = make_sequences([5, 9], [True, False])
-    found = objective.sequences([{"input_ids": row} for row in ids], np.random.default_rng(0))
+    found = objective.sequences(numbered(ids), 0)
     assert found.values.tolist() == ids.values.tolist()
 
 

@@ -13,10 +13,8 @@ from tercet.objectives.masking import (
     Spans,
     without_overlaps,
 )
-from tercet.objectives.randomness import GeneratedDraws, HashedDraws
+from tercet.objectives.randomness import TokenDraws
 from tercet.training.objective import IGNORE
-
-from ..pretraining.conftest import pair_tokenizer  # noqa: F401
 
 MASK, FIRST_WORD = 3, 5
 
@@ -112,7 +110,7 @@ def test_hand_worked_example():
 def test_spans_of_a_pack_are_those_found_word_after_word(spans, with_signs, probability):
     examples, special = sequences([30, 3, 4, 200, 5, 77], with_signs)
     lengths = np.array([len(example["input_ids"]) for example in examples])
-    draws = HashedDraws(0, np.arange(len(lengths)), lengths)
+    draws = TokenDraws(0, np.arange(len(lengths)), lengths)
     found = spans.choose(examples, special, probability, draws)
     expected = choose_one_by_one(spans, examples, special, probability, draws)
     assert found.is_target.any()
@@ -137,7 +135,9 @@ def drawn(spans: Spans, number: int, words: int, probability: float, seed: int) 
     starts = np.ones((number, words), dtype=bool)
     examples = [{"input_ids": row, "word_starts": row} for row in starts]
     special = np.zeros(number * words, dtype=bool)
-    choice = spans.choose(examples, special, probability, GeneratedDraws(np.random.default_rng(seed)))
+    choice = spans.choose(
+        examples, special, probability, TokenDraws(seed, np.arange(number), np.full(number, words))
+    )
     return choice.is_target.reshape(number, words), choice.is_first.reshape(number, words)
 
 
@@ -170,10 +170,10 @@ def test_lengths_of_spans_are_geometric_up_to_ten():
     assert abs(counts @ lengths / number - spans.mean) <= 3 * spread / np.sqrt(number)
 
 
-def test_all_tokens_of_a_span_are_replaced_alike(pair_tokenizer):  # noqa: F811
+def test_all_tokens_of_a_span_are_replaced_alike(pair_tokenizer):
     examples, special = sequences([300] * 200)
     ids = np.concatenate([example["input_ids"] for example in examples]).astype(np.int64)
-    draws = HashedDraws(3, np.arange(200), np.full(200, 300))
+    draws = TokenDraws(3, np.arange(200), np.full(200, 300))
     corruption = Corruption(pair_tokenizer, random_replace_prob=0.0, unit=Spans())
     corrupted, labels = corruption(examples, ids, draws)
     choice = Spans().choose(examples, special, 0.15, draws)

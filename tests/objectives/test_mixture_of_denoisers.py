@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.objectives.mixture_of_denoisers import (
@@ -14,9 +12,11 @@ from tercet.objectives.mixture_of_denoisers import (
     MixtureOfDenoisers,
     longest_text,
 )
+from tercet.objectives.randomness import SequenceDraws
 from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.objectives.span_corruption import count_noise, splice, split_spans
 
+from ..word_level import word_level
 from .test_span_corruption import EOS, PAD, make_examples
 
 SEQUENTIAL = len(UL2) - 1
@@ -24,13 +24,9 @@ SEQUENTIAL = len(UL2) - 1
 
 def make_tokenizer(modes: tuple[str, ...] = MODES, sentinels: int = 100) -> PreTrainedTokenizerFast:
     words = ["<pad>", "</s>", "<unk>", *(f"w{i}" for i in range(110))]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "<unk>")),
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        extra_special_tokens=[*modes, *(f"<extra_id_{i}>" for i in range(sentinels))],
-    )
+    signs = [*modes, *(f"<extra_id_{i}>" for i in range(sentinels))]
+    roles = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return word_level(words, extra_special_tokens=signs, **roles)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +59,7 @@ def test_hand_worked_example():
     mixture = MixtureOfDenoisers(tokenizer, PAD, 20, [Denoiser("R", 0.5, 2.0)])
     mixture.noise_mask = lambda lengths, drawn, rng: np.array([True, True, False, True])  # type: ignore[method-assign]
     ids = np.array(tokenizer.convert_tokens_to_ids(["w1", "w2", "w3", "w4"]))
-    sources, targets = mixture.pairs([{"input_ids": ids}], np.random.default_rng(0))
+    sources, targets = mixture.pairs([{"input_ids": ids, "index": 0}], 0)
     assert tokenizer.convert_ids_to_tokens(sources[0].tolist()) == (
         ["[R]", "<extra_id_0>", "w3", "<extra_id_1>", "</s>"]
     )
@@ -76,7 +72,7 @@ def test_hand_worked_example():
 def test_masks_have_the_counts_of_their_denoiser(mixture, drawn):
     lengths = np.arange(4, 400)
     noise, spans = count_noise(lengths, mixture.densities[[drawn]], mixture.means[[drawn]])
-    is_noise = mixture.noise_mask(lengths, np.full(len(lengths), drawn), np.random.default_rng(drawn))
+    is_noise = mixture.noise_mask(lengths, np.full(len(lengths), drawn), SequenceDraws(drawn, lengths))
     for text, expected, number in zip(np.split(is_noise, lengths.cumsum()[:-1]), noise, spans, strict=True):
         begins = np.flatnonzero(np.diff(text.astype(int), prepend=0) == 1)
         assert len(begins) == number
@@ -91,7 +87,7 @@ def test_suffixes_are_a_quarter_on_average(mixture):
     """Uniform from 1 to 49 of 100 tokens."""
     number, length = 20_000, 100
     lengths, drawn = np.full(number, length), np.full(number, SEQUENTIAL)
-    is_noise = mixture.noise_mask(lengths, drawn, np.random.default_rng(0)).reshape(number, length)
+    is_noise = mixture.noise_mask(lengths, drawn, SequenceDraws(0, np.arange(number))).reshape(number, length)
     sizes = is_noise.sum(axis=1)
     assert (sizes.min(), sizes.max()) == (1, 49)
     assert abs(sizes.mean() - 25) <= 3 * np.sqrt((49**2 - 1) / 12 / number)
@@ -102,7 +98,7 @@ def test_spans_stand_everywhere_alike():
     draws, ways = 30_000, 30
     mixture = MixtureOfDenoisers(make_tokenizer(), PAD, 20, [Denoiser("X", 0.5, 2.0)])
     lengths, drawn = np.full(draws, 8), np.zeros(draws, dtype=int)
-    mask = mixture.noise_mask(lengths, drawn, np.random.default_rng(1)).reshape(draws, 8)
+    mask = mixture.noise_mask(lengths, drawn, SequenceDraws(1, np.arange(draws))).reshape(draws, 8)
     assert (mask.sum(axis=1) == 4).all()
     patterns, counts = np.unique(mask, axis=0, return_counts=True)
     assert len(patterns) == ways
@@ -114,7 +110,7 @@ def test_denoisers_are_drawn_by_their_weights():
     tokenizer = make_tokenizer()
     mixture = MixtureOfDenoisers(tokenizer, PAD, 30, denoisers)
     number = 8_000
-    sources, _ = mixture.pairs(make_examples([20] * number), np.random.default_rng(0))
+    sources, _ = mixture.pairs(make_examples([20] * number), 0)
     regular = tokenizer.convert_tokens_to_ids("[R]")
     share = np.mean([source[0] == regular for source in sources])
     assert abs(share - 0.75) <= 3 * np.sqrt(0.75 * 0.25 / number)
@@ -122,7 +118,7 @@ def test_denoisers_are_drawn_by_their_weights():
 
 def test_sources_begin_with_the_mode_and_splicing_restores_the_text(mixture):
     examples = make_examples([*range(4, 60), 510, 1, 2, 510])
-    sources, targets = mixture.pairs(examples, np.random.default_rng(0))
+    sources, targets = mixture.pairs(examples, 0)
     modes = {int(idx) for idx in mixture.mode_ids}
     assert {int(source[0]) for source in sources} == modes
     for source, target, example in zip(sources, targets, examples, strict=True):
@@ -135,7 +131,7 @@ def test_the_fast_way_is_one_text_after_another(mixture):
     examples = make_examples([30, 4, 100])
     drawn = np.array([2, SEQUENTIAL, 0])
     lengths = np.array([30, 4, 100])
-    is_noise = mixture.noise_mask(lengths, drawn, np.random.default_rng(5))
+    is_noise = mixture.noise_mask(lengths, drawn, SequenceDraws(5, lengths))
     ids = np.concatenate([example["input_ids"] for example in examples])
     packed = split_spans(ids, lengths, is_noise, mixture.sentinels, EOS)
     masks = np.split(is_noise, lengths.cumsum()[:-1])
@@ -150,7 +146,7 @@ def test_the_longest_text_fits_whatever_is_drawn():
     for length in (8, 31, 64):
         longest = longest_text(length, UL2)
         mixture = MixtureOfDenoisers(make_tokenizer(), PAD, longest)
-        sources, targets = mixture.pairs(make_examples([longest] * 2000), np.random.default_rng(0))
+        sources, targets = mixture.pairs(make_examples([longest] * 2000), 0)
         assert max(max(map(len, sources)), max(map(len, targets))) == length
 
 

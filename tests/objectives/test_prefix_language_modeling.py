@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tercet.objectives.prefix_language_modeling import PrefixLanguageModeling, draw_suffixes, split_suffixes
+from tercet.objectives.randomness import SequenceDraws
 from tercet.training.packing import ragged
 
 from .test_span_corruption import EOS, PAD, make_examples, make_tokenizer
@@ -23,7 +24,7 @@ def test_example_of_the_paper():
 def test_source_and_target_are_the_text():
     examples = make_examples([2, 3, 40, 2, 17])
     objective = PrefixLanguageModeling(make_tokenizer(), PAD)
-    sources, targets = objective.pairs(examples, np.random.default_rng(0))
+    sources, targets = objective.pairs(examples, 0)
     for source, target, example in zip(sources, targets, examples, strict=True):
         assert source[-1] == target[-1] == EOS
         assert min(len(source), len(target)) > 1
@@ -32,7 +33,7 @@ def test_source_and_target_are_the_text():
 
 def test_prefixes_of_all_lengths_are_equally_likely():
     draws, most = 30_000, 6
-    counts = np.bincount(draw_suffixes(np.full(draws, most), np.random.default_rng(0)), minlength=8)
+    counts = np.bincount(draw_suffixes(np.full(draws, most), SequenceDraws(0, np.arange(draws))), minlength=8)
     assert counts[0] == counts[most + 1] == 0
     sigma = np.sqrt(draws / most * (1 - 1 / most))
     assert np.abs(counts[1 : most + 1] - draws / most).max() <= 3 * sigma
@@ -40,7 +41,7 @@ def test_prefixes_of_all_lengths_are_equally_likely():
 
 def test_the_decoder_reads_the_suffix_one_step_late():
     objective = PrefixLanguageModeling(make_tokenizer(), PAD, label_smoothing=0.1)
-    batch = objective.collate(make_examples([9]), np.random.default_rng(1))
+    batch = objective.collate(make_examples([9]), 1)
     assert batch["decoder_input_ids"][0].tolist() == [PAD, *batch["labels"][0, :-1].tolist()]
     assert objective.targets(batch) == {"prefix_lm": batch["labels"].numel()}
     assert objective.label_smoothing == 0.1

@@ -7,7 +7,8 @@ import pytest
 
 from tercet.objectives.randomness import (
     GOLDEN,
-    HashedDraws,
+    SequenceDraws,
+    TokenDraws,
     choose_each,
     poisson_until,
     segment_each,
@@ -28,8 +29,8 @@ def test_hashes_are_the_numbers_of_splitmix64():
 
 
 def test_numbers_of_a_token_do_not_depend_on_its_company():
-    alone = HashedDraws(7, np.array([5]), np.array([4]))
-    among = HashedDraws(7, np.array([2, 5, 9]), np.array([3, 4, 1]))
+    alone = TokenDraws(7, np.array([5]), np.array([4]))
+    among = TokenDraws(7, np.array([2, 5, 9]), np.array([3, 4, 1]))
     for purpose in range(4):
         expected = alone.uniform(np.arange(4), purpose)
         assert among.uniform(np.arange(3, 7), purpose).tolist() == expected.tolist()
@@ -39,7 +40,7 @@ def test_numbers_of_a_token_do_not_depend_on_its_company():
 @pytest.mark.parametrize(("seeds", "numbers"), [((0, 1), (0, 0)), ((0, 0), (0, 1)), ((0, 1), (1, 0))])
 def test_seeds_and_sequences_have_numbers_of_their_own(seeds, numbers):
     one, other = (
-        HashedDraws(seed, np.array([number]), np.array([50])).uniform(np.arange(50), 0)
+        TokenDraws(seed, np.array([number]), np.array([50])).uniform(np.arange(50), 0)
         for seed, number in zip(seeds, numbers, strict=True)
     )
     assert not np.isin(one, other).any()
@@ -48,7 +49,7 @@ def test_seeds_and_sequences_have_numbers_of_their_own(seeds, numbers):
 def test_numbers_are_even_and_unrelated_within_three_sigma():
     """Means and covariances of neighbours in sequence, place and purpose; the counts of integers."""
     size = 300
-    draws = HashedDraws(3, np.arange(size), np.full(size, size))
+    draws = TokenDraws(3, np.arange(size), np.full(size, size))
     every = np.arange(size**2)
     numbers = np.stack([draws.uniform(every, purpose) for purpose in range(4)]).reshape(4, size, size) - 0.5
     assert np.abs(numbers.mean(axis=(1, 2))).max() <= 3 * np.sqrt(1 / 12 / size**2)
@@ -63,11 +64,43 @@ def test_numbers_are_even_and_unrelated_within_three_sigma():
     assert np.abs(counts - size**2 / 10).max() <= 3 * np.sqrt(size**2 * 0.09)
 
 
+def test_next_numbers_of_a_sequence_do_not_depend_on_its_company():
+    """However often and however many are drawn: choices that are repeated until they differ, too."""
+    alone, among = SequenceDraws(7, np.array([5])), SequenceDraws(7, np.array([2, 5, 9]))
+    for counts in ([3, 4, 0], [0, 2, 5], [1, 7, 1]):
+        first, own = counts[0], counts[1]
+        found = among.random(np.array(counts))[first : first + own]
+        assert found.tolist() == alone.random(np.array([own])).tolist()
+    items, chosen = np.array([40, 30, 500]), np.array([11, 12, 90])
+    alone, among = SequenceDraws(7, np.array([5])), SequenceDraws(7, np.array([2, 5, 9]))
+    for _ in range(2):
+        found = choose_each(items, chosen, among)[40:70]
+        assert found.tolist() == choose_each(items[1:2], chosen[1:2], alone).tolist()
+    totals = np.array([4, 700, 90])
+    lengths, spans = poisson_until(totals, 0.5, among)
+    assert lengths[spans[0] : spans[:2].sum()].tolist() == poisson_until(totals[1:2], 0.5, alone)[0].tolist()
+
+
+def test_next_numbers_are_even_and_others_than_those_of_tokens():
+    size = 200_000
+    draws = SequenceDraws(3, np.arange(4))
+    numbers = draws.random(np.full(4, size // 4)) - 0.5
+    assert abs(numbers.mean()) <= 3 * np.sqrt(1 / 12 / size)
+    assert abs((numbers[1:] * numbers[:-1]).mean()) <= 3 * np.sqrt(1 / 144 / size)
+    small = SequenceDraws(3, np.arange(4)).random(np.full(4, 500), np.float32)
+    assert small.dtype == np.float32
+    assert (np.abs(small.reshape(4, -1) - numbers.reshape(4, -1)[:, :500] - 0.5) <= 2**-24).all()
+    of_tokens = TokenDraws(3, np.arange(4), np.full(4, 500)).states
+    assert not np.isin(
+        of_tokens, SequenceDraws(3, np.arange(4)).seeds[:, None] + np.arange(2000, dtype=np.uint64)
+    ).any()
+
+
 def test_every_choice_is_alike_likely():
     """2 of 4 items: the six choices within 3 sigma of a sixth each, and sequences do not mix."""
     draws = 30_000
     items, chosen = np.tile([4, 0, 3], draws), np.tile([2, 0, 3], draws)
-    flags = choose_each(items, chosen, np.random.default_rng(0)).reshape(draws, 7)
+    flags = choose_each(items, chosen, SequenceDraws(0, np.arange(len(items)))).reshape(draws, 7)
     assert flags[:, 4:].all()
     choices, counts = np.unique(flags[:, :4], axis=0, return_counts=True)
     assert len(choices) == 6
@@ -79,7 +112,7 @@ def test_every_choice_is_alike_likely():
 def test_dense_and_thin_choices_are_alike_likely(items, chosen):
     """The chi-square statistic of all choices lies within 3 sigma of its mean."""
     draws, ways = 20_000, comb(items, chosen)
-    flags = choose_each(np.full(draws, items), np.full(draws, chosen), np.random.default_rng(0))
+    flags = choose_each(np.full(draws, items), np.full(draws, chosen), SequenceDraws(1, np.arange(draws)))
     choices, counts = np.unique(flags.reshape(draws, items), axis=0, return_counts=True)
     assert (choices.sum(axis=1) == chosen).all()
     assert len(choices) == ways
@@ -89,7 +122,7 @@ def test_dense_and_thin_choices_are_alike_likely(items, chosen):
 
 def test_segments_are_as_many_as_asked_and_make_up_the_whole():
     items, segments = np.array([7, 1, 0, 5]), np.array([3, 1, 1, 5])
-    lengths = segment_each(items, segments, np.random.default_rng(1))
+    lengths = segment_each(items, segments, SequenceDraws(1, items))
     first, second, third, fourth = np.split(lengths, np.cumsum(segments)[:-1])
     assert first.sum() == 7
     assert first.min() >= 1
@@ -100,12 +133,12 @@ def test_segments_are_as_many_as_asked_and_make_up_the_whole():
 
 def test_poisson_lengths_add_up_exactly():
     totals = np.array([0, 1, 10, 500])
-    lengths, counts = poisson_until(totals, 3.0, np.random.default_rng(2))
+    lengths, counts = poisson_until(totals, 3.0, SequenceDraws(2, totals))
     assert counts[0] == 0
     sums = [part.sum() for part in np.split(lengths, np.cumsum(counts)[:-1])]
     assert sums == totals.tolist()
 
 
 def test_lengths_below_one_are_drawn_until_they_suffice():
-    lengths, _ = poisson_until(np.array([300]), 0.05, np.random.default_rng(3))
+    lengths, _ = poisson_until(np.array([300]), 0.05, SequenceDraws(3, np.array([0])))
     assert lengths.sum() == 300

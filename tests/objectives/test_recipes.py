@@ -1,5 +1,6 @@
 """From a recipe's `objective` to the objective and the examples that it learns from."""
 
+from copy import copy
 from itertools import chain
 from typing import Any, get_args, get_type_hints
 
@@ -7,38 +8,23 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter, ValidationError
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
 
 from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.objectives.masked_pairs import PAIR_LABELS
-from tercet.objectives.mixture_of_denoisers import MODES
+from tercet.objectives.mixture import ObjectiveRecipe
 from tercet.objectives.recipes import SingleObjectiveRecipe
+from tercet.storage.scores import TERMS
 from tercet.text.corpus import TokenizedCorpus
 from tercet.text.tokenizer import frame_ids
 from tercet.training.batches import StepDataset
 from tercet.training.examples import Examples, ExampleSource
 from tercet.training.objective import IGNORE, Objective
-from tercet.training.packing import sequence_lengths
+from tercet.training.packing import sequence_lengths, slice_sequences
 
-SIGNS = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
 RECIPE_CLASSES = get_args(get_args(SingleObjectiveRecipe)[0])
 KINDS = [get_args(get_type_hints(recipe_class)["kind"])[0] for recipe_class in RECIPE_CLASSES]
 KINDS.remove("bidirectional_language_modeling")  # it has tests of its own
 LENGTH = 32
-
-
-@pytest.fixture
-def tokenizer() -> PreTrainedTokenizerFast:
-    words = [*SIGNS, *(f"w{i}" for i in range(50))]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]")),
-        pad_token="[PAD]", cls_token="[CLS]", bos_token="[CLS]", sep_token="[SEP]", eos_token="[SEP]",
-        mask_token="[MASK]", unk_token="[UNK]",
-        extra_special_tokens=[*(f"<extra_id_{i}>" for i in range(9)), *FIM_TOKENS, *MODES],
-    )  # fmt: skip
 
 
 def make_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
@@ -80,7 +66,7 @@ def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, token
     assert isinstance(source, ExampleSource)
     examples = source.epoch(0)
     assert isinstance(examples, Examples)
-    batches = objective.collate_parts([examples[i] for i in range(len(examples))], np.random.default_rng(0))
+    batches = objective.collate_parts([examples[i] for i in range(len(examples))], 0)
     assert max(max(batch["max_length_q"], batch["max_length_k"]) for batch in batches) <= LENGTH
     targets = {name: count for batch in batches for name, count in objective.targets(batch).items()}
     assert targets.keys() == objective.weights.keys()
@@ -170,6 +156,88 @@ def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate
                 torch.testing.assert_close(own.batch[name], value, rtol=0, atol=0)
 
 
+MIXTURE = {
+    "kind": "mixture",
+    "objectives": [
+        {"share": 0.6, "objective": {"kind": "masked_language_modeling"}},
+        {"share": 0.4, "objective": {"kind": "masked_language_modeling_with_next_sentence"}},
+    ],
+}
+NOISY = {"kind": "translation", "input_noise": 0.3, "scheduled_sampling": {}}
+
+
+class Watched:
+    """Examples that remember which of them were made."""
+
+    def __init__(self, source: ExampleSource):
+        self.source, self.made = source, []
+
+    def epoch(self, number):
+        examples = self.source.epoch(number)
+        pack = examples.pack
+
+        def watched(indices):
+            self.made.extend(indices.tolist())
+            return pack(indices)
+
+        examples = copy(examples)
+        examples.__dict__["pack"] = watched
+        return examples
+
+
+def rows_of(step) -> list[tuple]:
+    """List the sequences of a step's micro-batches: whatever a batch has of each."""
+    rows = []
+    for batch in step.micro_batches(torch.device("cpu")):
+        for number in range(len(batch["cu_seq_lens_q"]) - 1):
+            one = slice_sequences(batch, number, number + 1)
+            tensors = {name: value for name, value in one.items() if isinstance(value, torch.Tensor)}
+            rows.append(
+                (batch.get("component"), *((name, str(tensors[name].tolist())) for name in sorted(tensors)))
+            )
+    return sorted(rows, key=str)
+
+
+@pytest.mark.parametrize(
+    "recipe", [*RECIPES, MIXTURE, NOISY], ids=lambda recipe: "-".join(map(str, recipe))[:40] + recipe["kind"]
+)
+def test_shares_of_processes_are_the_step_of_one(recipe, tokenizer):
+    """Bit for bit, also in what is random; and a process makes no example but its own."""
+    context = ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0)
+    built = TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+    corpus = (make_corpus(40, 0), make_corpus(40, 1)) if built.reads_pairs else make_corpus(40, 0)
+    source, objective = built.examples(corpus, context), built.build(context)
+    assert objective.reads_whole_step == (recipe is NOISY)
+
+    def step_of(processes: int, index: int, **changes: Any):
+        watched = Watched(source)
+        options: dict[str, Any] = {
+            "tokens_per_step": 400,
+            "tokens_per_micro_batch": 100,
+            "seed": 3,
+            "num_steps": 10,
+        }
+        steps = StepDataset(
+            watched, objective, **options | changes, num_processes=processes, process_index=index
+        )
+        return steps[1, 1, 5], watched.made, steps.plan(1)[1][1].tolist()
+
+    whole, made, planned = step_of(1, 0)
+    assert sorted(made) == sorted(planned)
+    expected = rows_of(whole)
+    assert rows_of(step_of(1, 0, tokens_per_micro_batch=10_000)[0]) == expected
+    for processes in (2, 4):
+        shares = [step_of(processes, index) for index in range(processes)]
+        assert sorted(chain.from_iterable(rows_of(share) for share, _, _ in shares), key=str) == expected
+        for name in ("tokens", "fingerprint"):
+            assert sum(getattr(share, name) for share, _, _ in shares) == getattr(whole, name)
+        for term, count in whole.targets.items():
+            assert sum(share.targets[term] for share, _, _ in shares) == count
+        assert {share.examples for share, _, _ in shares} == {whole.examples}
+        all_made = sorted(chain.from_iterable(made for _, made, _ in shares))
+        assert all_made == sorted(planned * (processes if objective.reads_whole_step else 1))
+
+
 def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> StepDataset:
     return StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=100, seed=3, **changes)
 
@@ -224,7 +292,7 @@ def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
     objective = recipe.build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     examples = make_source(kind, tokenizer).epoch(0)
     chosen = [examples[i] for i in np.linspace(0, len(examples) - 1, 12, dtype=int)]
-    batches = objective.collate_parts(chosen, np.random.default_rng(0))
+    batches = objective.collate_parts(chosen, 0)
     evaluated = set()
     for batch in batches:
         model.eval()
@@ -244,6 +312,12 @@ def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
     assert evaluated == objective.weights.keys()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_term_has_words_for_reports(kind, tokenizer):
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    assert objective.weights.keys() <= TERMS.keys()
+
+
 def test_encoders_read_framed_text(tokenizer):
     example = make_source("masked_language_modeling", tokenizer).epoch(0)[0]
     assert example["input_ids"][[0, -1]].tolist() == [1, 2]
@@ -254,7 +328,7 @@ def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
     examples = [source.epoch(0)[i] for i in range(len(source.epoch(0)))]
     assert all(example["input_ids"][0] == 1 for example in examples)
     objective = read({"kind": "causal_language_modeling"}).build(ObjectiveContext(tokenizer, LENGTH))
-    batch = objective.collate(examples, np.random.default_rng(0))
+    batch = objective.collate(examples, 0)
     assert (batch["input_ids"] == 2).sum() == 40
     assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
 
@@ -263,9 +337,7 @@ def test_static_masks_come_from_the_seed(tokenizer):
     recipe = read({"kind": "masked_language_modeling", "masking": "static", "whole_word": True})
     examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
     labels = [
-        recipe.build(ObjectiveContext(tokenizer, LENGTH, seed=seed)).collate(
-            examples, np.random.default_rng(draw)
-        )["labels"]
+        recipe.build(ObjectiveContext(tokenizer, LENGTH, seed=seed)).collate(examples, draw)["labels"]
         for seed, draw in ((0, 0), (0, 1), (1, 0))
     ]
     assert torch.equal(labels[0], labels[1])

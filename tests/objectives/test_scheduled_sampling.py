@@ -46,7 +46,10 @@ both_members = pytest.mark.parametrize("member", MODELS)
 def examples() -> list[dict]:
     draw = np.random.default_rng(3)
     targets = [np.append(draw.integers(2, VOCABULARY, length), END) for length in LENGTHS]
-    return [{"input_ids": draw.integers(2, VOCABULARY, 5), "labels": target} for target in targets]
+    return [
+        {"input_ids": draw.integers(2, VOCABULARY, 5), "labels": target, "index": index}
+        for index, target in enumerate(targets)
+    ]
 
 
 def objective_at(progress: float, noise: float = 0.0, **fields) -> Translation:
@@ -55,7 +58,7 @@ def objective_at(progress: float, noise: float = 0.0, **fields) -> Translation:
 
 
 def batch_of(objective, seed: int = 0) -> dict:
-    return objective.collate(examples(), np.random.default_rng(seed))
+    return objective.collate(examples(), seed)
 
 
 def model_of(member):

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.objectives.randomness import SequenceDraws
 from tercet.objectives.span_corruption import (
     SpanCorruption,
     corrupted_lengths,
@@ -16,24 +15,25 @@ from tercet.objectives.span_corruption import (
     uncorrupted_length,
 )
 
+from ..word_level import word_level
+
 TEXT = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week"]
 PAD, EOS = 0, 1
 
 
 def make_tokenizer(num_sentinels: int = 30, eos: str | None = "</s>") -> PreTrainedTokenizerFast:
     words = ["<pad>", "</s>", "<unk>", *TEXT, *(f"w{i}" for i in range(100))]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "<unk>")),
-        pad_token="<pad>",
-        eos_token=eos,
-        unk_token="<unk>",
-        extra_special_tokens=[f"<extra_id_{i}>" for i in range(num_sentinels)],
-    )
+    sentinels = [f"<extra_id_{i}>" for i in range(num_sentinels)]
+    roles = {"pad_token": "<pad>", "eos_token": eos, "unk_token": "<unk>"}
+    return word_level(words, extra_special_tokens=sentinels, **roles)
 
 
 def make_examples(lengths: list[int]) -> list[dict]:
     rng = np.random.default_rng(0)
-    return [{"input_ids": rng.integers(3, 113, length).astype(np.uint16)} for length in lengths]
+    return [
+        {"input_ids": rng.integers(3, 113, length).astype(np.uint16), "index": index}
+        for index, length in enumerate(lengths)
+    ]
 
 
 def test_example_of_the_paper():
@@ -80,7 +80,7 @@ def test_splicing_the_target_into_the_source_restores_the_text(lengths, rate, me
     tokenizer = make_tokenizer(300)
     objective = SpanCorruption(tokenizer, PAD, max(lengths), rate, mean)
     examples = make_examples(lengths)
-    sources, targets = objective.pairs(examples, np.random.default_rng(1))
+    sources, targets = objective.pairs(examples, 1)
     expected = corrupted_lengths(np.array(lengths), rate, mean)
     assert [len(source) for source in sources] == expected[0].tolist()
     assert [len(target) for target in targets] == expected[1].tolist()
@@ -103,7 +103,7 @@ def test_noise_at_the_edges_of_texts_stays_in_them():
 def test_runs_are_drawn_uniformly():
     """Of 8 tokens 4 are hidden in 2 runs: the 3 x 3 ways to cut hidden and kept ones are alike likely."""
     draws, ways = 20_000, 9
-    mask = noise_mask(np.full(draws, 8), 0.5, 2.0, np.random.default_rng(2)).reshape(draws, 8)
+    mask = noise_mask(np.full(draws, 8), 0.5, 2.0, SequenceDraws(2, np.arange(draws))).reshape(draws, 8)
     assert (mask.sum(axis=1) == 4).all()
     assert not mask[:, 0].any()
     assert mask[:, -1].all()
@@ -114,15 +114,15 @@ def test_runs_are_drawn_uniformly():
 
 
 def test_rate_and_mean_length_are_exact_on_long_texts():
-    mask = noise_mask(np.full(500, 568), 0.15, 3.0, np.random.default_rng(3)).reshape(500, 568)
+    mask = noise_mask(np.full(500, 568), 0.15, 3.0, SequenceDraws(3, np.arange(500))).reshape(500, 568)
     assert (mask.sum(axis=1) == 85).all()
     runs = (mask[:, 1:] & ~mask[:, :-1]).sum(axis=1)
     assert (runs == 28).all()
 
 
-def test_collation_is_a_function_of_the_generator():
+def test_collation_is_a_function_of_the_seed():
     objective = SpanCorruption(make_tokenizer(), PAD, 100)
-    batches = [objective.collate(make_examples([100, 50]), np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    batches = [objective.collate(make_examples([100, 50]), seed) for seed in (1, 1, 2)]
     assert batches[0]["labels"].equal(batches[1]["labels"])
     assert not batches[0]["labels"].equal(batches[2]["labels"])
     assert batches[0]["decoder_input_ids"][0, 0] == PAD

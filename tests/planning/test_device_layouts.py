@@ -2,7 +2,16 @@
 
 import pytest
 
-from tercet.planning.device_layouts import DataParallel, FullySharded, Layout, Load, Share, Zero, layouts
+from tercet.planning.device_layouts import (
+    DataParallel,
+    FullySharded,
+    HybridSharded,
+    Layout,
+    Load,
+    Share,
+    Zero,
+    layouts,
+)
 from tercet.planning.model_costs import Kept
 
 NOTHING = Kept(fixed=0, per_sequence=0)
@@ -54,13 +63,13 @@ def test_data_parallel_sends_float32_gradients_once_a_step():
     assert {layout.traffic(load_of(100), Share(number, 1)) for number in (1, 8)} == {400}
 
 
-@pytest.mark.parametrize("layout", layouts(4)[1:])
+@pytest.mark.parametrize("layout", layouts(4, 8)[1:])
 def test_one_device_sends_nothing(layout: Layout):
     alone = type(layout)(**(vars(layout) | {"devices": 1}))
     assert alone.traffic(load_of(1000), Share(3, 1)) == 0
 
 
-@pytest.mark.parametrize("layout", layouts(64)[2:])
+@pytest.mark.parametrize("layout", layouts(64, 64)[2:])
 def test_more_devices_hold_less(layout: Layout):
     many = type(layout)(**(vars(layout) | {"devices": 128}))
     load, share = load_of(BILLIONS), Share(1, 1)
@@ -73,5 +82,27 @@ def test_micro_batches_cost_fsdp2_traffic_and_no_memory():
     assert layout.memory(load, Share(3, 1)) == layout.memory(load, Share(1, 1))
 
 
+def test_replicas_hold_what_a_machine_holds_and_sum_gradients_of_parts_once_a_step():
+    machine, replicas, load = FullySharded("FSDP2", 8), HybridSharded("HSDP", 32, 8), load_of(8000)
+    assert replicas.memory(load, Share(3, 1)) == machine.memory(load, Share(3, 1))
+    for number in (1, 3):
+        share = Share(number, 1)
+        assert replicas.traffic_within(load, share) == machine.traffic(load, share)
+        assert replicas.traffic(load, share) - machine.traffic(load, share) == 2 * 3 / 4 * 4 * 8000 / 8
+
+
+@pytest.mark.parametrize("layout", layouts(64, 8)[-2:])
+def test_what_rests_on_the_cpu_takes_no_memory_of_a_device(layout: Layout):
+    memory, rests = (layout.memory(load_of(8000, offloads=way), Share(1, 1)) for way in (False, True))
+    assert memory.weights > 0
+    assert (rests.weights, rests.gradients, rests.optimizer) == (0, 0, 0)
+    assert rests.buffers == memory.buffers
+
+
+@pytest.mark.parametrize(("devices", "last"), [(1, "one device"), (8, "FSDP2"), (12, "FSDP2"), (16, "HSDP")])
+def test_replicas_need_several_machines_of_one_size(devices, last):
+    assert layouts(devices, 8)[-1].name == last
+
+
 def test_one_device_has_one_layout():
-    assert [layout.name for layout in layouts(1)] == ["one device"]
+    assert [layout.name for layout in layouts(1, 8)] == ["one device"]

@@ -15,7 +15,7 @@ from tercet.planning.model_costs import build_planned_model, count, count_flops,
 from tercet.planning.plan import plan_run
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.training.objective import Batch, Objective
+from tercet.training.objective import INDEX, Batch, Objective
 from tercet.training.packing import sequence_lengths
 
 from ..pretraining.conftest import unread_recipe
@@ -43,7 +43,8 @@ def full_batch(kind: str, tokenizer, objective: Objective, size: int) -> Batch: 
     rng = np.random.default_rng(0)
     texts = rng.integers(len(SIGNS), len(WORDS), (size, LENGTH))
     if kind == "replaced_token_detection":
-        return objective.collate([{"input_ids": text} for text in texts], rng)
+        examples = [{INDEX: number, "input_ids": text} for number, text in enumerate(texts)]
+        return objective.collate(examples, 0)
     whole = TypeAdapter(SingleObjectiveRecipe).validate_python({"kind": kind}).full_sequence(LENGTH)
     return two_streams(list(texts[:, : whole.read]), list(texts[:, : whole.written]), 1)
 

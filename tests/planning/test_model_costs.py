@@ -22,6 +22,7 @@ from tercet.planning.model_costs import (
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.corpus import TokenizedCorpus
+from tercet.training.gradient_checkpointing import enable_gradient_checkpointing
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
 from tercet.training.packing import sequence_lengths
@@ -111,7 +112,7 @@ def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size:
     ).epoch(0)
     longest = np.flatnonzero(source.lengths == source.lengths.max())[:size]
     assert len(longest) == size
-    return objective.collate([source[int(index)] for index in longest], np.random.default_rng(0))
+    return objective.collate([source[int(index)] for index in longest], 0)
 
 
 def prepare(recipe: PretrainingRecipe, tokenizer, size: int):
@@ -213,6 +214,22 @@ def test_activations_are_those_that_training_keeps(kind, fields, precision, toke
     # Four texts that are cut at random are read and written in parts that are far from the expected ones.
     tolerance = 0.25 if kind in RANDOM_LENGTHS else 0.06
     assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=tolerance)
+
+
+def test_layers_that_are_computed_again_keep_their_inputs_and_one_of_them_all(tokenizer):
+    """As a model that computes: what it keeps, and on average a layer's part of what it does not."""
+    recipe = recipe_of("causal_language_modeling", num_hidden_layers=3)
+    sequence = recipe.objective.full_sequence(recipe.corpus.sequence_length)
+    kept = []
+    for prepared in (prepare(recipe, tokenizer, 4), prepare(recipe, tokenizer, 8)):
+        everything = kept_in_training(*prepared, "fp32")
+        enable_gradient_checkpointing(prepared[0])
+        inputs = kept_in_training(*prepared, "fp32")
+        kept.append(inputs + (everything - inputs) / 3)
+    planned = trace_parts(
+        [(build_planned_model(recipe), sequence)], precision="fp32", is_cpu=True, computes_again=True
+    )
+    assert planned.per_sequence == pytest.approx((kept[1] - kept[0]) / 4, rel=0.06)
 
 
 def test_activations_are_those_of_the_formula():

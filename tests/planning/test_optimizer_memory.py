@@ -6,7 +6,7 @@ import pytest
 
 from tercet.planning.model_costs import average_bytes, build_planned_model, count, optimizer_bytes
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.training.muon_with_adamw import hidden_matrices
+from tercet.training.muon import hidden_matrices
 from tercet.training.recipe import OptimizerRecipe
 
 from ..pretraining.conftest import unread_recipe

@@ -76,7 +76,7 @@ def test_memory_is_at_most_a_tenth_above_the_peak_of_a_step(precision):
     model, objective = model_class(config).train(), CausalLanguageModeling()
     optimizer = build_optimizer(model, recipe.training.optimizer)
     rng = np.random.default_rng(0)
-    batch = objective.collate([{"input_ids": rng.integers(0, 400, LENGTH)} for _ in range(8)], rng)
+    batch = objective.collate([{"input_ids": rng.integers(0, 400, LENGTH)} for _ in range(8)], 0)
     live = LiveMemory()
     for parameter in model.parameters():
         live.watch(parameter.data)

@@ -13,7 +13,7 @@ from tercet.objectives.translation import DRAWS, ScheduledSamplingRecipe
 from tercet.planning.planned_stages import flops_of
 from tercet.pretraining.model import build_model
 from tercet.training.batches import Part
-from tercet.training.objective import COMPONENT
+from tercet.training.objective import COMPONENT, INDEX
 
 from ..pretraining.test_model import recipe_of, tokenizer  # noqa: F401
 from .counting import flops_of_sequence
@@ -33,7 +33,10 @@ def pairs(size: int = SIZE) -> list[dict]:
     """Make pairs of full length."""
     rng = np.random.default_rng(0)
     read, written = rng.integers(2, 30, (2, size, LENGTH))
-    return [{"input_ids": each, "labels": other} for each, other in zip(read, written, strict=True)]
+    return [
+        {INDEX: number, "input_ids": each, "labels": other}
+        for number, (each, other) in enumerate(zip(read, written, strict=True))
+    ]
 
 
 def count_halfway(recipe, tokenizer) -> tuple[float, float]:  # noqa: F811
@@ -45,7 +48,7 @@ def count_halfway(recipe, tokenizer) -> tuple[float, float]:  # noqa: F811
     if shares is not None:
         edge = round(shares[0] * SIZE)
         examples = [{**each, COMPONENT: int(number >= edge)} for number, each in enumerate(examples)]
-    batches = objective.collate_parts(examples, np.random.default_rng(0))
+    batches = objective.collate_parts(examples, 0)
     predicted = sum(int((batch[DRAWS] >= 0).sum()) for batch in batches if DRAWS in batch) / SIZE
     sizes = [len(batch["cu_seq_lens_q"]) - 1 for batch in batches]
     parts = tuple(

@@ -81,10 +81,18 @@ def test_a_model_that_grows_into_a_preset_has_no_room_for_added_tokens(trained, 
         build_model(preset(grow_from=str(trained)), tokenizer)
 
 
-@pytest.mark.parametrize("key", ["path", "grow_from"])
-def test_other_tokens_under_the_same_ids_are_told_of(trained, tokenizer, key, recwarn):
+def test_tokens_keep_their_vectors_under_other_ids(trained, tokenizer, capsys):
+    """The vocabularies are equally large, so that nothing else says so."""
+    model = build_model(causal_recipe(path=str(trained)), tokenizer_of(1, 0, *range(2, 37)))
+    before = load_transformer(str(trained)).get_input_embeddings().weight
+    table = model.get_input_embeddings().weight
+    assert torch.equal(table, before[[1, 0, *range(2, 40)]])
+    assert "from 42 to 40 rows: 40 are those of one token" in capsys.readouterr().err
+
+
+def test_other_tokens_under_the_same_ids_are_told_of(trained, tokenizer, recwarn):
     """Vectors would be those of other words, and nothing else says so: the vocabularies are equally large."""
-    recipe = causal_recipe(path=str(trained)) if key == "path" else preset(grow_from=str(trained))
+    recipe = preset(grow_from=str(trained))
     build_model(recipe, tokenizer)
     assert not [each for each in recwarn if "other tokens" in str(each.message)]
     with pytest.warns(UserWarning, match=r"by 2 ids the tokenizer .*trained.*\(id 0 is 'w1', and was 'w0'\)"):
@@ -97,7 +105,7 @@ def test_an_end_that_also_pads_is_a_target(tokenizer):
     for pad in ("[PAD]", "[EOS]"):
         tokenizer.pad_token = pad
         objective = preset().objective.build(ObjectiveContext(tokenizer, 32, seed=0))
-        batches.append(objective.collate(examples, np.random.default_rng(0)))
+        batches.append(objective.collate(examples, 0))
     own, shared = batches
     assert objective.targets(shared) == objective.targets(own) == {"clm": torch.tensor(6)}
     tokenizer.pad_token = "[EOS]"

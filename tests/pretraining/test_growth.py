@@ -99,7 +99,7 @@ def test_shipped_presets_grow_from_mini(config_class, member, size):
         ),
         ({"overrides": {"norm_type": "layer_norm"}}, "norm_type is 'layer_norm', but 'rms_norm'.*overrides"),
         ({"overrides": {"vocab_size": 100}}, "vocab_size is 100, but 48 in the smaller model"),
-        ({"path": "runs/y"}, "model.preset is decoder-tiny and model.path is runs/y: name one"),
+        ({"path": "runs/y"}, "model.grow_from is .* and model.path is runs/y: name one"),
         ({"path": "runs/y", "preset": None}, "model.grow_from is .* and model.path is runs/y: name one"),
         ({"grow_from": None, "grow_noise": 0.1}, r"model.grow_noise is 0\.1, but nothing grows"),
     ],
@@ -109,9 +109,9 @@ def test_what_cannot_grow_is_refused_before_any_text_is_read(smaller, model, mes
         build_config(recipe_of(smaller, **model))
 
 
-def test_a_stock_model_has_to_be_imported_first(tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(ValueError, match=r"model.grow_from .* is a gpt2: import it with tercet import"):
+def test_a_model_that_cannot_be_imported_does_not_grow(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    with pytest.raises(ValueError, match=r"'mamba' cannot be imported: supported architectures are"):
         build_config(recipe_of(tmp_path))
 
 

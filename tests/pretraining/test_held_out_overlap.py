@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.pretraining.prepared import find_inputs
+from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.texts_read import shared_files
 
 from .conftest import changed
@@ -61,3 +63,21 @@ def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         find_inputs(recipe_reading(str(train), [str(other), str(packed)]))
+
+
+@pytest.mark.parametrize("as_train", [lambda text: text, lambda text: [text], lambda text: [{"path": text}]])
+def test_the_embedded_corpus_is_no_held_out_text_of_another(
+    recipe_of, texts, tmp_path, as_train, monkeypatch
+):
+    monkeypatch.setattr("tercet.text.documents.documentation_file", lambda split, cache: texts / "train.txt")
+    data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
+    text = str(texts / "train.txt")
+    data["corpus"]["train"] = as_train(text)
+    data["corpus"]["validation"] = "documentation"
+    with pytest.warns(UserWarning, match="corpus.validation is documentation, the embedded corpus"):
+        find_inputs(parse_recipe(PretrainingRecipe, data))
+    data["corpus"]["train"] = [{"path": text}, {"path": "documentation"}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("default", message=".*files of corpus.validation are also")
+        find_inputs(parse_recipe(PretrainingRecipe, data))

@@ -173,9 +173,10 @@ def test_override_that_changes_shapes_of_learned_weights_is_refused(tmp_path, to
         build_model(recipe, tokenizer)
 
 
-def test_preset_and_model_together_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"model.preset is encoder-tiny and model.path is .*: name one"):
-        build_config(continuing(tmp_path, "masked_language_modeling", preset="encoder-tiny"))
+def test_neither_preset_nor_model_is_refused():
+    recipe = changed(recipe_of("encoder-tiny", "masked_language_modeling"), "model", preset=None)
+    with pytest.raises(ValueError, match=r"model.preset and model.path are both empty: name a preset"):
+        build_config(recipe)
 
 
 def test_misspelt_field_is_refused():

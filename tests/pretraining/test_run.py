@@ -99,7 +99,7 @@ def test_every_objective_gives_a_model_that_loads_whatever_the_micro_batches(
 
 def test_a_finished_run_leaves_what_its_model_card_tells(texts, tmp_path, recipe_of, capsys):
     folder = tmp_path / "run"
-    pretrain(recipe_of("causal_language_modeling", texts, folder, measure_utilization=True))
+    pretrain(recipe_of("causal_language_modeling", texts, folder, measure_utilization=True, log_every=1))
     run = find_run(folder)
     hashes = [hashlib.sha256((texts / f"{split}.txt").read_bytes()).hexdigest() for split in run.texts]
     assert list(run.texts) == ["train", "validation"]
@@ -169,10 +169,10 @@ def test_failing_worker_ends_the_run_with_one_line(
 ):
     collate = MaskedLanguageModeling.collate
 
-    def fail_late(self, examples, rng):
+    def fail_late(self, examples, seed):
         if get_worker_info() is not None and (tmp_path / "run" / "checkpoints").exists():
             accident()
-        return collate(self, examples, rng)
+        return collate(self, examples, seed)
 
     monkeypatch.setattr(MaskedLanguageModeling, "collate", fail_late)
     recipe = recipe_of(

@@ -1,0 +1,139 @@
+"""Intermediate models of a pretraining run: complete folders, and revisions of a repository on the Hub.
+
+OUTPUT/revisions/step-1000/    what OUTPUT/model/ will hold: weights, configuration, tokenizer, code, recipe
+                               evaluation.json, texts.json: for the model card
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from torch import Tensor
+
+from ..hub.push import make_repository
+from ..hub.revisions import BackgroundPush
+from ..text.cache import cache_folder, made_once, name_of
+from ..text.documents import Documents
+from ..training.disk import partial_path, publish_folder, removing_on_failure
+from ..training.environment import environment_of
+from ..training.final_weights import judged_kind
+from ..training.loop import Progress
+from ..training.revisions import BABYLM, RevisionSeries
+from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
+from ..training.tracking import as_json
+from .model import save_model, saved_models
+from .prepared import Inputs, Prepared
+from .recipe import PretrainingRecipe
+
+
+@contextmanager
+def keeping_revisions(
+    recipe: PretrainingRecipe, inputs: Inputs, parts: Prepared, accelerator: Accelerator
+) -> Iterator[RevisionSeries | None]:
+    """Give what keeps the intermediate models of a run, if it has any, and push them while the run goes on.
+
+    In the end, what is missing on the Hub is tried once more, and named if it stays missing; a run that is
+    stopped does not wait for it. Every process calls this.
+    """
+    training, pushes = recipe.training, None
+    if training.revisions is None:
+        yield None
+        return
+    if training.push_checkpoints is not None and accelerator.is_main_process:
+        pushes = BackgroundPush(recipe.folder, training.push_checkpoints)
+        pushes.wake()  # what an earlier part of the run could not push
+
+    def keep(
+        name: str, weights: Mapping[str, Tensor], progress: Progress, scores: Mapping[str, float]
+    ) -> None:
+        about = {"weights": judged_kind(training), "scores": dict(scores)}
+        if series.words_per_token:
+            about["words"] = round(progress.tokens * series.words_per_token)
+        about["trained_on"] = environment_of(parts.model, accelerator)
+        save_revision(recipe, parts, name, weights, progress.state_dict() | about)
+        if pushes is not None:
+            pushes.wake()
+
+    series = RevisionSeries(training.revisions, keep)
+    if training.revisions == BABYLM:
+        with accelerator.main_process_first():
+            words = count_words(inputs.texts["train"], recipe.corpus.cache)
+        series.words_per_token = words / parts.tokens
+    try:
+        yield series
+    except BaseException:
+        if pushes is not None:
+            pushes.tell_missing()
+        raise
+    if pushes is not None:
+        pushes.finish()
+
+
+def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator) -> None:
+    """Make sure, before a run begins, that the Hub takes its intermediate models; every process calls this.
+
+    A Hub that does not answer is no reason not to begin: it may answer when the first model is there.
+
+    Raises:
+        ValueError: There is no token, or it may not write to the repository.
+    """
+    problem, repo = None, recipe.training.push_checkpoints
+    if repo is None:
+        return
+    if accelerator.is_main_process:
+        try:
+            make_repository(repo)
+        except ValueError as error:
+            problem = str(error)
+        except ConnectionError as error:
+            print(f"{error}; the run begins without it", file=sys.stderr, flush=True)
+    problem = broadcast_object_list([problem])[0]
+    if problem is not None:
+        raise ValueError(f"training.push_checkpoints is {repo}, but {problem}")
+
+
+def save_revision(
+    recipe: PretrainingRecipe,
+    parts: Prepared,
+    name: str,
+    weights: Mapping[str, Tensor],
+    about: dict[str, Any],
+) -> None:
+    """Write an intermediate model into a folder, whole or not at all; one of that name is replaced.
+
+    Args:
+        recipe: Of the run.
+        parts: Of the run.
+        name: Of the revision.
+        weights: Of all that is trained.
+        about: Progress and scores.
+    """
+    folder = recipe.folder / REVISIONS / name
+    partial, texts = partial_path(folder), recipe.folder / TEXTS
+    with removing_on_failure(partial):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        model, own = saved_models(parts.model, recipe, weights)[MODEL]
+        save_model(partial, model, own, parts.tokenizer, recipe.training, recipe.folder)
+        (partial / EVALUATION).write_text(json.dumps(as_json(about), indent=2) + "\n", encoding="utf-8")
+        if texts.exists():
+            shutil.copy(texts, partial)
+        publish_folder(partial, folder)
+
+
+def count_words(documents: Sequence[Documents], cache: str | Path | None) -> int:
+    """Count the words of a text, between white space, unless an earlier run has; the count is kept."""
+    name = name_of("words", [part.fingerprint() for part in documents])
+
+    def make(folder: Path) -> None:
+        count = sum(len(text.split()) for part in documents for text in part)
+        (folder / "count").write_text(str(count), encoding="utf-8")
+
+    folder = made_once(cache_folder(cache) / "words" / name, make)
+    return int((folder / "count").read_text(encoding="utf-8"))

@@ -1,0 +1,211 @@
+"""Several linear layers as one product, where they are plain.
+
+Feed-forward networks against their formulas, in outputs and gradients.
+
+Norms and the residual stream keep the type of the weights under autocast.
+
+Dropout drawn from sixteen bits: what it keeps, what it scales, and whose seed it follows.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+from tercet import TercetEncoderConfig, TercetEncoderForMaskedLM
+from tercet.modeling import TercetDecoderConfig
+from tercet.modeling.layers.position_wise import (
+    FEED_FORWARD,
+    LEVELS,
+    Dropout,
+    HeadRMSNorm,
+    RMSNorm,
+    build_activation,
+    draw_kept,
+    drop,
+    is_plain,
+    project,
+)
+
+
+@pytest.fixture(params=[True, False], ids=["bias", "no bias"])
+def layers(request):
+    torch.manual_seed(0)
+    return [nn.Linear(6, width, bias=request.param).double() for width in (4, 2, 3)]
+
+
+def test_one_product_equals_several(layers):
+    x = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
+    parameters = [x, *(parameter for layer in layers for parameter in layer.parameters())]
+    results = []
+    for training in (True, False):
+        outputs = project(x, *(layer.train(training) for layer in layers))
+        loss = torch.cat([output.sin() for output in outputs], dim=-1).sum()
+        results.append((outputs, torch.autograd.grad(loss, parameters)))
+    assert_close(results[0], results[1])
+
+
+def test_layers_of_which_one_has_a_bias_keep_it():
+    layers = [nn.Linear(6, 4, bias=False), nn.Linear(6, 4), nn.Linear(6, 4, bias=False)]
+    x = torch.randn(5, 6)
+    assert_close(project(x, *layers), tuple(layer(x) for layer in layers))
+
+
+def test_a_layer_that_is_more_than_plain_is_called(layers):
+    seen = []
+    layers[1].register_forward_hook(lambda layer, inputs, output: seen.append(output))
+    _, second, _ = project(torch.randn(5, 6, dtype=torch.float64), *layers)
+    assert second is seen[0]
+
+    class Doubled(nn.Linear):
+        def forward(self, input):
+            return 2 * super().forward(input)
+
+    class Quantized(Tensor):
+        pass
+
+    quantized = nn.Linear(6, 6)
+    quantized.weight = nn.Parameter(quantized.weight.data.as_subclass(Quantized))
+    moved = nn.Linear(6, 6)
+    moved.forward = lambda input: input
+    assert not is_plain(Doubled(6, 6))
+    assert not is_plain(moved)
+    assert not is_plain(quantized)
+    assert is_plain(nn.Linear(6, 6))
+
+
+C, F = 12, 20
+
+
+FORMULAS = {
+    "relu": lambda x: torch.where(x > 0, x, 0),
+    "relu2": lambda x: torch.where(x > 0, x * x, 0),
+    "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,
+    "gelu_pytorch_tanh": lambda x: x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+}
+"""Activations by transformers' names. Gated, `gelu` is GEGLU and `silu` is SwiGLU (Shazeer, 2020)."""
+
+
+def defined(network, kind: str, activation, x):
+    """W_down act(W_up x), or W_down (act(W_gate x) * W_up x), with biases."""
+    weights = dict(network.named_parameters())
+
+    def affine(name, state):
+        return state @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    inner = affine("up_proj", x)
+    inner = activation(inner) if kind == "plain" else activation(affine("gate_proj", x)) * inner
+    return affine("down_proj", inner)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", FEED_FORWARD)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_networks_equal_their_formulas(name, kind, training):
+    torch.manual_seed(0)
+    config = TercetDecoderConfig(
+        hidden_size=C, intermediate_size=F, num_attention_heads=2, mlp_bias=True, hidden_act=name
+    )
+    network = FEED_FORWARD[kind](config).double().train(training)
+    x = torch.randn(2, 5, C, dtype=torch.float64, requires_grad=True)
+    found, expected = network(x), defined(network, kind, FORMULAS[name], x)
+    assert_close(found, expected)
+    leaves = [*network.parameters(), x]
+    assert_close(*(torch.autograd.grad(each.square().sum(), leaves) for each in (found, expected)))
+
+
+def test_squared_relu_by_hand():
+    """max(x, 0)^2 (So et al., 2021, section 3), whose slope is 2 max(x, 0)."""
+    x = torch.tensor([-2.0, 0.0, 0.5, 3.0], requires_grad=True)
+    y = build_activation("relu2")(x)
+    y.sum().backward()
+    assert y.tolist() == [0, 0, 0.25, 9]
+    assert x.grad is not None
+    assert x.grad.tolist() == [0, 0, 1, 6]
+
+
+@pytest.mark.parametrize("norm_type", ["rms_norm", "layer_norm"])
+def test_the_stream_of_projected_embeddings_has_the_type_of_the_weights(norm_type):
+    config = TercetEncoderConfig(
+        vocab_size=50, hidden_size=32, embedding_size=16, head_transform=True, norm_type=norm_type,
+        num_hidden_layers=2, num_attention_heads=2,
+    )  # fmt: skip
+    model = TercetEncoderForMaskedLM(config)
+    types = []
+    for block in model.model.layers:
+        block.register_forward_hook(lambda _, inputs, output: types.extend((inputs[0].dtype, output.dtype)))
+    with torch.autocast("cpu", torch.bfloat16):
+        model(torch.tensor([[5, 6, 7]]))
+    assert types == [torch.float32] * 4
+
+
+def test_a_norm_computes_in_the_type_of_its_weights():
+    x = torch.randn(3, 8).bfloat16()
+    norm, head_norm = RMSNorm(8, eps=1e-6), HeadRMSNorm(8, eps=1e-6)
+    expected = torch.nn.functional.rms_norm(x.float(), [8], eps=1e-6)
+    torch.testing.assert_close(norm(x), expected, rtol=0, atol=0)
+    torch.testing.assert_close(head_norm(x), expected.bfloat16(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("probability", [0.1, 0.5])
+def test_elements_are_dropped_at_the_given_rate_and_the_others_scaled(dtype, probability):
+    torch.manual_seed(0)
+    x = torch.ones(1000, 101, dtype=dtype)  # not a multiple of the four that a draw gives
+    y = drop(x, probability)
+    assert y.dtype == dtype
+    deviation = (probability * (1 - probability) / x.numel()) ** 0.5
+    assert abs((y == 0).double().mean() - probability) < 3 * deviation
+    assert_close(y[y != 0], torch.full_like(y[y != 0], 1 / (1 - probability)), rtol=1e-4, atol=0)
+    rates = (y == 0).double().mean(dim=0)  # no column is special
+    assert (rates - probability).abs().max() < 5 * (probability * (1 - probability) / 1000) ** 0.5
+
+
+def test_the_factor_keeps_the_expectation():
+    for probability in (1e-6, 0.1, 1 / 3, 0.999_999):
+        _, factor = draw_kept(torch.ones(4), probability)
+        num_kept = LEVELS / factor
+        assert num_kept == pytest.approx(round(num_kept))
+        assert 1 <= round(num_kept) <= LEVELS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_gradient_is_that_of_what_was_kept(dtype):
+    x = torch.randn(33, 64, dtype=dtype).mT.requires_grad_()  # in no order of memory that a mask might expect
+    y = drop(x, 0.3)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert_close(gradient * x, y)
+
+
+def test_all_may_be_dropped():
+    x = torch.randn(2**17, requires_grad=True)
+    y = drop(x, 1.0)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert not y.any()
+    assert not gradient.any()
+
+
+def test_torchs_seed_decides():
+    x = torch.ones(1000)
+    torch.manual_seed(1)
+    first, second = drop(x, 0.5), drop(x, 0.5)
+    torch.manual_seed(1)
+    assert torch.equal(drop(x, 0.5), first)
+    assert not torch.equal(first, second)
+
+
+def test_recomputed_activations_drop_the_same():
+    layer, x = Dropout(0.5), torch.randn(1000, requires_grad=True)
+    y = checkpoint(lambda x: layer(x).square(), x, use_reentrant=False)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(gradient == 0, y == 0)
+
+
+def test_evaluation_drops_nothing():
+    x = torch.randn(10)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0)(x) is x

@@ -1,0 +1,257 @@
+"""A published checkpoint goes on learning by its name alone, with words of one's own."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from tercet.configs.recipe import parse_recipe
+from tercet.planning.model_costs import build_planned_model
+from tercet.pretraining.model import build_config, build_model
+from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer, prepare
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+from tercet.text.tokenizer import load_tokenizer, train_tokenizer
+from tercet.training.precision import build_accelerator
+from tercet.training.tracking import LOG, read_log
+
+from .conftest import TINY, WORDS, recipe_data_of
+
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 72,
+}
+MASKED, CAUSAL, DENOISING, SPANS = (
+    "masked_language_modeling",
+    "causal_language_modeling",
+    "denoising",
+    "span_corruption",
+)
+STOCK = {
+    "bert": (BertForMaskedLM, BertConfig, SIZES, "wordpiece", MASKED),
+    "roberta": (RobertaForMaskedLM, RobertaConfig, SIZES, "byte_bpe", MASKED),
+    "modernbert": (ModernBertForMaskedLM, ModernBertConfig, SIZES, "byte_bpe", MASKED),
+    "llama": (LlamaForCausalLM, LlamaConfig, SIZES, "byte_bpe", CAUSAL),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, SIZES | {"num_key_value_heads": 2}, "byte_bpe", CAUSAL),
+    "gpt2": (GPT2LMHeadModel, GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4}, "byte_bpe", CAUSAL),
+    "bart": (
+        BartForConditionalGeneration,
+        BartConfig,
+        {
+            "d_model": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 48,
+        },
+        "byte_bpe",
+        DENOISING,
+    ),
+    "t5": (
+        T5ForConditionalGeneration,
+        T5Config,
+        {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4},
+        "unigram",
+        SPANS,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """Train tokenizers for the text of the runs, which lack some of its words."""
+    text = [" ".join(words) + "." for words in (WORDS[:9], WORDS[3:9], "bigunder")] * 5
+    return {
+        kind: train_tokenizer(text, kind, size, sentinels=10 if kind == "unigram" else 0)
+        for kind, size in {"wordpiece": 60, "byte_bpe": 290, "unigram": 60}.items()
+    }
+
+
+def published(folder: Path, name: str, tokenizers) -> Path:
+    """Save a stock checkpoint with its tokenizer, as it lies on the Hub."""
+    architecture, config_class, fields, kind, _ = STOCK[name]
+    tokenizer = tokenizers[kind]
+    ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos")}
+    if name == "bart":
+        ids |= {"decoder_start_token_id": ids["eos_token_id"], "forced_eos_token_id": ids["eos_token_id"]}
+    if name == "t5":
+        ids |= {"decoder_start_token_id": ids["pad_token_id"]}
+    if name == "modernbert":
+        ids |= {"cls_token_id": ids["bos_token_id"], "sep_token_id": ids["eos_token_id"]}
+    torch.manual_seed(0)
+    architecture(config_class(vocab_size=len(tokenizer), **fields, **ids)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def recipe_for(kind: str, texts: Path, output: Path, model: dict, **tokenizer) -> PretrainingRecipe:
+    recipe = parse_recipe(PretrainingRecipe, recipe_data_of(kind, texts, output))
+    return replace(
+        recipe,
+        model=replace(recipe.model, **model),
+        tokenizer=replace(recipe.tokenizer, path=str(model["path"]), **tokenizer),
+    )
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_a_stock_checkpoint_goes_on_with_its_function_and_its_tokenizer(
+    name, tokenizers, texts, tmp_path, capsys
+):
+    architecture, *_, objective = STOCK[name]
+    folder = published(tmp_path / "published", name, tokenizers)
+    recipe = recipe_for(objective, texts, tmp_path / "run", {"path": str(folder)})
+    model = build_model(recipe, load_tokenizer(str(folder))).eval()
+    said = capsys.readouterr().err
+    assert f"{folder}: imported from {name}, in " in said
+    assert "are equal" in said
+    stock = architecture.from_pretrained(folder).eval()
+    text = tokenizers[STOCK[name][3]]("the cat sat under a tree", add_special_tokens=False)
+    ids = torch.tensor([text["input_ids"]])
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if stock.config.is_encoder_decoder else {})
+    torch.testing.assert_close(model(**inputs).logits, stock(**inputs).logits, rtol=1e-4, atol=1e-5)
+    build_model(recipe, load_tokenizer(str(folder)))
+    assert "imported" not in capsys.readouterr().err  # it lies in the cache
+    assert build_planned_model(recipe).config.vocab_size == stock.config.vocab_size
+
+
+def test_a_model_replaces_a_preset_and_its_overrides(tokenizers, texts, tmp_path, capsys):
+    folder = published(tmp_path / "published", "llama", tokenizers)
+    recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)})
+    assert recipe.model.preset == "decoder-tiny"
+    assert recipe.model.overrides == TINY
+    assert find_inputs(recipe).config.intermediate_size == SIZES["intermediate_size"]
+    words = f"{folder} replaces the preset decoder-tiny and its overrides (hidden_size, intermediate_size"
+    assert words in capsys.readouterr().err
+    alone = replace(recipe, model=replace(recipe.model, preset=None, overrides={"attention_dropout": 0.25}))
+    assert build_config(alone).attention_dropout == 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "message"),
+    [
+        (
+            "llama",
+            MASKED,
+            r"a llama, with Tercet a tercet_decoder, but .*: set objective.kind to causal_langu",
+        ),
+        (
+            "bert",
+            CAUSAL,
+            r"a bert, with Tercet a tercet_encoder, but .*: set objective.kind to masked_langua",
+        ),
+    ],
+)
+def test_an_objective_that_the_model_cannot_learn_is_refused(
+    name, objective, message, tokenizers, texts, tmp_path
+):
+    folder = published(tmp_path / "published", name, tokenizers)
+    with pytest.raises(ValueError, match=message):
+        build_config(recipe_for(objective, texts, tmp_path / "run", {"path": str(folder)}))
+
+
+def test_an_architecture_that_is_none_of_ours_is_refused(texts, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(ValueError, match=r"'mamba' cannot be imported: supported architectures are bart"):
+        build_config(recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(tmp_path / "other")}))
+
+
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_terms_change_no_logits_of_a_text_without_them(name, tokenizers, texts, tmp_path, capsys):
+    folder = published(tmp_path / "published", name, tokenizers)
+    add = {"add": ["under", "big tree", "the", "under"]}
+    recipe = recipe_for(STOCK[name][4], texts, tmp_path / "run", {"path": str(folder)}, **add)
+    parts = prepare(recipe, find_inputs(recipe), build_accelerator(recipe.training, tmp_path), None)
+    said = capsys.readouterr().err
+    # To the llama's tokenizer, "the" is one token at the beginning of a text alone.
+    assert ("1 were one token already (the)" in said) == (name == "bert")
+    assert "the held-out text has " in said
+    old = tokenizers[STOCK[name][3]]
+    number = len(old)
+    ids = old("the cat sat", add_special_tokens=False)["input_ids"]
+    assert parts.tokenizer("the cat sat", add_special_tokens=False)["input_ids"] == ids
+    stock = STOCK[name][0].from_pretrained(folder).eval()
+    before = stock(torch.tensor([ids])).logits
+    after = parts.model.eval()(torch.tensor([ids])).logits
+    torch.testing.assert_close(after[..., :number], before, rtol=1e-4, atol=1e-5)
+    pieces = old("big tree", add_special_tokens=False)["input_ids"]
+    table, own = (each.get_input_embeddings().weight for each in (parts.model, stock))
+    torch.testing.assert_close(table[parts.tokenizer.get_vocab()["big tree"]], own[pieces].mean(0))
+    about = parts.held_out.about
+    assert about["tokens"] < about["tokens_before"]
+    planned = build_planned_model(recipe).config.vocab_size
+    assert planned == len(parts.tokenizer) == parts.model.config.vocab_size
+
+
+def test_an_extended_tokenizer_is_not_that_of_another_chat_template(tokenizers, texts, tmp_path):
+    """They are equal in their cores, and lie in the cache beside each other."""
+    folder = published(tmp_path / "published", "llama", tokenizers)
+    for changes in ({"chat_template": "{{ a }}"}, {"chat_template": "{{ b }}"}, {"eos_token": "<pad>"}):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        for name, value in changes.items():
+            setattr(tokenizer, name, value)
+        tokenizer.save_pretrained(folder)
+        recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)}, add=["under"])
+        found = load_or_train_tokenizer(recipe, find_inputs(recipe), None)
+        assert {name: getattr(found, name) for name in changes} == changes
+
+
+def test_learned_terms_come_from_the_training_text_and_are_kept_with_the_run(tokenizers, texts, tmp_path):
+    folder = published(tmp_path / "published", "llama", tokenizers)
+    recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)}, add_learned=3)
+    inputs = find_inputs(recipe)
+    tokenizer = load_or_train_tokenizer(recipe, inputs, None)
+    new = set(tokenizer.get_vocab()) - set(tokenizers["byte_bpe"].get_vocab())
+    assert len(new) == 3
+    assert new <= {f"{space}{word}" for word in WORDS for space in ("", "Ġ")}
+    kept = tmp_path / "kept"
+    tokenizer.save_pretrained(kept)
+    again = load_or_train_tokenizer(recipe, inputs, kept)
+    assert again.get_vocab() == tokenizer.get_vocab()
+
+
+@pytest.mark.slow
+def test_a_run_tells_what_the_model_knew_before_and_loads_anywhere(tokenizers, texts, tmp_path, capsys):
+    folder = published(tmp_path / "published", "llama", tokenizers)
+    recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)}, add=["under", "big tree"])
+    finished = pretrain(recipe)
+    said = capsys.readouterr().err
+    assert "evaluation at step 0: loss " in said
+    first = next(record for record in read_log(tmp_path / "run" / LOG) if "evaluation/loss" in record)
+    assert first["step"] == 0
+    page = (tmp_path / "run" / "report.md").read_text()
+    assert "before the first step" in page
+    assert "the model that the run began with" in page
+    assert "by the tokenizer before" in page
+    model = AutoModelForCausalLM.from_pretrained(finished)
+    tokenizer = AutoTokenizer.from_pretrained(finished)
+    assert model.get_input_embeddings().num_embeddings == len(tokenizer) == len(tokenizers["byte_bpe"]) + 3
+    assert "big tree" in tokenizer.tokenize("a big tree")
+    assert pretrain(recipe, resume=True) == finished

@@ -1,0 +1,197 @@
+"""Intermediate models of a run: kept as people load them, and pushed without disturbing the run."""
+
+import json
+import threading
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tercet.__main__ import main
+from tercet.hub import push as client
+from tercet.pretraining.revisions import count_words
+from tercet.pretraining.run import pretrain
+from tercet.training import revisions
+from tercet.training.revisions import RevisionSeries
+
+from ..hub.conftest import hub  # noqa: F401
+from ..saved_weights import require_same, require_same_models, weights_in
+from .conftest import changed, unread_recipe
+
+KIND = "causal_language_modeling"
+REPO = "me/small"
+
+
+@pytest.fixture
+def impatience(monkeypatch):
+    """Let the client try again at once."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+
+def test_intermediate_models_are_whole_and_the_run_learns_the_same(recipe_on, hub, capsys):  # noqa: F811
+    plain, _ = recipe_on(KIND, "plain", dropout=0.1)
+    series, _ = recipe_on(
+        KIND, "series", dropout=0.1, revisions=2, push_checkpoints=REPO, checkpoint_every=2, evaluate_every=2
+    )
+    require_same_models(pretrain(series), pretrain(plain))
+
+    kept = series.folder / "revisions"
+    assert {path.name for path in kept.iterdir()} == {"step-2", "step-4"}
+    finished = {path.name for path in (series.folder / "model").iterdir()}
+    assert {path.name for path in (kept / "step-2").iterdir()} - finished == {
+        "evaluation.json", "texts.json", "pushed.json",
+    }  # fmt: skip
+    assert finished <= {path.name for path in (kept / "step-2").iterdir()}
+    require_same_models(kept / "step-4", series.folder / "model")
+    checkpoint = load_file(series.folder / "checkpoints" / "step-00000002" / "model.safetensors")
+    model = AutoModelForCausalLM.from_pretrained(kept / "step-2")
+    assert all(torch.equal(model.state_dict()[name], weights) for name, weights in checkpoint.items())
+    assert json.loads((kept / "step-2" / "evaluation.json").read_text())["scores"]["clm/loss"] > 0
+
+    repository = hub.repositories[REPO]
+    assert repository.private
+    assert set(repository.branches) == {"main", "step-2", "step-4"}
+    arrived = hub.files(REPO, "step-2")
+    assert arrived["model.safetensors"] == (kept / "step-2" / "model.safetensors").read_bytes()
+    assert {"config.json", "tokenizer.json", "recipe.yaml", "README.md"} <= arrived.keys()
+    assert 'revision="step-2"' in arrived["README.md"].decode()
+    assert not any("optimizer" in name or name.endswith(".pt") for name in arrived)
+    assert "not pushed" not in capsys.readouterr().err
+
+
+def test_a_hub_that_fails_costs_a_line_and_what_is_missing_is_pushed_later(
+    recipe_on, hub, capsys, impatience  # noqa: F811
+):  # fmt: skip
+    hub.room = threading.Semaphore(0)
+    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    assert pretrain(recipe) == recipe.folder / "model"
+    said = capsys.readouterr().err
+    assert f"the push to {REPO} failed, and was the last attempt: the Hub could not be reached" in said
+    assert f"not pushed to {REPO}: step-2, step-4; `tercet push {recipe.folder} {REPO} --checkpoints`" in said
+    assert "config.json" not in hub.files(REPO, "step-2")
+
+    hub.room = threading.Semaphore(100)
+    command = ["push", str(recipe.folder), REPO, "--checkpoints"]
+    assert main(command) == 0
+    assert [line.rpartition("/commit/")[0] for line in capsys.readouterr().out.split()] == [
+        f"{hub.address}/{REPO}"
+    ] * 2
+    assert all("config.json" in hub.files(REPO, name) for name in ("step-2", "step-4"))
+    before = len(hub.requests)
+    assert main(command) == 0
+    assert capsys.readouterr().err.endswith("2 of 2 revisions were there already\n")
+    assert len(hub.requests) == before + 1
+
+    del hub.repositories[REPO]  # what is recorded here is not taken for what is there
+    assert main([*command, "--private"]) == 0
+    assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-4"}
+
+
+def test_what_an_attempt_missed_goes_with_the_next_one(recipe_on, hub, monkeypatch, capsys):  # noqa: F811
+    """The first push fails; the end of the run brings both."""
+    push, calls = client.push, []
+
+    def fail_once(publication, **options):
+        calls.append(options["revision"])
+        if len(calls) == 1:
+            raise ConnectionError("the line is cut")
+        return push(publication, **options)
+
+    monkeypatch.setattr("tercet.hub.revisions.push", fail_once)
+    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    pretrain(recipe)
+    said = capsys.readouterr().err
+    assert f"the push to {REPO} failed" in said
+    assert "the line is cut" in said
+    assert calls[:2] == ["step-2", "step-2"]
+    assert "not pushed" not in said
+    assert {"step-2", "step-4"} <= set(hub.repositories[REPO].branches)
+
+
+def test_a_resumed_run_replaces_and_goes_on(recipe_on):
+    recipe, _ = recipe_on(KIND, revisions=1, checkpoint_every=2, steps=3)
+    pretrain(recipe)
+    first = {name: weights_in(recipe.folder / "revisions" / name) for name in ("step-1", "step-3")}
+    (recipe.folder / "revisions" / ".step-4.partial").mkdir()
+    pretrain(changed(recipe, "training", steps=4), resume=True)
+    for name, weights in first.items():
+        require_same(weights_in(recipe.folder / "revisions" / name), weights)
+    assert {path.name for path in (recipe.folder / "revisions").iterdir()} == {
+        f"step-{step}" for step in (1, 2, 3, 4)
+    }
+
+
+def test_revisions_by_words_have_the_names_of_babylm(recipe_on, ragged_texts, monkeypatch):
+    words = len((ragged_texts / "train.txt").read_text().split())
+    monkeypatch.setattr(revisions, "MILLION", words / 4)  # an epoch is four "million"
+    recipe, _ = recipe_on(KIND, revisions="babylm", steps=8)
+    folder = pretrain(recipe)
+    kept = {path.name: json.loads((path / "evaluation.json").read_text()) for path in
+            (recipe.folder / "revisions").iterdir()}  # fmt: skip
+    total = json.loads((recipe.folder / "evaluation.json").read_text())["tokens"]
+    one = next(iter(kept.values()))
+    read = total * one["words"] / one["tokens"] * 4 / words
+    assert set(kept) == {f"chck_{mark}M" for mark in range(1, int(read + 0.05) + 1)}
+    assert len(kept) > 2
+    for name, about in kept.items():
+        assert about["words"] >= int(name[5:-1]) * words / 4 * 0.999
+    AutoTokenizer.from_pretrained(recipe.folder / "revisions" / "chck_1M")
+    assert folder.exists()
+
+
+def test_words_are_those_between_white_space(tmp_path):
+    class Text(list):
+        def fingerprint(self):
+            return "a"
+
+    assert count_words((Text(["one two\nthree", " four "]),), tmp_path) == 4  # type: ignore[arg-type]
+
+
+def test_marks_of_babylm_are_28_and_a_long_step_may_pass_several():
+    series = RevisionSeries("babylm", print, words_per_token=1.0)
+    at = lambda tokens: series.due(type("P", (), {"step": 1, "tokens": tokens}))  # noqa: E731
+    assert at(999_999) == []
+    assert at(3_000_000) == ["chck_1M", "chck_2M", "chck_3M"]
+    assert at(3_000_001) == []
+    assert len(at(2_000_000_000)) == 28 - 3
+    assert series.due(type("P", (), {"step": 2, "tokens": 2_000_000_001})) == []
+
+
+@pytest.mark.parametrize(
+    ("training", "corpus", "said"),
+    [
+        ({"push_checkpoints": "me/x"}, {}, "set revisions to a number of steps"),
+        ({"push_checkpoints": "x", "revisions": 5}, {}, "named owner/name"),
+        ({"revisions": "babylm"}, {"streaming": True}, "set corpus.streaming=false"),
+        ({"revisions": 0}, {}, "revisions"),
+    ],
+)
+def test_impossible_series_are_refused(training, corpus, said):
+    with pytest.raises(ValueError, match=said):
+        unread_recipe(
+            KIND,
+            {"preset": "decoder-tiny"},
+            training={"steps": 10} | training,
+            corpus={"train": "x.txt", "validation": "x.txt", "sequence_length": 32} | corpus,
+        )
+
+
+def test_a_run_that_could_never_push_does_not_begin(recipe_on, hub, monkeypatch):  # noqa: F811
+    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints="somebody/small")
+    with pytest.raises(
+        ValueError, match="push_checkpoints is somebody/small, but the token has no write access"
+    ):
+        pretrain(recipe)
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(ValueError, match="but there is no token for the Hub"):
+        pretrain(recipe)
+    assert not (recipe.folder / "recipe.yaml").exists()
+
+
+def test_checkpoints_of_a_run_without_any_are_one_line(tmp_path, hub, capsys):  # noqa: F811
+    assert main(["push", str(tmp_path), REPO, "--checkpoints"]) == 2
+    assert "set training.revisions" in capsys.readouterr().err
+    assert main(["push", str(tmp_path), REPO, "--checkpoints", "--space"]) == 2
+    assert "--space is for one model" in capsys.readouterr().err
+    assert hub.requests == []
