@@ -252,7 +252,7 @@ def batches_of(base: TokenObjective, source: FixedCopies, device: torch.device) 
     for number in range(source.number):
         copy = source.copy(number)
         for indices in parts_of(copy.lengths):
-            yield on_device(base.collate(pick(copy, indices), np.random.default_rng(0)), device)
+            yield on_device(base.collate(pick(copy, indices), 0), device)
 
 
 def chosen(logits: Tensor, top_k: int | None) -> tuple[Tensor, Tensor | None]:

@@ -67,7 +67,7 @@ def score_examples(model: TercetPreTrainedModel, base: TokenObjective, source: E
     device = next(model.parameters()).device
     scored = []
     for number, (first, last) in enumerate(pairwise(cut_evenly(lengths[order], parts))):
-        batch = base.collate(pick(examples, order[first:last]), np.random.default_rng(number))
+        batch = base.collate(pick(examples, order[first:last]), number)
         scored.append(scores_by_sequence(model, base, on_device(batch, device)))
     return np.concatenate(scored)
 

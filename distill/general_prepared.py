@@ -139,6 +139,7 @@ class PreparedGeneralStep:
 
     recipe: GeneralRecipe
     teacher: Source
+    """The model to be imitated."""
     base: TokenObjective
     """What is learned from the text itself."""
     source: ExampleSource
@@ -322,7 +323,7 @@ def rest_unreached(
     """
     learner.to(device)
     examples = source.epoch(0)
-    batch = objective.collate(pick(examples, np.arange(min(2, len(examples)))), np.random.default_rng(0))
+    batch = objective.collate(pick(examples, np.arange(min(2, len(examples)))), 0)
     with evaluation_mode(learner):
         total = torch.stack([*objective.losses(learner, on_device(batch, device)).values()]).sum()
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]

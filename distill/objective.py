@@ -60,6 +60,7 @@ class Distillation(Objective):
         on_policy: OnPolicy | None = None,
     ):
         self.base = base
+        self.reads_whole_step = base.reads_whole_step
         self.on_policy = on_policy
         self.teacher_losses = list(losses)
         self.teacher = teacher
@@ -82,12 +83,12 @@ class Distillation(Objective):
         """The objective's term: a teacher's loss on held-out text is no measure of the student."""
         return [self.base.term]
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Make the objective's batch; `index` (S,) says which example each sequence is."""
-        batch = self.base.collate(examples, rng)
+        batch = self.base.collate(examples, seed)
         index: Ragged = gather(examples, "index")
         batch |= {INDEX: as_tensor(index.values)}
-        return batch if self.on_policy is None else self.on_policy.draw(batch, rng)
+        return batch if self.on_policy is None else self.on_policy.draw(batch, seed)
 
     def predicted(self, batch: Batch) -> Tensor | None:
         """List the positions of the targets; what a student writes has no fixed size."""

@@ -29,11 +29,12 @@ from transformers.modeling_outputs import BaseModelOutput
 from ..modeling import TercetPreTrainedModel
 from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
+from ..objectives.randomness import SequenceDraws
 from ..objectives.task_objectives import in_rows
 from ..objectives.teacher_forcing import TeacherForcing
 from ..objectives.token_objective import OutputPositions, TokenObjective, sample_tokens
 from ..training.evaluation import evaluation_mode
-from ..training.objective import Batch
+from ..training.objective import INDEX, Batch
 from ..training.sharding import sharding_plugin
 from .losses import DistillationLoss, VocabularyLoss
 from .model_outputs import base_of
@@ -47,7 +48,7 @@ DRAWS = "decoder_draws"
 
 
 class Cells(NamedTuple):
-    """Where written tokens stand in the stream, and in a table with a row for each sequence, (n,) each."""
+    """Where written tokens stand: `positions` in the stream, and cells of a table of sequences, (n,) each."""
 
     positions: Tensor
     owners: Tensor
@@ -79,15 +80,15 @@ class OnPolicy:
         self.ends = list(ends)
         self.continues = isinstance(base, CausalLanguageModeling)
 
-    def draw(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """Draw whether the targets of a whole step are written; if so, add what decides which they are."""
-        if rng.random() >= self.recipe.probability:
+    def draw(self, batch: Batch, seed: int) -> Batch:
+        """Draw by a step's seed whether its targets are written; if so, add what decides which they are."""
+        if np.random.default_rng(seed).random() >= self.recipe.probability:
             return batch
         lengths = np.diff(batch["cu_seq_lens_q"].numpy()).astype(np.int64)
         given = np.maximum((lengths * self.recipe.beginning).astype(np.int64), 1) if self.continues else 0
         return batch | {
             BEGINNINGS: torch.from_numpy(given * np.ones_like(lengths)),
-            DRAWS: torch.from_numpy(rng.random(int(lengths.sum())))[None],
+            DRAWS: torch.from_numpy(SequenceDraws(seed + 1, batch[INDEX].numpy()).random(lengths))[None],
         }
 
     def count(self, batch: Batch) -> Tensor:

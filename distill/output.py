@@ -52,10 +52,14 @@ WRITTEN = (
 MAY_DIFFER = {
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
     *(
+        "async_checkpoints",
         "measure_utilization",
         "peak_flops",
+        "gradient_checkpointing",
+        "cpu_offload",
         "num_workers",
         "max_skipped_steps",
+        "timeout",
         "adaptive_threads",
         "retain_heap",
         "save_code",

@@ -16,7 +16,7 @@ from pydantic import Field
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
 from ..objectives.base_recipe import Share
 from ..objectives.recipes import SingleObjectiveRecipe
-from ..pretraining.recipe import CorpusRecipe
+from ..pretraining.recipe import CorpusRecipe, texts_of
 from ..text.paths import named_path
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
 from .layers import LayerChoice
@@ -154,6 +154,11 @@ class DistillationRecipe:
     """Comparisons in the report."""
 
     def __post_init__(self):
+        if self.general is not None and texts_of(self.general.corpus.train):
+            raise ValueError(
+                "general.corpus.train lists texts with shares, which distillation does not support: name one "
+                "text, or a list of files"
+            )
         if self.general is None and self.task is None:
             raise ValueError("the recipe has neither general nor task: set one of them, or both")
 

@@ -23,6 +23,7 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import draw_comparison
+from ..reporting.next_steps import next_steps
 from ..storage.scores import METRICS, what_is_scored
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
@@ -57,6 +58,7 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
             Heading("Size and speed"),
             size_table(summary),
             Prose(about_speed(summary)),
+            *next_steps(summary),
         ],
     )
 

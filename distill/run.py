@@ -42,7 +42,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
             if is_main:
                 run.take()
         for name in prepared.students:
-            learn_all(prepared, name, resume=resume)
+            learn_all(prepared, name, resume=run.resume)
         with run.together() as is_main:
             if is_main:
                 summarize(recipe, prepared)

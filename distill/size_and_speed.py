@@ -7,11 +7,11 @@ model is what a fresh process needs more, at its peak, after it was loaded and h
 Shapes: B rows of a pass, T tokens.
 """
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,6 +45,7 @@ class Size:
     """How large a model is."""
 
     parameters: int
+    """All of its numbers."""
     inner_parameters: int
     """Those of its layers: without token vectors and heads, which a student shares with its teacher."""
     disk: int
@@ -81,10 +82,7 @@ def measure_speeds(
 ) -> dict[str, dict[str, Any]]:
     """Time models in turns, and find the memory of each in a process of its own."""
     seconds = {rows: time_all(models, rows, device, number) for rows, number in rounds.items()}
-    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as executor:
-        memory = {
-            name: executor.submit(measure_memory, folder, device).result() for name, folder in folders.items()
-        }
+    memory = {name: memory_in_a_fresh_process(folder, device) for name, folder in folders.items()}
     return {
         name: asdict(Speed(seconds[1][name], BATCH / seconds[BATCH][name], memory[name])) for name in models
     }
@@ -125,6 +123,19 @@ def pass_of(model: TercetPreTrainedModel, rows: int) -> Callable[[], None]:
             reader(input_ids=ids)
 
     return work
+
+
+def memory_in_a_fresh_process(folder: str, device: torch.device) -> float:
+    """Measure the memory of a model where nothing else was done before.
+
+    A process that `multiprocessing` spawns would import the user's program first, and carry it out once more
+    where that has no `if __name__ == "__main__"`.
+    """
+    program = f"import sys, torch; from {__name__} import measure_memory as measure; "
+    program += "print(measure(sys.argv[1], torch.device(sys.argv[2])))"
+    command = [sys.executable, "-c", program, folder, str(device)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.split()[-1])
 
 
 def measure_memory(folder: str, device: torch.device) -> float:

@@ -18,8 +18,11 @@ from typing import Any, cast
 import torch
 
 from ..finetune.summary import read_predictions
+from ..finetune.text_rows import example_texts
 from ..ground.messages import quietly
 from ..pretraining.translation_scores import TranslationMeasure
+from ..reporting.next_steps import NextStep, after_learning_a_task, after_pretraining
+from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import (
     Outcome,
@@ -129,12 +132,21 @@ def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
     summary |= compare_models(recipe, prepared.last.teacher, models[STUDENT])
     summary["verdicts"] = as_data(verdicts(summary))
+    summary["next_steps"] = steps_as_data(what_comes_next(str(folder / MODEL), task))
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
     replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
     told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
     told["scores"] |= for_card(summary)
     replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
     save(build_report(recipe, summary), folder)
+
+
+def what_comes_next(model: str, task: PreparedTaskStep | None) -> Iterator[NextStep]:
+    """Yield what may be done with the student."""
+    if task is None:
+        return after_pretraining(model, classifies=False)
+    recipe = task.task.recipe
+    return after_learning_a_task(model, example_texts(recipe), recipe.input_columns)
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:

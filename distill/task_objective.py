@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -221,6 +220,7 @@ class TaskDistillation(Objective):
         precision: str = "auto",
     ):
         self.base = base
+        self.reads_whole_step = base.reads_whole_step
         self.labels = SOFT[type(base)](base, temperature)
         self.teacher = moved(teacher.eval().requires_grad_(False), device)
         self.unread_by_student = unread_by(student)
@@ -230,9 +230,9 @@ class TaskDistillation(Objective):
         own = {base.term: hard_weight} if hard_weight else {}
         self.weights = own | {"soft": soft_weight}
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Make the task's batch; where some rows have no labels, it says which have (S,)."""
-        batch = self.base.collate(examples, rng)
+        batch = self.base.collate(examples, seed)
         if has_field(examples, IS_LABELLED):
             batch[IS_LABELLED] = torch.from_numpy(gather(examples, IS_LABELLED).values)
         return batch

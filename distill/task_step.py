@@ -5,6 +5,7 @@ teacher's task -> rows -> examples                   what all runs of the step h
    +-> student ->  TaskDistillation -> as in fine-tuning: seeds, best checkpoints, report
 """
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,13 +17,13 @@ from transformers import PreTrainedTokenizerBase
 
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
-from ..finetune.learning import learn
+from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
 from ..finetune.model import load_pretrained_model
-from ..finetune.output import seed_folder
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import FineTuningRecipe, PretrainedModelRecipe
+from ..finetune.run import learn_all
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
-from ..finetune.summary import conclude, keep_rows
+from ..finetune.summary import conclude, evaluate_before, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
@@ -50,10 +51,12 @@ class PreparedTaskStep:
 
     recipe: TaskStepRecipe
     teacher: Source
+    """The model to be imitated."""
     task: Task
     """The teacher's."""
     rows: SplitRows
     unlabelled: Dataset | None
+    """Rows that the teacher alone labels, if there are any."""
 
     @property
     def encoder(self) -> TextEncoder:
@@ -150,6 +153,8 @@ def learn_task(
     with processes.main_process_first():
         path = write_beginning(step, student, beginning) if student.path is None else student.path
         recipe = fine_tuning(step.recipe, step.task, folder, path)
+        rate = choose_learning_rate(recipe)
+        recipe = with_learning_rate(recipe, rate)
         if processes.is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
             write_recipe(recipe, folder)
@@ -163,24 +168,15 @@ def learn_task(
     read = {**splits, "train": whole} if is_taught else splits
     # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
     pace = whole.examples
-    prepared = Prepared(step.task, splits, own, step.rows.bad_rows)
+    prepared, earlier = Prepared(step.task, splits, own, step.rows.bad_rows), None
     if processes.is_main_process:
         keep_rows(recipe, prepared)
-    results = {
-        seed: learn(
-            recipe,
-            step.task,
-            read,
-            seed_folder(folder, seed),
-            seed,
-            resume=resume,
-            teach=teach,
-            pace=pace,
-        )
-        for seed in recipe.training.seeds
-    }
-    if processes.is_main_process:
-        conclude(recipe, prepared, results, None)
+        if rate is not None:
+            print(rate, file=sys.stderr, flush=True)
+        earlier = evaluate_before(prepared, recipe.training.precision)
+    results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
+    if earlier is not None:
+        conclude(recipe, prepared, results, earlier, rate=rate)
     processes.wait_for_everyone()
     return recipe.model_folder
 

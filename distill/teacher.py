@@ -26,6 +26,7 @@ class Source(NamedTuple):
     """In evaluation mode, on the CPU, in float32."""
     tokenizer: PreTrainedTokenizerBase
     folder: Path
+    """Where they lie on this machine."""
 
 
 def load_source(name: str) -> Source:

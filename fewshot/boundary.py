@@ -39,6 +39,7 @@ class Prompt:
 
     context: str
     answers: tuple[str, ...]
+    """Texts, one of which follows."""
     suffix: str = ""
     """What follows any of them; only encoders read it."""
 

@@ -35,6 +35,7 @@ class Cloze:
     request: int
     """The request it belongs to."""
     ids: tuple[int, ...]
+    """The text's tokens, masks among them."""
     targets: tuple[int, ...]
     """Positions in the text."""
     answer: tuple[int, ...]

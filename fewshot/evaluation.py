@@ -22,8 +22,11 @@ class Condition:
     """One way to prompt with all items."""
 
     num_fewshot: int
+    """Demonstrations of each prompt, K."""
     seed: int
+    """Which ones are drawn."""
     order: int
+    """Number of their order."""
 
 
 @dataclass(frozen=True)

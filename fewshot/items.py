@@ -30,6 +30,7 @@ class Item:
     label: str = ""
     """Its correct answer, for balanced draws."""
     group: str = ""
+    """What its score is counted with; scores of groups are shown."""
     match: str = ""
     """Demonstrations are drawn from the items of the same one."""
 

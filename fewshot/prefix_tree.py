@@ -42,7 +42,11 @@ class Family:
 
 @dataclass
 class PrefixTree:
-    """Several texts, each a path from the root; `parents` is -1 for children of the cached prefix."""
+    """Several texts, each a path from the root.
+
+    Nodes are numbered as they are added: `tokens` are their ids, `parents` the nodes before them, -1 for
+    children of the cached prefix, and `depths` count from those, from 0.
+    """
 
     tokens: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)

@@ -26,6 +26,7 @@ class Query:
     requests: list[Request]
     """One for each answer."""
     demonstrations: list[Item]
+    """Those that precede it."""
     dropped: int = 0
     """Demonstrations that did not fit."""
     cut: int = 0

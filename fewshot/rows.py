@@ -28,7 +28,9 @@ class Items:
 
     task: Task
     test: list[Item]
+    """Those that are evaluated."""
     demonstrations: list[Item]
+    """Those that precede them in prompts."""
     are_one_split: bool
     """Whether demonstrations are drawn from the rows that are evaluated."""
     columns: Row

@@ -89,7 +89,7 @@ class ChatObjective(TaskObjective[Answered]):
         self.longest_answer = longest_answer
         self.max_length = max_length
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the dialogues; `labels` are their tokens where the assistant writes, and -100 elsewhere."""
         batch = one_stream(gather(examples, "input_ids"))
         batch |= fields_of(examples, along=["labels"], single=[INDEX])

@@ -136,4 +136,4 @@ def batches_of(
     parts = min(len(order), -(-int(lengths.sum()) // tokens_at_once))
     edges = cut_evenly(lengths, parts)
     for first, last in pairwise(edges):
-        yield objective.collate(pick(examples, order[first:last]), np.random.default_rng(0))
+        yield objective.collate(pick(examples, order[first:last]), 0)

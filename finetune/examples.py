@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..training.examples import PackableExamples, PackedExamples
+from ..training.examples import FixedExamples, PackedExamples
 from ..training.objective import Example
 from ..training.packing import Ragged, stretches
 
 
-class LabelledExamples(PackableExamples):
-    """Examples that lie in memory, each field end to end; the same in every epoch.
+class LabelledExamples(FixedExamples):
+    """Examples that lie in memory, each field end to end.
 
     Args:
         fields: What each example has: `input_ids`, `labels`, ... A number is an array of one.
@@ -31,10 +31,6 @@ class LabelledExamples(PackableExamples):
     def __getitem__(self, index: int) -> Example:
         """Return one example."""
         return {name: field[index] for name, field in self.fields.items()} | {"index": index}
-
-    def epoch(self, number: int) -> "LabelledExamples":
-        """Return the examples of an epoch: always these."""
-        return self
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
         """Lay the examples at `indices` (S,) end to end, field by field."""

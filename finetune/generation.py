@@ -56,7 +56,7 @@ class GenerationObjective(TaskObjective[Written]):
     def __init__(self):
         super().__init__("token")
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack sources for the encoder and, if there are any, targets for the decoder."""
         sources = gather(examples, "input_ids")
         if has_field(examples, "labels"):

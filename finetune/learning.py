@@ -54,6 +54,7 @@ def learn(
     seed: int,
     *,
     resume: bool,
+    pretrained: PretrainedModel | None = None,
     teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
     pace: LabelledExamples | None = None,
 ) -> dict[str, Any]:
@@ -66,6 +67,7 @@ def learn(
         folder: Receives log, scores, predictions and model.
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
+        pretrained: The model of this seed if it is loaded already; it is changed.
         teach: Says what a model on a device learns, if that is more than the task's own objective.
         pace: Examples by which steps and evaluations are counted, if others than those learned from.
 
@@ -77,11 +79,9 @@ def learn(
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
     training = training_of(recipe.training, splits["train"].examples, seed, pace)
     accelerator = build_accelerator(training, folder)
-    pretrained, learner = load_learner(recipe, task, splits, seed)
+    pretrained, learner = load_learner(recipe, task, splits, seed, pretrained)
     require_whole_matrices(recipe, accelerator)
-    objective = (
-        task.objective_for(pretrained.model) if teach is None else teach(pretrained.model, accelerator.device)
-    )
+    objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     outcome = fit(
@@ -109,10 +109,14 @@ def learn(
 
 
 def load_learner(
-    recipe: FineTuningRecipe, task: Task, splits: Mapping[str, Split], seed: int
+    recipe: FineTuningRecipe,
+    task: Task,
+    splits: Mapping[str, Split],
+    seed: int,
+    pretrained: PretrainedModel | None = None,
 ) -> tuple[PretrainedModel, nn.Module]:
-    """Load the model of a seed, with what it has to know of the rows, and the part of it that learns."""
-    pretrained = load_pretrained_model(recipe.model, task, seed)
+    """Load the model of a seed unless it is, with what it has to know of the rows, and what of it learns."""
+    pretrained = pretrained or load_pretrained_model(recipe.model, task, seed)
     remember_words(pretrained.model, splits)
     return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
 
@@ -150,6 +154,7 @@ def training_of(
     Warns:
         UserWarning: One row is longer than that, so that steps have to hold more.
     """
+    assert schedule.learning_rate is not None  # the run has chosen one
     counted = examples if pace is None else pace
     total, longest = int(counted.lengths.sum()), int(counted.lengths.max())
     tokens = max(round(schedule.batch_size * total / len(counted)), longest)
@@ -177,6 +182,8 @@ def training_of(
         max_grad_norm=schedule.max_grad_norm,
         precision=schedule.precision,
         compile=schedule.compile,
+        gradient_checkpointing=schedule.gradient_checkpointing,
+        cpu_offload=schedule.cpu_offload,
         seed=seed,
         evaluate_every=evaluate_every,
         checkpoint_every=evaluate_every,

@@ -44,7 +44,7 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
     def __init__(self):
         super().__init__("choice")
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the examples; positions begin anew with every choice."""
         batch = one_stream(gather(examples, "input_ids"))
         lengths = gather(examples, "choice_lengths").values

@@ -43,7 +43,10 @@ WRITTEN = (
 )
 """Everything that a run writes into its folder, beside the seeds' folders."""
 
-MAY_CHANGE = {"seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers", "save_code"}
+MAY_CHANGE = {
+    *("seeds", "tokens_per_micro_batch", "gradient_checkpointing", "cpu_offload", "num_workers"),
+    *("adaptive_threads", "trackers", "save_code"),
+}
 """Keys of `training` that a resumed run may change: others change what the finished seeds have learned."""
 
 WHAT_IS_LEARNED = (

@@ -28,6 +28,7 @@ from ..modeling import TercetPreTrainedModel
 from ..storage.model_folder import find_folder, load_tokenizer
 from ..storage.own_model import load_ours
 from ..text.bad_records import RowError
+from ..text.record_files import require_columns
 from ..text.row_files import as_rows
 from ..text.rows import STANDARD, stream_rows
 from ..training.disk import explaining_a_full_disk, flush, partial_path, replace_text
@@ -229,10 +230,49 @@ class Predictor:
         self.device = device
         self.precision = precision
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the model reads."""
+        return self.task.recipe.input_columns
+
     def predict(self, rows: Dataset) -> list[Prediction]:
         """Predict rows."""
         with products_in(self.precision, self.device):
             return predict(self.model, self.task, rows, self.encoder)
+
+
+def load_predictor(model: str, precision: str = "fp32") -> Predictor:
+    """Load a fine-tuned model by its folder or Hub id, onto the GPU if there is one.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: As in `Predictor`.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return Predictor(find_folder(model, None), device, precision)
+
+
+def predict_rows(predictor: Predictor, rows: Dataset, source: str) -> list[Prediction]:
+    """Predict rows that are in memory.
+
+    Args:
+        predictor: The model.
+        rows: With the columns that it reads, and perhaps others.
+        source: What they are called, for messages.
+
+    Raises:
+        ValueError: They lack a column, or a row cannot be read.
+    """
+    require_columns(source, rows.column_names, predictor.columns)
+    read = rows.select_columns(list(predictor.columns))
+    found: list[Prediction] = []
+    with naming_rows(source):
+        for first in range(0, len(read), ROWS_AT_ONCE):
+            try:
+                found += predictor.predict(read.select(range(first, min(first + ROWS_AT_ONCE, len(read)))))
+            except RowError as error:
+                raise error.moved(first) from None
+    return found
 
 
 def predict_file(
@@ -263,12 +303,12 @@ def predict_file(
     folder = find_folder(model, None)
     if output == STANDARD:
         with naming_rows(source):
-            predictor, rows = prepare(folder, source, precision)
+            predictor, rows = prepare(model, source, precision)
             made = Origin("", precision), Origin("", precision)
             return sum(write(lines, sys.stdout) for lines in predicted(predictor, source, rows, *made))
     file = PredictionFile(Path(output).expanduser(), folder, source, precision)
     with file.alone(resume=resume, overwrite=overwrite) as earlier, naming_rows(source):
-        predictor, rows = prepare(folder, source, precision)
+        predictor, rows = prepare(model, source, precision)
         present = replace(earlier, num_rows=0, rows="")
         with file.unfinished(earlier) as lines:
             for predictions in predicted(predictor, source, rows, present, earlier):
@@ -287,11 +327,10 @@ def naming_rows(source: str) -> Iterator[None]:
         raise ValueError(f"{name}: {error}") from None
 
 
-def prepare(folder: Path, source: str, precision: str) -> tuple[Predictor, IterableDataset]:
+def prepare(model: str, source: str, precision: str) -> tuple[Predictor, IterableDataset]:
     """Load a model, and find the rows that it is to read."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    predictor = Predictor(folder, device, precision)
-    return predictor, stream_rows(source, predictor.task.recipe.input_columns)
+    predictor = load_predictor(model, precision)
+    return predictor, stream_rows(source, predictor.columns)
 
 
 def predicted(

@@ -25,7 +25,7 @@ class Prepared:
     task: Task
     splits: Mapping[str, Split]
     pretrained: PretrainedModel
-    """Of the first seed."""
+    """Of the first seed, whose run learns with it: what is asked of its weights is asked before."""
     bad_rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """How many rows of each file were bad, and why, where there were any."""
 

@@ -68,7 +68,7 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
         super().__init__("answer")
         self.longest_answer = longest_answer
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the windows; labels are (S, 1, 2), `begins` and `ends` streams like the ids."""
         batch = one_stream(gather(examples, "input_ids"))
         batch |= fields_of(examples, along=("token_type_ids", *CHARACTERS), single=(INDEX, *WINDOW_FIELDS))

@@ -63,13 +63,15 @@ class RankingObjective(TaskObjective[Tensor]):
         temperature: What cosines are divided by.
     """
 
+    reads_whole_step = True  # which rows are a group depends on how many rows there are
+
     def __init__(self, texts_of_row: int, group_size: int, temperature: float):
         super().__init__("query")
         self.texts_of_row = texts_of_row
         self.group_size = group_size
         self.temperature = temperature
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the texts of all rows; `labels` (1, N) number the distinct ones, at each of their tokens.
 
         `index` has an entry for each row, not for each group, and is no tensor: it is left behind where

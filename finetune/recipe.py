@@ -18,7 +18,7 @@ from ..objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
 from ..text.bad_rows import OnBadRow
 from ..text.paths import named_path
-from ..training.recipe import Fraction, NonNegative, Positive, TrainingRecipe, Workers
+from ..training.recipe import Fraction, NonNegative, Positive, Trackers, TrainingRecipe, Workers
 from .task_recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
@@ -95,7 +95,7 @@ class DataRecipe:
 @dataclass(frozen=True)
 class FineTuningSchedule:
     """Optimization. Batch size, epochs, warm-up and weight decay are by default those of Devlin et al., 2019,
-    section A.3; the learning rate is higher, for the smaller models that most runs here begin with.
+    section A.3; the learning rate is chosen by the size of the model.
     """
 
     epochs: Annotated[float, Field(gt=0)] = 3.0
@@ -104,9 +104,9 @@ class FineTuningSchedule:
     """Average number of rows in an optimizer step: steps have equal numbers of tokens."""
     tokens_per_micro_batch: Positive | None = None
     """Maximum number of tokens in a forward pass: lower it if memory is short."""
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-4
-    """Peak learning rate, that of the head and the last layer; docs/finetuning.md has a table of what to
-    choose."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """Peak learning rate, that of the head and the last layer. By default the run chooses it by the number of
+    the model's parameters, says so, and writes it into its recipe; see docs/finetuning.md."""
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Learning rate of each layer relative to that of the layer above (Howard and Ruder, 2018, section
     3.2)."""
@@ -129,6 +129,10 @@ class FineTuningSchedule:
     """Precision of matrix products; weights stay in fp32."""
     compile: bool | Literal["auto"] = "auto"
     """Whether layers are compiled; see `TrainingRecipe`."""
+    gradient_checkpointing: bool = False
+    """Whether layers are computed again in the backward pass, to save memory; see `TrainingRecipe`."""
+    cpu_offload: bool = False
+    """Whether weights, gradients and the optimizer's state rest on the CPU; see `TrainingRecipe`."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)] = (0,)
     """One run per seed; runs differ in the new head, the order of rows and dropout."""
     num_workers: Workers = "auto"
@@ -137,8 +141,7 @@ class FineTuningSchedule:
     """Whether to write the code of the finished model beside its weights; see `TrainingRecipe`."""
     adaptive_threads: bool = False
     """Whether to use fewer threads while other programs occupy the cores; see `TrainingRecipe`."""
-    trackers: tuple[str, ...] = ()
-    """Experiment trackers that receive the log, by `accelerate`'s names."""
+    trackers: Trackers = ()
 
     def __post_init__(self):
         if twice := {seed for seed in self.seeds if self.seeds.count(seed) > 1}:

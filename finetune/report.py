@@ -28,10 +28,12 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
+from ..reporting.next_steps import next_steps
 from ..storage.scores import METRICS
 from ..text.bad_rows import in_words as bad_in_words
 from ..training.run_folder import CURVES
 from ..training.tracking import LOG, read_log
+from .learning_rate import in_recipes
 from .library_metrics import PREFIX, score_in_words
 from .output import CONFUSIONS, seed_folder
 from .prepared import Prepared
@@ -90,7 +92,7 @@ def best_and_worst(
         for name, own in lists.items()
         if own
     ]
-    about = f"Of {counted(len(rows), 'row')}, by the model of the best seed."
+    about = f"Of {counted(len(rows), 'row')}, by the model that was kept."
     if not worst:
         about += " Every prediction is correct."
     return [Heading("Best and worst predictions"), Prose(about), Beside(shown)]
@@ -166,6 +168,7 @@ def build_report(
             *by_label(task, predictions, references, folder),
             *best_and_worst(task, measured, predictions, references),
             *what_was_run(summary),
+            *next_steps(summary),
         ],
     )
 
@@ -197,7 +200,7 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     }
     low, high = summary["interval"]
     return Card(
-        f"{name} of the best seed",
+        f"{name}{' of the best seed' if len(summary['seeds']) > 1 else ''}",
         format_score(best[criterion], 3),
         f"95 % interval {low:.3g} to {high:.3g}.",
         bars_of(values, "fine-tuned", intervals),
@@ -206,24 +209,35 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
 
 def doubts(summary: Mapping[str, Any]) -> str:
     """Describe what the interval and the spread mean."""
-    chosen = "The model that was kept is that of the best seed on the validation rows"
+    of_seed = "that of the best seed" if len(summary["seeds"]) > 1 else "the best checkpoint"
+    chosen = f"The model that was kept is {of_seed} on the validation rows"
     if summary["split"] == "validation":
         chosen += (
             ", and its scores are on the same rows, so they are slightly optimistic. Set data.test for an "
             "unbiased score"
         )
+    seeds = ", which the standard deviation covers" if len(summary["seeds"]) > 1 else ""
     return (
         f"{chosen}. The interval is a percentile bootstrap over rows (Efron and Tibshirani, 1993): it "
-        f"covers other rows of the same kind, but not other seeds, which the standard deviation covers. "
+        f"covers other rows of the same kind, but not other seeds{seeds}. "
         f"Differences are of the same rows, drawn for both. The baselines: "
-        f"{'; '.join(f'{name} ({GUESSES[name]})' for name in summary['baselines'])}."
+        f"{'; '.join(map(explained_baseline, summary['baselines']))}."
     )
+
+
+def explained_baseline(name: str) -> str:
+    """Say what a baseline does, with its name once.
+
+    >>> explained_baseline("bag of words")
+    'a bag of words (logistic regression on TF-IDF weights)'
+    """
+    return GUESSES[name] if name in GUESSES[name] else f"{name} ({GUESSES[name]})"
 
 
 def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     """Put all scores side by side."""
     split, names = summary["split"], [name for name in best if name in METRICS or name.startswith(PREFIX)]
-    columns = {"best seed": best, **summary["baselines"]}
+    columns = {"best seed" if len(summary["seeds"]) > 1 else "fine-tuned": best, **summary["baselines"]}
     rows = []
     for name in names:
         row = [
@@ -255,7 +269,7 @@ def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -
         if points:
             curves[f"seed {seed}"] = points
     chosen = f"seed {summary['best_seed']}"
-    if chosen not in curves:
+    if len(curves.get(chosen, ())) < 2:  # a point is no curve
         return
     yield Heading("Learning curve")
     title = f"{METRICS[criterion]} of the validation rows"
@@ -297,12 +311,14 @@ def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
 
 
 def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield steps and times of each seed, and the libraries."""
+    """Yield steps and times of each seed, the learning rate, and the libraries."""
     yield Heading("Run")
     rows = [
         [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]
         for seed, result in summary["seeds"].items()
     ]
     yield Table(["", "steps", "time in steps"], rows)
+    rate = summary["learning_rate"]
+    yield Prose(f"Peak learning rate {in_recipes(rate['value'])}, {rate['reason']}.")
     told = summary["seeds"][str(summary["best_seed"])]["trained_on"]
     yield Prose(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items()) + ".")

@@ -10,24 +10,28 @@ folder is touched.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from transformers import PreTrainedConfig
 
-from ..ground.messages import quietly
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
+from ..pretraining.start import tell_start
 from ..pretraining.text import open_texts
-from ..stock.models import from_stock
-from ..storage.model_folder import find_folder, load_config, load_tokenizer, save_tokenizer
+from ..storage.model_folder import find_folder
 from ..training.disk import replace_text
+from ..training.lock import LOCK, require_free_below
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, Run, running
 from ..training.stages import require_consistent
 from ..training.tracking import as_json
+from .explanation import settled, start_lines
 from .learning import learn
+from .learning_rate import LearningRate
+from .model import PretrainedModel
 from .output import ADAPTED, BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .prepared import Prepared, Results, prepare
 from .recipe import (
@@ -38,11 +42,9 @@ from .recipe import (
     combinations,
     in_words,
 )
-from .summary import conclude, keep_rows
-from .tasks import task_of
-
-IMPORTED = "imported"
-"""Folder of a stock model as one of ours, in that of its further pretraining."""
+from .splits import Split
+from .summary import conclude, evaluate_before, keep_rows
+from .tagger import remember_words
 
 
 def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -59,45 +61,79 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         DiskFullError: There is no room; what was written before is intact.
     """
-    recipe = task_of(recipe.task).settled(recipe)
+    require_free_below([recipe.folder / LOCK])  # said before a model is looked for
+    recipe, rate = settled(recipe)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
     tried = combinations(recipe)
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
-        return finetune_in(run, recipe, tried)
+        return finetune_in(run, recipe, tried, rate)
 
 
-def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations) -> Path:
-    """Fine-tune in the folder that a run holds."""
+def finetune_in(
+    run: Run, recipe: FineTuningRecipe, tried: Combinations, rate: LearningRate | None = None
+) -> Path:
+    """Fine-tune in the folder that a run holds; `rate` was chosen for the recipe."""
     folder, adaptation = run.folder, recipe.adaptation
     with run.main_first():
         prepared = prepare(recipe, tried)
     if adaptation is not None:
         require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)
         open_texts(further_pretraining(adaptation, recipe.model.path, folder))  # they are there
+    earlier = None
     with run.together() as is_main:
         if is_main:
             run.take()
             keep_rows(recipe, prepared)
+            tell_start(start_lines(tried[0][1] if tried else recipe, prepared, rate, len(tried)))
+            remember_words(prepared.pretrained.model, prepared.splits)
+            earlier = evaluate_before(prepared, recipe.training.precision)
     chosen = best_of_grid(tried, prepared, run) if tried else recipe
-    before = None
+    first = None if tried else prepared.pretrained
+    unadapted = None
     if adaptation is not None:
-        before = learn_all(chosen, prepared, folder / BEFORE, resume=run.resume)
+        unadapted = learn_all(chosen, prepared, folder / BEFORE, first=first, resume=run.resume)
+        first = None
         adapted = str(adapt(recipe.model, adaptation, folder / ADAPTED))
         chosen = replace(chosen, model=replace(chosen.model, path=adapted, revision=None))
-    results = learn_all(chosen, prepared, folder, resume=run.resume)
+    results = learn_all(chosen, prepared, folder, first=first, resume=run.resume)
     with run.together() as is_main:
         if is_main:
-            conclude(chosen, prepared, results, before)
+            assert earlier is not None
+            conclude(chosen, prepared, results, earlier, unadapted=unadapted, rate=rate)
     return folder / MODEL
 
 
-def learn_all(recipe: FineTuningRecipe, prepared: Prepared, folder: Path, *, resume: bool) -> Results:
-    """Carry out the runs of all seeds below a folder."""
-    return {
-        seed: learn(recipe, prepared.task, prepared.splits, seed_folder(folder, seed), seed, resume=resume)
-        for seed in recipe.training.seeds
-    }
+def learn_all(
+    recipe: FineTuningRecipe,
+    prepared: Prepared,
+    folder: Path,
+    *,
+    first: PretrainedModel | None,
+    resume: bool,
+    read: Mapping[str, Split] | None = None,
+    **options: Any,
+) -> Results:
+    """Carry out the runs of all seeds below a folder.
+
+    Args:
+        recipe: Says how.
+        prepared: The task and the rows.
+        folder: Receives a folder of each seed.
+        first: The model of the first seed if it is loaded already; it is changed.
+        resume: Continue runs that are there.
+        read: What is learned from and measured on, if not what was prepared.
+        **options: Further ones of `learn`.
+    """
+    splits = prepared.splits if read is None else read
+    results = {}
+    for seed in recipe.training.seeds:
+        place = seed_folder(folder, seed)
+        results[seed] = learn(
+            recipe, prepared.task, splits, place, seed, pretrained=first, resume=resume, **options
+        )
+        first = None
+    return results
 
 
 def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> FineTuningRecipe:
@@ -144,7 +180,7 @@ def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) 
         ValueError: The objective is not the model's, or something is wrong with the text.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
-    path = str(as_ours(model, folder))
+    path = str(find_folder(model.path, model.revision))
     return pretrain(further_pretraining(recipe, path, folder / "run"), resume=True)
 
 
@@ -157,18 +193,3 @@ def further_pretraining(recipe: AdaptationRecipe, path: str, output: Path) -> Pr
         training=recipe.training,
         output=str(output),
     )
-
-
-def as_ours(model: PretrainedModelRecipe, folder: Path) -> Path:
-    """Find the model that a run begins with, or bring it into a folder if it is a stock one."""
-    source = find_folder(model.path, model.revision)
-    if load_config(source).model_type.startswith("tercet"):
-        return source
-    tokenizer = load_tokenizer(source)
-    imported = folder / IMPORTED
-    if tokenizer is not None and not imported.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with quietly():
-            from_stock(str(source)).save_pretrained(imported)
-            save_tokenizer(tokenizer, imported)
-    return imported

@@ -13,6 +13,8 @@ from torch import nn
 
 from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
+from ..reporting.next_steps import after_learning_a_task
+from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
 from ..storage.finished_run import EVALUATION, TEXTS
@@ -25,22 +27,34 @@ from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import MODEL, RECIPE, SCORES, delete
 from ..training.tracking import as_json, as_scores
 from .evaluation import Evaluation, evaluate_rows
+from .learning_rate import LearningRate
 from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
 from .report import BAD_ROWS, BAG_OF_WORDS, BEFORE, GUESSES, SHARED, UNTRAINED, build_report, shared_in_words
 from .splits import Split, identify
 from .task import Prediction, Task
+from .text_rows import example_texts
 
 
-def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, before: Results | None) -> None:
+def conclude(
+    recipe: FineTuningRecipe,
+    prepared: Prepared,
+    results: Results,
+    earlier: Evaluation,
+    *,
+    unadapted: Results | None = None,
+    rate: LearningRate | None = None,
+) -> None:
     """Sum the seeds up, put the best one's model where it is looked for, and write the report.
 
     Args:
         recipe: As it was carried out.
-        prepared: Its rows and its pretrained model.
+        prepared: Its rows and its tokenizer.
         results: Of all seeds.
-        before: Of the runs without further pretraining, if there was any.
+        earlier: Of the pretrained model, from `evaluate_before`.
+        unadapted: Results of the runs without further pretraining, if there was any.
+        rate: What was chosen for the recipe.
     """
     folder = recipe.folder
     best_seed = min(results, key=lambda seed: prepared.task.minimized_metric(results[seed]["validation"]))
@@ -50,13 +64,18 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
     shutil.copy(folder / RECIPE, folder / MODEL)
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
     predictions = read_predictions(folder / PREDICTIONS)
-    summary = summarize(recipe, prepared, results, best_seed, predictions)
-    for name, share in summary[UNKNOWN].items():
-        tell_of_unknown(share, f"the {name} rows")
-    if before is not None:
-        summary["before_adaptation"] = spread(prepared.measured, before)
+    summary = summarize(prepared, results, best_seed, predictions, earlier)
+    if unadapted is not None:
+        summary["before_adaptation"] = spread(prepared.measured, unadapted)
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
+    summary["learning_rate"] = {
+        "value": recipe.training.learning_rate,
+        "reason": rate.reason if rate else "as the recipe or its grid says",
+    }
+    model, task = str(folder / MODEL), recipe.task
+    steps = after_learning_a_task(model, example_texts(task), task.input_columns)
+    summary["next_steps"] = steps_as_data(steps)
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
     replace_text(
         folder / EVALUATION, json.dumps(as_json(for_card(recipe, prepared, summary)), indent=2) + "\n"
@@ -67,7 +86,7 @@ def conclude(recipe: FineTuningRecipe, prepared: Prepared, results: Results, bef
 def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
     """Write which rows a run reads, before it reads them.
 
-    Bad rows are told of, and rows that are learned from and measured on as well.
+    Bad rows are told of, rows that are learned from and measured on, and tokens that are unknown.
 
     Raises:
         ValueError: The run has begun with other rows: seeds and baselines would not be of the same ones.
@@ -77,6 +96,8 @@ def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
     for line in (in_words(prepared.bad_rows), *shared_in_words(prepared.shared_rows, rows)):
         if line:
             print(line, file=sys.stderr, flush=True)
+    for name in prepared.measured:
+        tell_of_unknown(unknown_in(prepared, name), f"the {name} rows")
     finished = (f"{SEED}*", f"*/{SEED}*", f"{GRID}/*")
     goes_on = any(any(recipe.folder.glob(pattern)) for pattern in finished)
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on, may_change=False)
@@ -88,18 +109,17 @@ def read_predictions(file: Path) -> list[Prediction]:
 
 
 def summarize(
-    recipe: FineTuningRecipe,
     prepared: Prepared,
     results: Results,
     best_seed: int,
     predictions: Sequence[Prediction],
+    earlier: Evaluation,
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
     task, measured = prepared.task, prepared.measured
     last = prepared.splits[measured[-1]]
     references = task.references(last.rows)
     before = UNTRAINED if prepared.pretrained.fresh else BEFORE
-    earlier = evaluate_before(prepared, last, recipe.training.precision)
     predicted = guesses(prepared, last) | {before: earlier.predictions}
     scored = {name: task.score(each, references) for name, each in predicted.items()}
     drawn = {
@@ -184,13 +204,15 @@ def unknown_in(prepared: Prepared, split: str) -> float:
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def evaluate_before(prepared: Prepared, split: Split, precision: str) -> Evaluation:
-    """Score the model with which the first seed began, computing as its run did."""
+def evaluate_before(prepared: Prepared, precision: str) -> Evaluation:
+    """Score the model that the first seed begins with on the split that counts, as its run computes."""
     device = cast(torch.device, join_processes().device)
-    model = prepared.pretrained.model
+    model, split = prepared.pretrained.model, prepared.splits[prepared.measured[-1]]
     nn.Module.to(model, device)
     with products_in(choose_precision(precision, device), device):
-        return evaluate_rows(model.eval(), prepared.task, split.rows, split.examples)
+        found = evaluate_rows(model.eval(), prepared.task, split.rows, split.examples)
+    nn.Module.to(model, "cpu")
+    return found
 
 
 def spread(measured: Sequence[str], results: Results) -> dict[str, dict[str, dict[str, float]]]:

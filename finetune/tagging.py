@@ -49,7 +49,7 @@ class WordObjective(TaskObjective[Outputs]):
     def __init__(self):
         super().__init__("tag")
 
-    def collate(self, examples: Sequence[Example], rng: np.random.Generator) -> Batch:
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the examples; `labels` and `words` are streams like the ids."""
         batch = one_stream(gather(examples, "input_ids"))
         return batch | fields_of(examples, along=["token_type_ids", "words", "labels"], single=[INDEX])

@@ -58,6 +58,15 @@ class RowsRecipe:
         values = (getattr(self, name) for name in names)
         return tuple(column for value in values if value is not None for column in as_columns(value))
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of a recipe that name the columns."""
+        return {
+            column: f"task.{name}"
+            for name in (*self.INPUTS, *self.LABELS)
+            for column in self.columns_in((name,))
+        }
+
 
 @dataclass(frozen=True)
 class ClassificationRecipe(RowsRecipe):
@@ -247,6 +256,9 @@ class GenerationRecipe(RowsRecipe):
 @dataclass(frozen=True)
 class ChatRecipe(RowsRecipe):
     """The assistant's turns of a dialogue, learned by a decoder (supervised fine-tuning)."""
+
+    INPUTS: ClassVar[tuple[str, ...]] = ("messages", "prompt")
+    LABELS: ClassVar[tuple[str, ...]] = ("completion",)
 
     kind: Literal["chat"]
     messages: str = "messages"

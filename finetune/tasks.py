@@ -7,8 +7,8 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ..configs.recipe import recipe_data
-from ..storage.finished_run import TASK
 from ..training.disk import replace_text
+from ..training.model_paths import TASK, require_task
 from .chat import Chat
 from .generation import Generation
 from .library_metrics import load_metrics
@@ -70,11 +70,7 @@ def load_task(folder: Path) -> Task:
     Raises:
         ValueError: Its folder does not say.
     """
-    if not (folder / TASK).exists():
-        raise ValueError(
-            f"{folder} has no {TASK}, so it was not made by tercet finetune: fine-tune it, or use "
-            "transformers.pipeline"
-        )
+    require_task(folder)
     told = json.loads((folder / TASK).read_text(encoding="utf-8"))
     recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
     return task_of(recipe, told["facts"])

@@ -1,15 +1,13 @@
 """Tasks about a text, or a pair of texts, as a whole: one label, or several.
 
-The classifier that a Transformer must beat: logistic regression on TF-IDF weights of words.
-
+`BagOfWords` is the classifier that a Transformer must beat: logistic regression on TF-IDF weights of words.
 It learns from the same training rows. Texts that are written without spaces are read as pairs of characters.
-Punctuation counts as words, too. Two texts of a row have weights of their own. Its time is bounded: it reads
+Punctuation counts as words, too. The two texts of a pair have separate weights. Its time is bounded: it reads
 at most `MOST_ROWS` rows, evenly spaced, `MOST_WORDS` words of each column, and every row `EPOCHS` times.
 
-Sets of labels as columns hold them: lists of a row's labels, or a 0 or 1 for each label (multi-hot).
-
-Lists of equal length that hold nothing but zeros and ones are multi-hot: as lists of labels, each would name
-two labels again and again. Their places are the labels' numbers, which `task.label_names` names.
+A column holds sets of labels as lists of a row's labels, or as a 0 or 1 for each label (multi-hot). Lists of
+equal length that hold nothing but zeros and ones are multi-hot: as lists of labels, they would all name two
+labels again and again. Their places are the labels' numbers, which `task.label_names` names.
 
 Shapes: E training rows, F other rows, L labels.
 """

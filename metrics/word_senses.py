@@ -22,6 +22,7 @@ class Use(NamedTuple):
     """A word in a sentence."""
 
     sense: str
+    """What the word means there."""
     sentence: str
     first: int
     """Where the word begins, in characters."""

@@ -150,7 +150,7 @@ class Setup:
 
     def batch(self, objective: Any, seed: int = 0) -> dict[str, Any]:
         """Collate all examples."""
-        return objective.collate(self.examples, np.random.default_rng(seed))
+        return objective.collate(self.examples, seed)
 
     def objective(self, *losses: DistillationLoss, base_weight: float = 2.0) -> Distillation:
         """Learn from the teacher as it is, in float32."""

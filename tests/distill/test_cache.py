@@ -40,7 +40,7 @@ def written(recipe, tmp_path, cache, temperatures=(2.0,)):
 
 
 def batch_of(step, source, epoch, indices):
-    batch = step.base.collate(pick(source.epoch(epoch), indices), np.random.default_rng(7))
+    batch = step.base.collate(pick(source.epoch(epoch), indices), 7)
     return batch | {"index": torch.from_numpy(indices + (epoch % source.number) * len(source.examples))}
 
 

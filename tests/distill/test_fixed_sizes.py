@@ -44,7 +44,8 @@ from tercet.training.objective import IGNORE
 from tercet.training.packing import Ragged
 
 from ..fixed_sizes import CPU, as_on_a_gpu, learned, sizes_of, watched
-from ..objectives.test_recipes import LENGTH, make_source, read, tokenizer  # noqa: F401
+from ..objectives.conftest import tokenizer  # noqa: F401
+from ..objectives.test_recipes import LENGTH, make_source, read
 from ..objectives.test_recipes import make_steps as make_text_steps
 from ..objectives.test_static_shapes import small_model
 

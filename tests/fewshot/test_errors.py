@@ -126,7 +126,7 @@ WRONG = {
     "empty file": ({"rows": []}, r"rows.jsonl has no rows: name a file that has some"),
     "no file": (
         {"data": {"test": "absent.jsonl"}},
-        r"there is no file .*absent.jsonl: name one that ends in",
+        r".*absent.jsonl does not exist: name one that ends in",
     ),
     "no model": ({"models": []}, r"no model is named: pass --model, or set models in the recipe"),
     "shots of sentences": (

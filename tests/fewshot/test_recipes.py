@@ -1,5 +1,6 @@
 """The recipes that come along read the data that they name, and the example of in-context learning holds."""
 
+import json
 import runpy
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def test_recipe_reads_its_data(name):
 
 def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
     program = runpy.run_path(str(ROOT / "examples" / "learn_in_context.py"))
-    program["write_rows"](tmp_path / "rows.jsonl", 20, seed=0)
+    rows = program["draw_rows"](20, seed=0)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     recipe = load_recipe(FewShotRecipe, "recall", [f"data.folder={tmp_path}"])
     items = read_items(recipe)
     drawer = Demonstrations(items.demonstrations, recipe.prompting, are_test=items.are_one_split)

@@ -17,8 +17,12 @@ def examples_of(lengths: list[int]) -> LabelledExamples:
 
 def test_a_row_as_long_as_many_is_warned_of():
     with pytest.warns(UserWarning, match="has 1,000 tokens, as many as 41 rows .*batch_size = 8"):
-        recipe = training_of(FineTuningSchedule(batch_size=8), examples_of([10] * 67 + [1000]), seed=0)
+        recipe = training_of(
+            FineTuningSchedule(batch_size=8, learning_rate=1e-4), examples_of([10] * 67 + [1000]), seed=0
+        )
     assert recipe.tokens_per_step == 1000
     with warnings.catch_warnings(action="error"):
-        recipe = training_of(FineTuningSchedule(batch_size=8), examples_of([10] * 67 + [100]), seed=0)
+        recipe = training_of(
+            FineTuningSchedule(batch_size=8, learning_rate=1e-4), examples_of([10] * 67 + [100]), seed=0
+        )
     assert recipe.tokens_per_step == 100

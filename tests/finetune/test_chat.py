@@ -142,7 +142,7 @@ def test_packed_dialogues_have_the_losses_and_gradients_of_each_alone(recipe_on)
     model, examples = prepared.pretrained.model.train(), prepared.splits["train"].examples
     objective = prepared.task.objective()
     assert isinstance(objective, ChatObjective)
-    batch = objective.collate(pick(examples, np.arange(len(examples))), np.random.default_rng(0))
+    batch = objective.collate(pick(examples, np.arange(len(examples))), 0)
     packed = objective.losses(model, batch)["token"]
     packed.backward()
     gradients = {name: own.grad.clone() for name, own in model.named_parameters() if own.grad is not None}
@@ -254,7 +254,7 @@ def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
     assert isinstance(objective, ChatObjective)
 
     def answers(indices):
-        batch = objective.collate(pick(examples, np.array(indices)), np.random.default_rng(0))
+        batch = objective.collate(pick(examples, np.array(indices)), 0)
         return [ids.tolist() for ids in objective.write(model, batch)]
 
     for penalty in (1.0, 2.0):
@@ -290,7 +290,7 @@ def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
     prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
     examples = prepared.splits["validation"].examples
     objective = prepared.task.objective()
-    batch = objective.collate(pick(examples, np.arange(2)), np.random.default_rng(0))
+    batch = objective.collate(pick(examples, np.arange(2)), 0)
     lengths = [len(ids) for ids in objective.write(prepared.pretrained.model.eval(), batch)]
     assert lengths[0] > 0
     assert lengths[1] == 0

@@ -44,7 +44,7 @@ def study_of(recipe_of):
 def whole_batch(study: Prepared) -> dict[str, Any]:
     """Collate all windows of the training rows."""
     examples = study.splits["train"].examples
-    return study.task.objective().collate(examples.pack(np.arange(len(examples))), np.random.default_rng(0))
+    return study.task.objective().collate(examples.pack(np.arange(len(examples))), 0)
 
 
 @every_member

@@ -13,7 +13,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_data
+from tercet.finetune.learning import learn
+from tercet.finetune.model import load_pretrained_model
 from tercet.finetune.prediction import predict_file
+from tercet.finetune.prepared import prepare
 from tercet.finetune.run import finetune
 
 from .conftest import ROWS, write_rows
@@ -35,7 +38,14 @@ def test_a_csv_of_two_columns_becomes_a_model_that_a_pipeline_answers_with(bases
     )
     assert code == 0
     folder = tmp_path / "run" / "model"
-    assert capsys.readouterr().out.strip() == str(folder)
+    printed = capsys.readouterr()
+    assert printed.out.strip() == str(folder)
+    command = f'tercet predict {folder} "a text"'
+    assert printed.err.splitlines()[-2:] == [
+        f"next: {command}",
+        f"with rows of text: tercet predict {folder} FILE --output predictions.jsonl",
+    ]
+    assert f"`{command}` predicts a text." in (tmp_path / "run" / "report.md").read_text()
     answer = pipeline("text-classification", str(folder))("the cat sat")[0]
     assert answer["label"] in {row["label"] for row in rows}
     assert (tmp_path / "run" / "report.html").read_text().startswith("<!doctype html>")
@@ -49,7 +59,7 @@ def test_the_baseline_before_a_run_is_untrained_only_where_weights_were_random(r
     before, again = scores_of(first)["baselines"], scores_of(second)["baselines"]
     assert set(before) ^ set(again) == {"untrained", "before this run"}
     report = (second.folder / "report.md").read_text()
-    assert "before this run (the same model before this run)" in report
+    assert "; the same model before this run." in report  # of the baselines, the last
     assert "untrained" not in report
 
 
@@ -279,9 +289,30 @@ def test_a_run_killed_while_it_concludes_goes_on(recipe_of, fork_server):
 
 
 def test_recipe_in_the_model_is_the_one_that_was_run(recipe_of):
-    recipe = recipe_of("classification")
+    recipe = recipe_of("classification", training={"learning_rate": 1e-3})
     folder = finetune(recipe)
     assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe_data(recipe)
+
+
+def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_path, monkeypatch):
+    """The first seed learns with the model that was prepared and scored, as if it was loaded for it alone."""
+    loaded = []
+
+    def load(recipe, task, seed):
+        loaded.append(seed)
+        return load_pretrained_model(recipe, task, seed)
+
+    for module in ("learning", "prepared"):
+        monkeypatch.setattr(f"tercet.finetune.{module}.load_pretrained_model", load)
+    recipe = recipe_of("classification", training={"epochs": 1, "seeds": [3, 5], "learning_rate": 1e-3})
+    finetune(recipe)
+    assert loaded == [3, 5]
+    prepared = prepare(recipe)
+    for seed in recipe.training.seeds:
+        learn(recipe, prepared.task, prepared.splits, tmp_path / f"alone-{seed}", seed, resume=False)
+        folders = recipe.folder / f"seed-{seed}", tmp_path / f"alone-{seed}"
+        together, alone = (load_file(folder / "model" / "model.safetensors") for folder in folders)
+        assert all(torch.equal(weights, alone[name]) for name, weights in together.items())
 
 
 def test_an_output_without_a_name_is_refused(recipe_of):

@@ -1,0 +1,69 @@
+"""What a run of fine-tuning is about to do, in one block: at its start and by `tercet finetune --explain`."""
+
+from typing import cast
+
+import torch
+
+from ..pretraining.start import as_block, device_in_words
+from ..reporting.blocks import counted
+from ..training.precision import choose_precision, join_processes
+from .learning import training_of
+from .learning_rate import CHOSEN, LearningRate, choose_learning_rate, in_recipes, with_learning_rate
+from .prepared import Prepared, prepare
+from .recipe import FineTuningRecipe, combinations
+from .tasks import task_of
+
+
+def explain(recipe: FineTuningRecipe) -> str:
+    """Write what a run would read, learn and compute, line by line; nothing is written or learned.
+
+    Raises:
+        ValueError: As in `finetune`.
+        FileNotFoundError: As in `finetune`.
+    """
+    recipe, rate = settled(recipe)
+    tried = combinations(recipe)
+    first = tried[0][1] if tried else recipe
+    return as_block(start_lines(first, prepare(recipe, tried), rate, len(tried)) | {"output": recipe.output})
+
+
+def settled(recipe: FineTuningRecipe) -> tuple[FineTuningRecipe, LearningRate | None]:
+    """Fill in what a recipe leaves to the model: what its task needs, and the learning rate if it has none.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: It cannot be fine-tuned so.
+    """
+    recipe = task_of(recipe.task).settled(recipe)
+    rate = choose_learning_rate(recipe)
+    return with_learning_rate(recipe, rate), rate
+
+
+def start_lines(
+    recipe: FineTuningRecipe, prepared: Prepared, rate: LearningRate | None, num_tried: int
+) -> dict[str, str]:
+    """Return what a prepared run is about to do, by the names of the lines."""
+    model, task, training = prepared.pretrained.model, prepared.task, recipe.training
+    new = counted(len(prepared.pretrained.fresh), "new tensor")
+    lines = {"model": f"{recipe.model.path}: {counted(model.num_parameters(), 'parameter')}, {new}"}
+    if labels := task.config_fields.get("id2label"):
+        lines["labels"] = ", ".join(labels.values())
+    for name, split in prepared.splits.items():
+        lengths = split.examples.lengths
+        tokens = f"{lengths.mean():.0f} tokens each, {lengths.max():,} at most"
+        is_share = name == "validation" and recipe.data.validation is None
+        held_out = f", {recipe.data.validation_share:.0%} of data.train" if is_share else ""
+        lines[name] = f"{counted(len(split.rows), 'row')} of {tokens}{held_out}"
+    steps = training_of(training, prepared.splits["train"].examples, training.seeds[0]).steps
+    lines["steps"] = f"{steps:,} of {training.batch_size} rows on average: {training.epochs:g} epochs"
+    of_grid = f", and {num_tried} with the settings of the grid" if num_tried else ""
+    lines["runs"] = f"{len(training.seeds)}, one for each seed{of_grid}"
+    if rate is not None:
+        lines["rate"] = str(rate)
+    elif num_tried == 0 and training.learning_rate is not None:
+        lines["rate"] = f"{CHOSEN} = {in_recipes(training.learning_rate)}, as the recipe says"
+    processes = join_processes()
+    device = cast(torch.device, processes.device)
+    precision = choose_precision(training.precision, device)
+    lines["device"] = device_in_words(device, precision, processes.num_processes)
+    return lines | {"score": f"{task.metric_for_best_model} of the {prepared.measured[-1]} rows"}
