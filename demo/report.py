@@ -6,7 +6,7 @@ Cards, verdicts, tables and curves are those of the runs' own reports, made of w
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -81,6 +81,20 @@ ABOUT = {
 Summaries = Mapping[str, Mapping[str, Any]]
 """Folder of a run -> what it has written as JSON."""
 
+
+@dataclass(frozen=True)
+class Spent:
+    """The seconds since some moment."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of all processors."""
+
+    def __sub__(self, earlier: "Spent") -> "Spent":
+        """Return what was spent since then."""
+        return Spent(self.seconds - earlier.seconds, self.cpu_seconds - earlier.cpu_seconds)
+
+
 PUBLISHED = (
     "For comparison, the published all-MiniLM-L6-v2 (23 million parameters, trained on more than a billion "
     "pairs of sentences), fine-tuned likewise, had 0.702 [0.660, 0.738] on the rows of the pinned "
@@ -94,8 +108,7 @@ def build_report(
     summaries: Summaries,
     verdicts: Sequence[Verdict],
     documents: Mapping[str, Sequence[Document]],
-    seconds: Mapping[str, float],
-    cpu_seconds: float,
+    times: Mapping[str, Spent],
 ) -> Report:
     """Build the report, its blocks in their order.
 
@@ -104,10 +117,9 @@ def build_report(
         summaries: What the runs have written as JSON, by their folders.
         verdicts: Of all runs.
         documents: The modules that were learned from (`train`), and others (`validation`).
-        seconds: How long each run took, and `all`.
-        cpu_seconds: Processor time of all.
+        times: What each run took, and `all`.
     """
-    minutes = max(round(seconds["all"] / 60), 1)
+    minutes = max(round(times["all"].seconds / 60), 1)
     docstrings = [each for _, own in documents["train"] for each in own]
     words = sum(len(text.split()) for each in docstrings for text in each.paragraphs)
     held_out, rows = documents["validation"], folder / ROWS
@@ -120,8 +132,8 @@ def build_report(
             Verdicts(verdicts),
             Prose(
                 "The first bar of each card is the model, the others are what it must beat. Intervals are "
-                "95 % bootstrap intervals over the test rows, those of differences on the same rows. They "
-                "cover other rows, but not other seeds: each run is done once."
+                "95 % bootstrap intervals over the test rows or the held-out documents, those of differences "
+                "on the same ones. They cover other rows, but not other seeds: each run is done once."
             ),
             *pretraining_chapter("encoder", summaries, folder),
             *filled_gaps(folder / "encoder" / MODEL, held_out),
@@ -130,28 +142,28 @@ def build_report(
             *distillation_chapter(summaries[DISTILLED]),
             *pretraining_chapter("decoder", summaries, folder),
             *continuations(folder / "decoder" / MODEL, held_out),
-            *chapter(CONTINUING),
+            *prompting_chapter(summaries[CONTINUING]),
             *pretraining_chapter("seq2seq", summaries, folder),
             *telegrams(folder / "seq2seq" / MODEL, rows / "telegrams-test.jsonl"),
-            *what_was_run(folder, summaries, seconds, cpu_seconds),
+            *what_was_run(folder, summaries, times),
         ],
     )
 
 
 def cards(summaries: Summaries) -> Iterator[Card]:
-    """Yield a card of every run."""
-    for member in MEMBERS:
+    """Yield one card of each member: of the encoder, what it is fine-tuned to do."""
+    yield placing_card(summaries)
+    for member in MEMBERS[1:]:
         card = glance(terms_of(summaries[member])[0], summaries[member])
         yield replace(card, title=f"{NAMES[member]}: {card.title.lower()}")
+
+
+def placing_card(summaries: Summaries) -> Card:
+    """Show the fine-tuned encoder beside the same one without pretraining, and beside counting words."""
     task, control = (scored(summaries[run]) for run in (FINETUNED, CONTROL))
     card = glance_at_task(*task)
     random = Bar("without pretraining", control[1]["accuracy"], format_score(control[1]["accuracy"], 3))
-    yield replace(card, title="Encoder, fine-tuned: accuracy", bars=[card.bars[0], random, *card.bars[1:]])
-    first, *_ = cards_of_distillation(summaries[DISTILLED])
-    yield replace(first, title="Student: kept of its teacher's score")
-    prompted = summaries[CONTINUING]
-    card = glance_at_prompts(prompted["models"][0], prompted, is_higher_better=True)
-    yield replace(card, title="Decoder, prompted: what comes next")
+    return replace(card, title="Encoder, fine-tuned: accuracy", bars=[card.bars[0], random, *card.bars[1:]])
 
 
 def scored(summary: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, float]]:
@@ -198,13 +210,20 @@ def packages_chapter(summaries: Summaries) -> Iterator[Block]:
 def distillation_chapter(summary: Mapping[str, Any]) -> Iterator[Block]:
     """Yield what the student keeps, what its teacher brought, and what is saved."""
     yield from chapter(DISTILLED)
+    first, *_ = cards_of_distillation(summary)
+    yield Cards([replace(first, title="Student: kept of its teacher's score")])
     yield kept_table(summary)
     yield size_table(summary)
 
 
-def what_was_run(
-    folder: Path, summaries: Summaries, seconds: Mapping[str, float], cpu_seconds: float
-) -> Iterator[Block]:
+def prompting_chapter(summary: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield how well the decoder finds what comes next."""
+    yield from chapter(CONTINUING)
+    card = glance_at_prompts(summary["models"][0], summary, is_higher_better=True)
+    yield Cards([replace(card, title="Decoder, prompted: what comes next")])
+
+
+def what_was_run(folder: Path, summaries: Summaries, times: Mapping[str, Spent]) -> Iterator[Block]:
     """Yield what was run: libraries, device, times."""
     yield Heading("Run")
     libraries = ", ".join(f"{name} {version(name)}" for name in ("tercet", "torch", "transformers"))
@@ -213,9 +232,9 @@ def what_was_run(
     )
     yield Prose(
         f"{libraries}, Python {platform.python_version()}, {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} cores; trained on {device}. {seconds['all'] / 60:.1f} minutes in total, "
-        f"and {cpu_seconds / 60:.1f} minutes of processor time. The text depends on the installed "
-        "packages, so figures of different machines cannot be compared."
+        f"{os.cpu_count()} cores; trained on {device}. {times['all'].seconds / 60:.1f} minutes in "
+        f"total, and {times['all'].cpu_seconds / 60:.1f} minutes of processor time. The text depends on "
+        "the installed packages, so figures of different machines cannot be compared."
     )
     rows = []
     for member in MEMBERS:
@@ -232,8 +251,12 @@ def what_was_run(
             ]
         )
     yield Table(["", "steps", "tokens read", "time in steps", "tokens/s", "of peak"], rows)
-    whole = [[name, f"{seconds:,.0f} s"] for name, seconds in seconds.items() if name != "all"]
-    yield Table(["folder of the run", "time"], whole)
+    whole = [
+        [name, f"{own.seconds:,.0f} s", f"{own.cpu_seconds:,.0f} s"]
+        for name, own in times.items()
+        if name != "all"
+    ]
+    yield Table(["folder of the run", "time", "processor time"], whole)
 
 
 def scores_of(summaries: Summaries) -> dict[str, dict[str, Any]]:

@@ -49,6 +49,7 @@ from .report import (
     MEMBERS,
     NAMES,
     ROWS,
+    Spent,
     build_report,
     curves_of,
     scored,
@@ -63,8 +64,10 @@ class Command:
     """What carries a kind of recipe out."""
 
     name: str
+    """As it is typed."""
     recipe: type
     carry_out: Callable[[Any], Path]
+    """What it calls: recipe -> folder of the run."""
     summary: str
     """The file that says what a run has come to."""
 
@@ -128,7 +131,7 @@ def run_demo(
 
 def show_all(folder: Path, overrides: Overrides, documents: Documents | None) -> Path:
     """Carry out the demonstration in a folder that nobody else writes; the arguments are `run_demo`'s."""
-    began, began_cpu = time.perf_counter(), cpu_seconds()
+    began = spent()
     recipes = {run: recipe_of(run, folder, overrides.get(name, ())) for run, (_, name) in RUNS.items()}
     say("reading the documentation that is installed on this machine")
     if documents is None:
@@ -137,15 +140,15 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
     write_tasks(folder / ROWS, documents)
     summaries: dict[str, Any] = {}
     verdicts: list[Verdict] = []
-    seconds: dict[str, float] = {}
+    times: dict[str, Spent] = {}
     for number, (run, (command, name)) in enumerate(RUNS.items(), 1):
-        since = time.perf_counter()
+        since = spent()
         say(f"[{number}/{len(RUNS)}] {run}: tercet {command.name} {name}")
         with quietly():
             command.carry_out(recipes[run])
-        seconds[run] = time.perf_counter() - since
+        times[run] = spent() - since
         if number == 1:
-            minutes = seconds[run] / SHARE_OF_FIRST / 60
+            minutes = times[run].seconds / SHARE_OF_FIRST / 60
             say(f"  about {minutes:.0f} minutes for the whole demo, on a machine as busy as now")
         summaries[run] = json.loads((folder / run / command.summary).read_text(encoding="utf-8"))
         found = [Verdict(**each) for each in summaries[run]["verdicts"]]
@@ -154,11 +157,10 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
         for verdict in found:
             say(f"  {verdict.text}")
             verdicts.append(replace(verdict, text=f"{NAMES[run]}. {verdict.text}"))
-    seconds["all"] = time.perf_counter() - began
     scores = {"scores": scores_of(summaries), "verdicts": as_data(verdicts)}
     replace_text(folder / SCORES, json.dumps(scores, indent=2))
-    cpu = cpu_seconds() - began_cpu
-    save(build_report(folder, summaries, verdicts, documents, seconds, cpu), folder)
+    times["all"] = spent() - began
+    save(build_report(folder, summaries, verdicts, documents, times), folder)
     return folder / PAGE
 
 
@@ -203,10 +205,10 @@ def beside_control(folder: Path, summaries: Mapping[str, Any]) -> Verdict:
     )
 
 
-def cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
+def spent() -> Spent:
+    """Return the time, and the processor time of this process and of those that it has waited for."""
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return Spent(time.perf_counter(), sum(usage.ru_utime + usage.ru_stime for usage in usages))
 
 
 def next_steps(page: Path) -> list[str]:

@@ -21,41 +21,32 @@ from .tasks import evenly_spaced
 GAPS = (
     ("The function returns a ", "list", " of all files in the directory."),
     ("Raise an ", "error", " if the value is not a number."),
-    ("The matrix has as many rows as ", "columns", "."),
-    ("If no name is given, the ", "default", " value is used."),
 )
 """What stands before a hidden word, the word that the author had in mind, and what stands behind it."""
 
 BEGINNINGS = (
     "Return a list of",
     "If the file does not exist,",
-    "The input tensor must have",
-    "This function is used to",
 )
 """What a decoder goes on from."""
 
 TELEGRAMS = (
-    "return number rows table",
     "convert string list integers",
     "raise error when file cannot opened",
-    "this method called before training starts",
 )
 """What a sequence-to-sequence model writes out."""
 
 PARAGRAPHS = (
     "Draw a horizontal line across the axes, with the given colour and width, and add it to the legend.",
     "Compute the gradient of the loss with respect to all parameters that require one, and add it to theirs.",
-    "Return the shortest path between two nodes, as a list of nodes, where every edge has a weight.",
-    "Group the rows by the values of a column, and sum every group; missing values are left out.",
-    "Simplify the expression, and return an equivalent one in which the symbol stands only once.",
 )
 """What a fine-tuned encoder places."""
 
 MADE_UP = "First some texts that are the same in every demo, written before any model saw them:"
 SPACED = "Then held-out texts, evenly spaced, not selected by outcome:"
 
-NUM_SHOWN = 6
-NUM_GUESSES = 5
+NUM_SHOWN = 2
+NUM_GUESSES = 3
 PROMPT_WORDS = 14
 """Words of a paragraph that a decoder reads; as many behind them are shown."""
 LENGTH = 32

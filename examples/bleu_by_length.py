@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tercet.pretraining.scores_by_length import LengthGroup, bleu_by_length
-from tercet.pretraining.translation_scores import translate
+from tercet.pretraining.translation_scores import LengthGroup, bleu_by_length, translate
 from tercet.reporting.line_charts import LinePanel, draw_lines
 from tercet.text.row_files import read_file
 

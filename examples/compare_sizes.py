@@ -9,10 +9,10 @@ Other machines: python examples/compare_sizes.py device=a100 devices=256
 
 import sys
 
+import tercet
 from tercet.planning.device_layouts import Zero
-from tercet.planning.machines import load_plan
 from tercet.planning.model_costs import build_planned_model, count
-from tercet.planning.plan import Outlook, Plan, plan_run
+from tercet.planning.plan import Outlook, Plan
 from tercet.planning.report import digits, duration, short, size
 from tercet.reporting.blocks import Table
 from tercet.reporting.text import for_terminal
@@ -41,10 +41,10 @@ def plan_size(preset: str, machines: list[str]) -> Plan:
         f"training.tokens_per_step={TOKENS_PER_STEP[preset]}",
         f"training.tokens_per_micro_batch={4 * LENGTH}",
     ]
-    recipe, _ = load_plan("decoder-english", values)
+    recipe = tercet.load_recipe("decoder-english", *values)
     tokens = TOKENS_PER_PARAMETER * count([build_planned_model(recipe)])
     steps = f"training.steps={round(tokens / TOKENS_PER_STEP[preset])}"
-    return plan_run(*load_plan("decoder-english", [*values, steps, *machines]))
+    return tercet.plan("decoder-english", *values, steps, *machines)
 
 
 def name(plan: Plan) -> str:

@@ -8,20 +8,14 @@ Unigram is how frequent each answer is in the training text, trigram interpolate
 import argparse
 from pathlib import Path
 
-from transformers import AutoModelForPreTraining, AutoTokenizer
-
-import tercet  # noqa: F401  registers the models
-from tercet.configs.recipe import load_recipe
+import tercet
 from tercet.pretraining.comparison import compare
-from tercet.pretraining.recipe import PretrainingRecipe
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("run", type=Path, help="the run's output folder")
-folder = parser.parse_args().run
+run = tercet.Result("pretrain", parser.parse_args().run)
 
-recipe = load_recipe(PretrainingRecipe, str(folder / "recipe.yaml"))
-model = AutoModelForPreTraining.from_pretrained(folder / "model").eval()
-scores = compare(recipe, model, AutoTokenizer.from_pretrained(folder / "model"))
+scores = compare(tercet.load_recipe(run.folder / "recipe.yaml"), run.model(), run.tokenizer())
 names = list(dict.fromkeys(name for row in scores.values() for name in row if not name.endswith("targets")))
 print("| | " + " | ".join(names) + " |")
 print("|---" * (len(names) + 1) + "|")

@@ -18,9 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tercet.configs.recipe import load_recipe
-from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
+import tercet
 from tercet.text.cache import cache_folder
 from tercet.text.documentation import read_documentation
 
@@ -36,7 +34,7 @@ def train(kind: str, overrides: Sequence[str]) -> Path:
     """Pretrain a decoder with a kind of positions, and tell where it is."""
     own = [f"model.overrides.position_embedding_type={kind}", f"corpus.sequence_length={TRAINED_LENGTH}"]
     own += [f"model.overrides.max_position_embeddings={LENGTHS[-1]}", f"output={FOLDER / kind}"]
-    return pretrain(load_recipe(PretrainingRecipe, "decoder-demo", [*own, *overrides]), overwrite=True)
+    return tercet.pretrain("decoder-demo", *own, *overrides, overwrite=True).model_path
 
 
 def validation_ids(model: Path, cache: Path) -> Tensor:
@@ -76,7 +74,7 @@ def main(overrides: Sequence[str]) -> int:
     results: dict[str, list[float]] = {}
     for kind in KINDS:
         folder = train(kind, overrides)
-        cache = cache_folder(load_recipe(PretrainingRecipe, "decoder-demo", overrides).corpus.cache)
+        cache = cache_folder(tercet.load_recipe("decoder-demo", *overrides).corpus.cache)
         ids = validation_ids(folder, cache)
         model = AutoModelForCausalLM.from_pretrained(folder).eval()
         results[kind] = [perplexity(model, ids, length) for length in LENGTHS]

@@ -9,18 +9,14 @@ asked. Without demonstrations there is nothing to know: one of 26 values. With K
 probability 1 - (3/4)^K, which is what a perfect reader scores, but for guesses.
 """
 
-import json
 import random
 import string
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tercet.configs.recipe import load_recipe
-from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
-from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
+import tercet
 
 FOLDER = Path("runs/recall-data")
 NUM_LINES = 33
@@ -47,26 +43,26 @@ def write_text(file: Path, num_worlds: int, seed: int) -> None:
     file.write_text("\n".join(texts), encoding="utf-8")
 
 
-def write_rows(file: Path, num_worlds: int, seed: int) -> None:
-    """Write the rows that are asked; those of a world demonstrate each other."""
+def draw_rows(num_worlds: int, seed: int) -> list[dict[str, Any]]:
+    """Draw the rows that are asked; those of a world demonstrate each other."""
     draw = random.Random(seed)
-    rows = [
+    return [
         row | {"world": world}
         for world in range(num_worlds)
         for row in draw_world(draw, KEYS_OF_A_WORLD, 4 * NUM_LINES)  # so that 32 of them read differently
     ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def main(overrides: Sequence[str]) -> int:
-    """Write text and rows, pretrain, ask, and say where the report is."""
+    """Write text, pretrain, ask, and say what was answered and where the report is."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_text(FOLDER / "train.txt", 20_000, seed=0)
     write_text(FOLDER / "validation.txt", 200, seed=1)
-    write_rows(FOLDER / "rows.jsonl", 100, seed=2)
-    output = pretrain(load_recipe(PretrainingRecipe, "decoder-recall", overrides), overwrite=True)
-    model = f"models={json.dumps([str(output)])}"
-    print(fewshot(load_recipe(FewShotRecipe, "recall", [model]), overwrite=True))
+    run = tercet.pretrain("decoder-recall", *overrides, overwrite=True)
+    asked = tercet.fewshot("recall", models=run, rows=draw_rows(100, seed=2), overwrite=True)
+    for name, score in asked.scores.items():
+        print(f"{name}: {score}")
+    print(asked.report)
     return 0
 
 

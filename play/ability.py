@@ -25,14 +25,25 @@ class TextField:
     """A text to be written by the user."""
 
     name: str
+    """Of the field in the page."""
     label: str
+    """What is shown above it."""
     lines: int = 2
     """Height of the field; with more than five, each line is a text of its own."""
 
 
 @dataclass(frozen=True)
 class NumberField:
-    """A number to be chosen."""
+    """A number to be chosen.
+
+    Args:
+        name: Keyword of `Ability.run`.
+        label: What is shown above it.
+        default: What stands there at first.
+        least: The smallest value.
+        most: The largest value.
+        step: Between two values.
+    """
 
     name: str
     label: str

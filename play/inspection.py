@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..inspection.attention_maps import attention_maps
 from ..reporting.blocks import Heatmap, Note, Result, Token, Tokens
 from .ability import Ability, Field, NumberField, TextField
 from .language import spelled
@@ -165,15 +166,16 @@ class ShowAttention(Ability):
         longest = min(MOST_TOKENS, self.model.max_length) - 1
         return model.generate(**sequences, num_beams=1, do_sample=False, max_new_tokens=longest)
 
-    def recorded(self, inputs: dict[str, Tensor], written: Tensor | None, which: int) -> Sequence[Tensor]:
-        """Return the weights of all layers of a stack, (1, H, T, T) each."""
+    def recorded(
+        self, inputs: dict[str, Tensor], written: Tensor | None, which: int
+    ) -> Sequence[Tensor] | None:
+        """Return the weights of all layers of a stack, (1, H, T, T) each; `None`: it keeps none."""
         model: Any = self.model.model
-        with self.model.recording_attention():
-            if written is None:
-                stack = model.get_encoder() if self.model.member == "seq2seq" else model.base_model
-                return stack(**inputs, output_attentions=True).attentions
-            outputs = model(**inputs, decoder_input_ids=written, output_attentions=True)
-            return outputs.decoder_attentions if which == 2 else outputs.cross_attentions
+        if written is None:
+            stack = model.get_encoder() if self.model.member == "seq2seq" else model.base_model
+            return attention_maps(stack, inputs).get("self")
+        maps = attention_maps(model, inputs | {"decoder_input_ids": written})
+        return maps.get("decoder" if which == 2 else "cross")
 
 
 def writes(model: LoadedModel) -> bool:

@@ -4,7 +4,6 @@ A model that `tercet finetune` made is asked as `tercet predict` asks it; a stoc
 Shapes: T tokens, L labels.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -16,14 +15,12 @@ from ..finetune.multiple_choice import MultipleChoice
 from ..finetune.question_answering import QuestionAnswering
 from ..finetune.tagging import Tagging
 from ..finetune.task import Prediction
+from ..finetune.text_rows import WORD
 from ..finetune.texts import TextTask
 from ..reporting.blocks import Entry, Note, Passage, Ranking, Result, Run
 from ..text.row_files import as_rows
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of, top_field
 from .loaded_model import LoadedModel
-
-WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*|[^\w\s]")
-"""A word, or a punctuation mark: what taggers label."""
 
 LONGEST_ANSWER = 30
 """Tokens of an answer that a stock model finds."""

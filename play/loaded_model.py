@@ -165,16 +165,6 @@ class LoadedModel:
         with self._lock, torch.no_grad(), quietly(), finite_outputs(*parts):
             yield
 
-    @contextmanager
-    def recording_attention(self) -> Iterator[None]:
-        """Compute attention by its definition, since fast kernels keep no weights."""
-        kernel = self.config._attn_implementation
-        self.model.set_attn_implementation("eager")
-        try:
-            yield
-        finally:
-            self.model.set_attn_implementation(kernel)
-
 
 def load_model(name: str) -> LoadedModel:
     """Load a model with the head that its weights are for.

@@ -35,6 +35,7 @@ PARTS = (
     "conversion",
     "doctor",
     "hub",
+    "inspection",
     "text",
     "objectives",
     "metrics",
@@ -44,6 +45,9 @@ PARTS = (
     "play",
 )
 """Its folders that the page needs."""
+
+CALLED = ("distill", "fewshot")
+"""Parts that the page does not need, but that the package names as functions: their first file alone."""
 
 GRADIO = "6.31.0"
 """Version that a Space asks for where Gradio is not installed."""
@@ -129,8 +133,10 @@ def requirements() -> list[str]:
 def sources() -> Iterator[PublishedFile]:
     """List the sources of Tercet that the page needs, and what names their version."""
     top = Path(str(import_module(ROOT).__file__)).parent
-    for name in ("__init__.py", "registered_classes.py"):
-        yield PublishedFile(f"{ROOT}/{name}", top / name)
+    for path in sorted(top.glob("*.py")):
+        yield PublishedFile(f"{ROOT}/{path.name}", path)
+    for part in CALLED:
+        yield PublishedFile(f"{ROOT}/{part}/__init__.py", Path(str(import_module(f"{ROOT}.{part}").__file__)))
     for part in PARTS:
         folder = Path(str(import_module(f"{ROOT}.{part}").__file__)).parent
         for path in sorted([*folder.rglob("*.py"), *folder.glob("templates/*")]):

@@ -55,6 +55,7 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    """As many cells as there are columns."""
     strong: int | None = None
     """Number of the row to look at."""
 
@@ -90,6 +91,7 @@ class Card:
     """What a reader should see at a glance."""
 
     title: str
+    """What was done."""
     headline: str
     """The one figure to remember."""
     about: str
@@ -109,6 +111,7 @@ class Line:
     """A labelled line of text."""
 
     label: str
+    """What the text is, shown before it."""
     runs: Sequence[Run]
 
 
@@ -155,6 +158,7 @@ class Entry:
     """A ranked answer."""
 
     text: str
+    """The answer."""
     value: float
     """What the entries are ranked by: a probability, a cosine, ..."""
     is_share: bool = True
@@ -168,7 +172,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Answers, best first."""
+    """Answers below a title, best first."""
 
     title: str
     entries: Sequence[Entry]
@@ -184,7 +188,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text, part of which a model wrote or labelled."""
+    """A text below a title, in pieces: which part a model wrote or labelled is seen."""
 
     title: str
     pieces: Sequence[Run]
@@ -202,13 +206,14 @@ class Token:
     text: str
     """The characters that it stands for, or its name where it stands for none."""
     token_id: int
+    """Its number in the vocabulary."""
     probability: float | None = None
     """Given the tokens before it; only decoders have one, and not for the first token."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A text as a row of tokens."""
+    """A text as a row of tokens, below a title."""
 
     title: str
     tokens: Sequence[Token]
@@ -216,7 +221,10 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Weights from 0 to 1: how much each row draws from each column. A row sums to 1."""
+    """Weights from 0 to 1 below a title: how much each row draws from each column. A row sums to 1.
+
+    `rows` and `columns` are their names, `weights` a list for each row.
+    """
 
     title: str
     rows: Sequence[str]
@@ -229,10 +237,29 @@ class Heatmap:
         return max((weight for row in self.weights for weight in row), default=1.0) or 1.0
 
 
+@dataclass(frozen=True)
+class Maps:
+    """Maps of every head of every layer, of which a reader of the page chooses one, below a title: rows draw
+    on columns.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    views: Mapping[str, Sequence[Sequence[Sequence[Sequence[float]]]]]
+    """What is shown -> layers of heads of rows of weights from 0 to 1; all have the same sizes."""
+
+    @property
+    def first(self) -> Heatmap:
+        """Return the map that is shown before a reader chooses."""
+        name, layers = next(iter(self.views.items()))
+        return Heatmap(f"{self.title}: {name}, layer 1, head 1", self.rows, self.columns, layers[0][0])
+
+
 Result = Note | Ranking | Passage | Tokens | Heatmap
 """What a model to play with answers."""
 
-Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside | Bullets | Result
+Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside | Bullets | Maps | Result
 
 
 @dataclass(frozen=True)
@@ -241,6 +268,7 @@ class Report:
 
     title: str
     about: str
+    """The sentence."""
     blocks: Sequence[Block]
 
 

@@ -183,13 +183,66 @@ def draw_comparison(
         return drawn(drawing, file)
 
 
+def draw_heads(panels: Mapping[str, np.ndarray], unit: str, file: Path, scale: float | None = None) -> str:
+    """Draw a number for each head, a panel of layers and heads beside another, on one scale.
+
+    Squares are the darker, the larger the number, which stands in them: 0 below a thousandth of the darkest
+    one's. Numbers below 0 are orange and hatched.
+
+    Args:
+        panels: Title -> numbers (L, H); NaN where a layer has no such head.
+        unit: What the numbers are, in words.
+        file: The PNG to write.
+        scale: The number that is darkest; by default the largest that is drawn.
+    """
+    largest = scale or max(float(np.nanmax(np.abs(values))) for values in panels.values()) or 1.0
+    layers, heads = np.max([values.shape for values in panels.values()], axis=0)
+    with rc_context(LOOK):
+        size = (max(4.6, 0.44 * heads + 1.2) * len(panels), 0.4 * layers + 1.5)
+        figure = Figure(figsize=size, layout="constrained")
+        for number, (axes, (title, values)) in enumerate(
+            zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True)
+        ):
+            axes.set(xlim=(0.5, heads + 0.5), ylim=(layers + 0.5, 0.5), aspect="equal")
+            axes.set_title(title, loc="left", fontsize=10.5, color=INK, pad=10)
+            for row, column in np.argwhere(np.isfinite(values)):
+                share = float(values[row, column]) / largest
+                axes.add_patch(
+                    Rectangle(
+                        (column + 0.5, row + 0.5),
+                        1,
+                        1,
+                        facecolor=FIRST if share >= 0 else SECOND,
+                        alpha=min(abs(share), 1.0),
+                        hatch=None if share >= 0 else "///",
+                        linewidth=0,
+                    )
+                )
+                axes.text(
+                    column + 1,
+                    row + 1,
+                    f"{values[row, column]:.2g}".replace("e-0", "e-") if abs(share) >= 0.001 else "0",
+                    ha="center",
+                    va="center",
+                    fontsize=6.5,
+                    color=PAPER if abs(share) > 0.5 else QUIET,
+                )
+            axes.set_xticks(range(1, heads + 1))
+            axes.set_yticks(range(1, layers + 1))
+            axes.tick_params(length=0)
+            axes.set_xlabel("head")
+            axes.set_ylabel("layer" if number == 0 else "")
+        figure.suptitle(unit, x=0.01, ha="left", fontsize=9.5, color=QUIET)
+        return drawn(figure, file)
+
+
 COLOURS = (FIRST, SECOND, THIRD, INK)
 """Of the models, in their order; a fifth has the first one's again, dashed."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """A model's score for every K."""
+    """A model's `scores` for every K of `shots`, and the ends `low` and `high` of their intervals."""
 
     shots: Sequence[int]
     scores: Sequence[float]

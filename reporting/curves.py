@@ -64,13 +64,18 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes below a title: `training` and `held_out` values at the steps of a run."""
 
     title: str
     training: Points
     held_out: Points
     levels: Mapping[str, float] = field(default_factory=dict)
     """What is reached without learning, by its name."""
+
+    @property
+    def has_line(self) -> bool:
+        """Whether there is more to draw than points."""
+        return bool(self.training and self.held_out) and max(len(self.training), len(self.held_out)) > 1
 
 
 def panel_of(
@@ -100,12 +105,12 @@ def points(log: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, flo
 
 
 def draw_log(log: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Draw the loss of every term that a log tells of, into a PNG file; none if none was ever finite."""
+    """Draw the loss of every term that a log tells of, into a PNG file; none of a term with points alone."""
     names = {name for record in log for name in record if name.endswith("/loss")}
     terms = sorted(name.removesuffix("/loss") for name in names if f"evaluation/{name}" in names)
     panels = [panel_of(log, term, f"{term}: loss in nats") for term in terms]
-    if finite := [panel for panel in panels if panel.training and panel.held_out]:
-        draw(finite, file)
+    if lines := [panel for panel in panels if panel.has_line]:
+        draw(lines, file)
 
 
 def draw(panels: Sequence[Panel], file: Path) -> str:

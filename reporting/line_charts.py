@@ -17,6 +17,8 @@ from .curves import INK, LOOK, QUIET, Points, drawn, limits
 
 STYLES = ("solid", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 """One after another, when all colours are used, or for the curves of a pair."""
+MARKERS = "os^DvP"
+"""One after another: curves are told apart on grey prints, too."""
 MOST_INSIDE = 4
 """Curves whose names fit between the axes; if a panel has more, names stand below all panels."""
 PANEL_WIDTH, PANEL_HEIGHT, LINE_HEIGHT = 5.0, 3.6, 0.3
@@ -28,7 +30,9 @@ class LinePanel:
     """One pair of axes."""
 
     title: str
+    """Of the vertical axis, above it."""
     x_label: str
+    """Of the horizontal axis."""
     curves: Mapping[str, Points]
     """Name of a curve -> its points, at least one."""
     bands: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
@@ -78,7 +82,8 @@ def fill_lines(axes: Axes, panel: LinePanel) -> None:
     for number, (name, points) in enumerate(panel.curves.items()):
         colour, style = look_of(number, has_pairs=panel.has_pairs)
         x, y = zip(*points, strict=True)
-        axes.plot(x, y, color=colour, linestyle=style, linewidth=2, marker="o", markersize=3, label=name)
+        look: dict[str, Any] = {"marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+        axes.plot(x, y, color=colour, linestyle=style, linewidth=2, label=name, **look)
         if name in panel.bands:
             low, high = zip(*panel.bands[name], strict=True)
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)

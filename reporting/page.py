@@ -1,4 +1,6 @@
-"""A report as one HTML page that needs nothing else: no network, no scripts, no other file.
+"""A report as one HTML page that needs nothing else: no network, no other file, and no script but one.
+
+The script (`maps.js`) shows the attention map that a reader chooses; without it, the first one is there.
 
 The templates have one scale of sizes, one of distances, and colours that have a meaning: blue is what the
 page is about, orange is a level to compare with, green and red are right and wrong. Colours follow the
@@ -9,17 +11,20 @@ tables and charts that need more room scroll inside their own. Every text is esc
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..training.disk import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
-from .blocks import Block, Heading, Heatmap, Ranking, Report, Run, Table, Token, Verdicts, percent
+from .blocks import Block, Heading, Heatmap, Maps, Ranking, Report, Run, Table, Token, Verdicts, percent
 from .text import LINK, as_markdown
+from .verdicts import Decision
 
-OUTCOMES = {"better": "Better", "worse": "Worse", "unclear": "No measurable difference"}
+OUTCOMES = {"better": "Better", "worse": "Worse", "unclear": "No measurable difference"} | {
+    outcome: outcome.capitalize() for outcome in get_args(Decision)
+}
 """Outcome of a verdict -> its label; what cannot be told is neither."""
 
 MOST_HEADINGS_WITHOUT_CONTENTS = 2
@@ -84,7 +89,7 @@ def aligned_rows(table: Table) -> Iterator[Sequence[Markup]]:
 
 
 def aligned(cells: Sequence[str]) -> Iterator[Markup]:
-    """Write a column's cells; numbers get invisible decimals."""
+    """Write a column's cells; numbers get decimals that are invisible, in a notebook as well."""
     found = [NUMBER.fullmatch(cell) for cell in cells]
     longest = max((len(number[2] or "") for number in found if number), default=0)
     for cell, number in zip(cells, found, strict=True):
@@ -92,7 +97,7 @@ def aligned(cells: Sequence[str]) -> Iterator[Markup]:
             yield escape(cell)
         else:
             missing = ".".ljust(longest, "0")[len(decimals) :]
-            yield Markup(f"{number[1]}{decimals}<u>{missing}</u>{number[3]}")
+            yield Markup(f'{number[1]}{decimals}<u style="visibility: hidden">{missing}</u>{number[3]}')
 
 
 def prose(text: str) -> Markup:
@@ -108,8 +113,11 @@ def core_of(run: Run) -> tuple[str, str, str]:
     return before, core, after
 
 
-def laid_out(result: Heatmap) -> dict[str, Any]:
-    """Place a row and a column for each token of a map, and a square for each weight."""
+def laid_out(result: Heatmap, least: float = SHOWN_WEIGHT) -> dict[str, Any]:
+    """Place a row and a column for each token of a map, and a square for each weight.
+
+    Weights below `least`, a share of the largest, have none.
+    """
     rows, columns = ([*map(short, names)] for names in (result.rows, result.columns))
     side = CHARACTER * max(map(len, rows)) + 10
     above = CHARACTER * max(map(len, columns)) + 10
@@ -123,7 +131,7 @@ def laid_out(result: Heatmap) -> dict[str, Any]:
         }
         for row, weights in enumerate(result.weights)
         for column, weight in enumerate(weights)
-        if weight >= SHOWN_WEIGHT * largest
+        if weight >= least * largest
     ]
     return {
         "width": round(side + CELL * len(columns)),
@@ -135,6 +143,19 @@ def laid_out(result: Heatmap) -> dict[str, Any]:
         "columns": [(name, round(side + CELL * (column + 0.68))) for column, name in enumerate(columns)],
         "cells": cells,
     }
+
+
+def in_thousandths(maps: Maps) -> list[Any]:
+    """Return the weights of maps as whole numbers, a list of T * S for each view, layer and head."""
+    return [
+        [[[round(1000 * weight) for row in head for weight in row] for head in layer] for layer in layers]
+        for layers in maps.views.values()
+    ]
+
+
+def has_maps(report: Report) -> bool:
+    """Return whether a page needs the script of maps."""
+    return any(isinstance(block, Maps) for block in report.blocks)
 
 
 def short(name: str) -> str:
@@ -175,7 +196,9 @@ TEMPLATES.filters |= {
     "about": about,
     "aligned_rows": aligned_rows,
     "core": core_of,
+    "has_maps": has_maps,
     "has_sentences": has_sentences,
+    "in_thousandths": in_thousandths,
     "in_words": OUTCOMES.__getitem__,
     "kind": lambda block: type(block).__name__,
     "laid_out": laid_out,

@@ -22,6 +22,7 @@ from .blocks import (
     Figure,
     Heading,
     Heatmap,
+    Maps,
     Note,
     Passage,
     Prose,
@@ -54,6 +55,7 @@ class Form:
     escaped: Callable[[str], str]
     """Writes text of others so that it is read as it is."""
     as_code: Callable[[str], str]
+    """Writes a name or a command as such."""
     as_drawing: Callable[[str], str]
     """Keeps lines of characters as they are."""
     strong: str
@@ -67,6 +69,7 @@ class Form:
     under_title: str
     """Between a title and what it is of."""
     between_examples: str
+    """What separates two of them."""
     lines_up: bool
     """Whether the columns of tables stand below each other."""
 
@@ -120,6 +123,11 @@ def _(block: Verdicts, form: Form) -> str:
     return "\n".join(
         f"- {form.strong}{form.escaped(verdict.text)}{form.strong}" for verdict in block.verdicts
     )
+
+
+@text_of.register
+def _(block: Maps, form: Form) -> str:
+    return text_of(block.first, form)
 
 
 @text_of.register

@@ -16,6 +16,9 @@ FEWEST_ROWS = 10
 
 Outcome = Literal["better", "worse", "unclear"]
 
+Decision = Literal["confirmed", "refuted", "undecided"]
+"""What becomes of a claim."""
+
 Interval = tuple[float, float]
 
 
@@ -24,7 +27,8 @@ class Verdict:
     """One sentence that a reader should remember, and whether it is good news."""
 
     text: str
-    outcome: Outcome = "unclear"
+    """The sentence."""
+    outcome: Outcome | Decision = "unclear"
 
 
 WORDS = {"better": "better than", "worse": "worse than", "unclear": "not measurably better than"}

@@ -1,57 +1,73 @@
 """Tercet: encoder, decoder and sequence-to-sequence Transformers, three readings of one set of blocks.
 
-Importing this package registers the family with transformers, so that `AutoModel` and its kin load it, and
-offers the public names of `tercet.modeling`:
+Importing this package lets transformers find the family, so that `AutoModel` and its kin load it, and offers
+the public names of `tercet.modeling`. Neither is imported before it is needed:
 
     >>> import tercet
     >>> from transformers import AutoConfig
     >>> AutoConfig.for_model("tercet_encoder") == tercet.TercetEncoderConfig()
     True
+
+The commands that pretrain, fine-tune, distill, prompt and predict are functions of this package, too
+(docs/python.md).
 """
 
-import os
 import sys
+from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .api import distill, fewshot, finetune
+from .api import embed as embed
+from .api import load_recipe as load_recipe
+from .api import plan as plan
+from .api import predict as predict
+from .api import prepare as prepare
+from .api import pretrain as pretrain
+from .registration import MODELS, register_when_asked
+from .results import Result as Result
+from .results import Score as Score
+
+if TYPE_CHECKING:
+    from .modeling import *  # noqa: F403
 
 __version__ = version("tercet")
 
 
-def is_command_line(arguments: list[str]) -> bool:
-    """Whether an interpreter started with these arguments runs `tercet ...` or `python -m tercet ...`.
+class CommandFolder(ModuleType):
+    """A folder of the package whose name is a command's, too: `tercet.finetune(...)` calls the command."""
 
-    The command line imports what a command needs when it runs: `tercet --help` does not wait for torch.
-    """
-    program = next((argument for argument in arguments[1:] if argument not in {"-u", "-m"}), "")
-    return Path(program).stem == "tercet"
-
-
-def bound_spinning() -> None:
-    """Let threads that wait for each other soon sleep; to be called before torch is imported.
-
-    GNU's OpenMP lets them spin 300,000 times, which takes the cores from other programs, and from the very
-    thread that is waited for. After 10,000 nothing is lost on a quiet machine, and far less on a busy one
-    (docs/performance.md). What the user has set stays.
-    """
-    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "10000"
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the command."""
+        return vars(self)["__wrapped__"](*arguments, **options)
 
 
-def hide_bars() -> None:
-    """Keep libraries from drawing progress bars where no terminal shows them; to be called before they load.
+for _command in (distill, fewshot, finetune):
+    _folder = import_module(f".{_command.__name__}", __name__)
+    _folder.__class__ = CommandFolder
+    vars(_folder)["__wrapped__"] = _command  # whose signature and help it has
 
-    Our own bars look for themselves. What the user has set stays.
-    """
-    if sys.stderr is None or not sys.stderr.isatty():
-        for library in ("HF_HUB", "HF_DATASETS"):  # transformers follows the first
-            os.environ.setdefault(f"{library}_DISABLE_PROGRESS_BARS", "1")
+OFFERED = (
+    *("distill", "embed", "fewshot", "finetune", "load_recipe", "plan", "predict", "prepare", "pretrain"),
+    *("Result", "Score"),
+)
+"""Names of this package that are for its users, besides those of the models."""
+
+register_when_asked()
 
 
-if is_command_line(sys.orig_argv):
-    bound_spinning()
-    hide_bars()
-else:
-    from .modeling import *  # noqa: F403
-    from .registered_classes import publish_registered_classes
+def __getattr__(name: str) -> Any:
+    """Find a public name among those of the models, which are imported for it."""
+    if name == "__all__":
+        return [*OFFERED, *import_module(MODELS).__all__]
+    if name == "modeling":
+        return import_module(MODELS)
+    if not name.startswith(("Tercet", "Neural")):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(MODELS), name)
 
-    publish_registered_classes()
+
+def __dir__() -> list[str]:
+    """List what is offered: the commands, and the models if they are imported already."""
+    return sorted({*OFFERED, "__version__", *getattr(sys.modules.get(MODELS), "__all__", ())})

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from .command_line import parse
+from .ground.messages import LinesError
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
@@ -24,6 +25,8 @@ LONGEST = 1200
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `--debug` lets exceptions through with their traceback."""
+    bound_spinning()
+    hide_bars()
     try:
         try:
             return carry_out(sys.argv[1:] if arguments is None else arguments)
@@ -37,14 +40,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
 
 
+def bound_spinning() -> None:
+    """Let threads that wait for each other soon sleep; to be called before torch is imported.
+
+    GNU's OpenMP lets them spin 300,000 times, which takes the cores from other programs, and from the very
+    thread that is waited for. After 10,000 nothing is lost on a quiet machine, and far less on a busy one
+    (docs/performance.md). What the user has set stays.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "10000"
+
+
+def hide_bars() -> None:
+    """Keep libraries from drawing progress bars where no terminal shows them; to be called before they load.
+
+    Our own bars look for themselves. What the user has set stays.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        for library in ("HF_HUB", "HF_DATASETS"):  # transformers follows the first
+            os.environ.setdefault(f"{library}_DISABLE_PROGRESS_BARS", "1")
+
+
 def carry_out(arguments: Sequence[str]) -> int:
     """Run one command, and say in one line what went wrong."""
     options = parse(arguments)
     try:
-        if {"recipe", "model", "folder", "source"} & vars(options).keys():
-            from .early_checks import check_early  # not for every command: reading YAML takes a moment, too
+        if {"model", "folder", "source", "decoder"} & vars(options).keys():
+            from .early_checks import check_models  # not for every command: reading YAML takes a moment, too
 
-            check_early(options)
+            check_models(options)
         with warnings_in_lines(options.command):
             options.run(options)
         leave_processes()
@@ -121,6 +145,8 @@ def leave_processes() -> None:
 
 def one_line(error: Exception) -> str:
     """Print an error in one line, with its type and the way to its traceback if it is not the user's."""
+    if isinstance(error, LinesError):
+        return str(error)
     message = " ".join(str(error).split())
     if isinstance(error, OSError) and is_named(error):
         message = f"{error.filename}: {error.strerror}"

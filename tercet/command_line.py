@@ -9,6 +9,7 @@ Shells complete commands, recipes and their keys with `argcomplete`, once they a
 """
 
 import os
+import sys
 from argparse import (
     Action,
     ArgumentParser,
@@ -26,19 +27,22 @@ from .commands import (
     convert,
     distill,
     doctor,
+    embed,
     export,
     fewshot,
     finetune,
     import_,
+    inspect,
     plan,
     play,
     predict,
+    prepare,
     pretrain,
     push,
+    study,
     tokenizer,
     verify_resume,
 )
-from .endings import tell
 from .listing import LISTED
 
 ABOUT = """\
@@ -61,12 +65,19 @@ def parse(arguments: Sequence[str]) -> Namespace:
     options, rest = parser.parse_known_args(arguments)
     unknown = [word for word in rest if word.startswith("-") or "overrides" not in options]
     if unknown:
-        parser.error(
-            f"unknown argument {unknown[0]!r}: `tercet {options.command} --help` lists the known ones"
-        )
+        parser.error(f"unknown argument {unknown[0]!r}: {remedy_of(unknown[0], options)}")
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options
+
+
+def remedy_of(word: str, options: Namespace) -> str:
+    """Describe what to write instead of an unknown argument: the override that it names, if it names one."""
+    name = word.lstrip("-").partition("=")[0].replace("-", "_")
+    keys = recipe_keys(options.command) if "overrides" in options else []
+    if found := [key for key in keys if name in (key, key.rpartition(".")[2])]:
+        return f"values of a recipe are written without dashes, as in {found[0]}=..."
+    return f"`tercet {options.command} --help` lists the known ones"
 
 
 def check_words(parser: ArgumentParser, arguments: Sequence[str]) -> None:
@@ -100,10 +111,13 @@ def build_parser() -> ArgumentParser:
     command.add_argument("--output", default="runs/demo", metavar="DIR", help="where to write (%(default)s)")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier demo there")
     command = add_command(commands, recipes)
-    kind = command.add_argument(
-        "kind", nargs="?", metavar="KIND", help=f"list one kind only: {', '.join(LISTED)}"
+    what = command.add_argument(
+        "what",
+        nargs="?",
+        metavar="NAME",
+        help=f"one of {', '.join(LISTED)}, or a recipe or a preset",
     )
-    offer(kind, lambda **_: [*LISTED])
+    offer(what, listed_completions)
     command = add_command(commands, plan)
     add_recipe(command, "describes the machines, or overrides a value")
     for run in (tokenizer, pretrain, finetune, distill):
@@ -117,7 +131,22 @@ def build_parser() -> ArgumentParser:
             choices.add_argument(
                 "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
             )
+        if run is finetune:
+            choices.add_argument(
+                "--explain", action="store_true", help="only show what would be read, learned and chosen"
+            )
+    command = add_command(commands, prepare)
+    add_recipe(command)
+    command.add_argument(
+        "--executor",
+        choices=("local", "slurm", "ray", "jobs"),
+        help="where the tasks run (the recipe's executor)",
+    )
+    command.add_argument(
+        "--overwrite", action="store_true", help="replace another corpus in the output folder"
+    )
     add_predict(commands)
+    add_embed(commands)
     add_fewshot(commands)
     command = add_command(commands, verify_resume)
     add_recipe(command)
@@ -135,10 +164,14 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "model", metavar="MODEL", help="a folder that `tercet finetune` wrote, or a Hub name"
     )
     command.add_argument(
-        "file", metavar="FILE", help="rows: .jsonl, .csv, .tsv, .parquet; - reads JSON lines from stdin"
+        "rows",
+        nargs="+",
+        metavar="INPUT",
+        help="a text for each column, or a file of rows: .jsonl, .csv, .tsv, .parquet; - reads JSON lines "
+        "from stdin",
     )
     command.add_argument(
-        "--output", default="predictions.jsonl", help="where to write (%(default)s); - writes to stdout"
+        "--output", help="where to write the predictions of a file (predictions.jsonl); - writes to stdout"
     )
     command.add_argument(
         "--precision",
@@ -149,6 +182,32 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
     choices = command.add_mutually_exclusive_group()
     choices.add_argument("--resume", action="store_true", help="continue an unfinished file")
     choices.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+
+
+def add_embed(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that makes vectors of texts."""
+    command = add_command(commands, embed)
+    command.add_argument("model", metavar="MODEL", help="Tercet's, stock, or of sentence-transformers")
+    command.add_argument(
+        "file",
+        metavar="FILE",
+        help="texts: .txt (one in a line), .csv, .tsv, .jsonl, .parquet; - reads JSON lines from stdin",
+    )
+    command.add_argument(
+        "--output", default="embeddings.npy", metavar="FILE", help=".npy or .parquet (%(default)s)"
+    )
+    command.add_argument("--column", default="text", metavar="NAME", help="column of the texts (%(default)s)")
+    command.add_argument(
+        "--prompt", metavar="NAME", help="a prompt of the model's folder, such as query (its default one)"
+    )
+    command.add_argument(
+        "--precision",
+        choices=("fp32", "bf16"),
+        default="fp32",
+        help="precision of matrix products (%(default)s)",
+    )
+    command.add_argument("--index", action="store_true", help="also write an index of nearest neighbours")
+    command.add_argument("--overwrite", action="store_true", help="replace earlier files")
 
 
 def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
@@ -186,6 +245,7 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--to", metavar="TYPE", help="bert, gpt2, llama, bart, ... (default: the first that fits)"
     )
     kinds.add_argument("--onnx", action="store_true", help="write graphs of ONNX")
+    kinds.add_argument("--gguf", action="store_true", help="write a file of GGUF, for llama.cpp")
     command.add_argument("--int8", action="store_true", help="write graphs with 8-bit integers, too")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     add_convert(commands)
@@ -195,6 +255,18 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument(
         "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
     )
+    command = add_command(commands, inspect)
+    command.add_argument("model", metavar="MODEL", help="a folder that save_pretrained wrote, or a Hub name")
+    command.add_argument("text", metavar="TEXT", help="what the model reads, at most 64 tokens")
+    command.add_argument("--target", metavar="TEXT", help="what a seq2seq model writes (its own answer)")
+    command.add_argument(
+        "--output", default="inspection.html", metavar="FILE", help="the page to write (%(default)s)"
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier page")
+    command.add_argument(
+        "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
+    )
+    add_study(commands)
     command = add_command(commands, push)
     command.add_argument("folder", metavar="FOLDER", help="a run's output, or a saved model")
     command.add_argument("repo", metavar="REPO", help="the repository: owner/name")
@@ -202,10 +274,26 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument("--dry-run", action="store_true", help="upload nothing, list what would be uploaded")
     command.add_argument("--revision", help="branch to commit to, created if it does not exist (main)")
     command.add_argument("--message", help="commit message")
+    command.add_argument(
+        "--checkpoints", action="store_true", help="push a run's intermediate models, each as a revision"
+    )
     command.add_argument("--space", action="store_true", help="also make a Space that shows the model")
     command.add_argument(
         "--space-folder", metavar="DIR", help="write the files of the Space to DIR, and upload nothing"
     )
+
+
+def add_study(commands: "_SubParsersAction[ArgumentParser]") -> None:
+    """Add the command that measures a claim."""
+    command = add_command(commands, study)
+    name = command.add_argument("name", metavar="NAME", nargs="?", help="a study; without, all are listed")
+    offer(name, study_completions)
+    command.add_argument("--predict", action="store_true", help="ask for your prediction first")
+    command.add_argument(
+        "--break", dest="broken", default="", metavar="SWITCH", help="take away what the claim is about"
+    )
+    command.add_argument("--seeds", type=whole_number, metavar="N", help="runs, 2 or more (the study's)")
+    command.add_argument("--output", metavar="DIR", help="folder of the page (runs/studies/NAME)")
 
 
 def add_convert(commands: "_SubParsersAction[ArgumentParser]") -> None:
@@ -297,18 +385,38 @@ def recipe_completions(prefix: str, parsed_args: Namespace, **_: object) -> list
     return [name for name in [*shipped, *glob(f"{prefix}*.yaml")] if name.startswith(prefix)]
 
 
+def study_completions(prefix: str, **_: object) -> list[str]:
+    """List the studies."""
+    from .studies.study import all_studies
+
+    return [name for name in all_studies() if name.startswith(prefix)]
+
+
+def listed_completions(prefix: str, **_: object) -> list[str]:
+    """List what `tercet recipes` lists: kinds, recipes and presets."""
+    from .configs.recipe import preset_names, recipe_names
+
+    names = dict.fromkeys([*LISTED, *recipe_names(), *preset_names()])
+    return [name for name in names if name.startswith(prefix)]
+
+
 def key_completions(prefix: str, parsed_args: Namespace, **_: object) -> list[str]:
     """List the keys of a command's recipe, a level at a time: `training.`, then `training.steps=`."""
+    keys = recipe_keys(parsed_args.command)
+    depth = prefix.count(".")
+    above = {key.rpartition(".")[0] for key in keys}
+    own = [key for key in keys if key.startswith(prefix) and key.count(".") == depth]
+    return [f"{key}." if key in above else f"{key}=" for key in own]
+
+
+def recipe_keys(command: str) -> list[str]:
+    """List every dotted key of a command's recipe."""
     from .configs.recipe import dotted_keys
     from .configs.stand_ins import without_libraries
     from .early_checks import kind_of
 
     with without_libraries():
-        keys = dotted_keys(kind_of(parsed_args.command).recipe)
-    depth = prefix.count(".")
-    above = {key.rpartition(".")[0] for key in keys}
-    own = [key for key in keys if key.startswith(prefix) and key.count(".") == depth]
-    return [f"{key}." if key in above else f"{key}=" for key in own]
+        return dotted_keys(kind_of(command).recipe)
 
 
 def demo(options: Namespace) -> None:
@@ -328,7 +436,8 @@ def demo(options: Namespace) -> None:
     from .demo.run import next_steps, run_demo
 
     page = run_demo(options.output, overwrite=options.overwrite)
-    tell(lambda page: (f"next: {step}" for step in next_steps(page)), page)
+    for step in next_steps(page):
+        print(f"next: {step}", file=sys.stderr)
     print(page)
 
 
@@ -336,13 +445,14 @@ def recipes(options: Namespace) -> None:
     """List the recipes and model presets that come with Tercet.
 
     A recipe is a YAML file with all settings of a run. Pass its name to `tercet pretrain`, or copy its file
-    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. With KIND, only the
-    recipes of one command are listed, or the model presets.
+    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. With the NAME of a
+    command that runs recipes, or `presets`, only these are listed; with that of a recipe or a preset, its
+    file is printed, with all that is said about it.
 
     Examples:
       tercet recipes
-      tercet recipes finetune
+      tercet recipes decoder-demo > my-recipe.yaml
     """
     from .listing import list_configs
 
-    list_configs(options.kind)
+    list_configs(options.what)

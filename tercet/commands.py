@@ -1,13 +1,15 @@
 """The commands of `tercet`, each of which imports what it needs. A command's docstring is its help."""
 
 import json
+import os
+import re
+import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .endings import distillation_ending, finetuning_ending, pretraining_ending, prompting_ending, tell
+from . import api
+from .results import Result
 
 
 def plan(options: Namespace) -> None:
@@ -29,14 +31,7 @@ def plan(options: Namespace) -> None:
       tercet plan encoder-english
       tercet plan my-recipe.yaml devices=8 device=a100 mfu=0.35 price_per_device_hour=1.80
     """
-    from .planning.machines import THIS_MACHINE, load_plan
-    from .planning.plan import plan_run
-    from .planning.report import report_plan
-
-    recipe, machines = load_plan(options.recipe, options.overrides)
-    if machines.device == THIS_MACHINE:
-        print("measuring this machine ...", file=sys.stderr)
-    print(report_plan(plan_run(recipe, machines)))
+    print(api.plan(options.recipe, *options.overrides))
 
 
 def tokenizer(options: Namespace) -> None:
@@ -51,11 +46,36 @@ def tokenizer(options: Namespace) -> None:
       tercet tokenizer my-recipe.yaml tokenizer.kind=unigram tokenizer.vocab_size=16000 output=runs/unigram
     """
     from .configs.recipe import load_recipe
+    from .early_checks import check_recipe
+
+    named = options.recipe, options.overrides
+    check_recipe("tokenizer", *named, writes=True, overwrite=options.overwrite)
     from .pretraining.recipe import PretrainingRecipe
     from .pretraining.run import train_recipe_tokenizer
 
-    recipe = load_recipe(PretrainingRecipe, options.recipe, options.overrides)
+    recipe = load_recipe(PretrainingRecipe, *named)
     print(train_recipe_tokenizer(recipe, overwrite=options.overwrite))
+
+
+def prepare(options: Namespace) -> None:
+    """Tokenize a corpus once, in shards, for any number of pretraining runs and machines.
+
+    Reads files here or in an object store, leaves out what filters and deduplication of datatrove find, and
+    writes OUTPUT/manifest.json beside memory-mapped shards: `corpus.train=OUTPUT` in a pretraining recipe
+    reads them, and its tokenizer is used unless the recipe names one. The shards do not depend on the number
+    of workers. After an interruption, the same command goes on with the shards that are missing.
+
+    Examples:
+      tercet prepare prepare-text corpus.path=books/ tokenizer=runs/decoder-demo/tokenizer workers=4
+      tercet prepare my-recipe.yaml output=prepared/web --executor slurm
+    """
+    print(api.prepare(options.recipe, *chosen_executor(options), overwrite=options.overwrite))
+
+
+def chosen_executor(options: Namespace) -> list[str]:
+    """Return the overrides of a preparation, with the executor that an option names."""
+    chosen = [] if options.executor is None else [f"executor.kind={options.executor}"]
+    return [*options.overrides, *chosen]
 
 
 def pretrain(options: Namespace) -> None:
@@ -70,25 +90,19 @@ def pretrain(options: Namespace) -> None:
       tercet pretrain encoder-demo training.steps=200 output=runs/short
       tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
     """
-    from .pretraining.recipe import PretrainingRecipe
-    from .pretraining.run import pretrain as run
+    finish(
+        api.pretrain(options.recipe, *options.overrides, resume=options.resume, overwrite=options.overwrite)
+    )
 
-    train(PretrainingRecipe, run, pretraining_ending, options)
 
-
-def train(
-    cls: type, run: Callable[..., Path], ending: Callable[[Path], Iterator[str]], options: Namespace
-) -> None:
-    """Carry out the run of a recipe, tell how it ended, and print the folder of the finished model."""
+def finish(result: Result) -> None:
+    """Tell how a run ended, and print the folder of the finished model, or of the evaluation."""
     from accelerate import PartialState
 
-    from .configs.recipe import load_recipe
-
-    recipe = load_recipe(cls, options.recipe, options.overrides)
-    folder = run(recipe, resume=options.resume, overwrite=options.overwrite)
-    if PartialState().is_main_process:
-        tell(ending, recipe.folder)
-        print(folder)
+    if result.command == "fewshot" or PartialState().is_main_process:
+        for line in result.ending():
+            print(line, file=sys.stderr)
+        print(result.folder if result.command == "fewshot" else result.model_path)
 
 
 def verify_resume(options: Namespace) -> None:
@@ -104,6 +118,9 @@ def verify_resume(options: Namespace) -> None:
       tercet verify-resume my-recipe.yaml --steps 30 training.num_workers=2 training.precision=fp32
     """
     from .configs.recipe import load_recipe
+    from .early_checks import check_recipe
+
+    check_recipe("verify-resume", options.recipe, options.overrides)
     from .pretraining.recipe import PretrainingRecipe
     from .pretraining.verification import report
     from .pretraining.verification import verify_resume as verify
@@ -121,16 +138,25 @@ def finetune(options: Namespace) -> None:
     Starts from any Tercet model or a stock one, trains on labelled rows (.jsonl, .csv, .tsv, .parquet, or a
     data set of the Hub) and keeps the best checkpoint. Writes OUTPUT/model, which pipelines load, and
     OUTPUT/report.html: scores with intervals and baselines, scores per label and over time, and the worst
-    errors.
+    errors. The learning rate is chosen by the size of the model if the recipe has none. --explain only shows
+    rows, steps and learning rate.
 
     Examples:
       tercet finetune text-classification model.path=runs/encoder-demo/model data.train=reviews.csv
       tercet finetune my-recipe.yaml training.seeds=[0,1,2] training.learning_rate=3e-5 --resume
     """
-    from .finetune.recipe import FineTuningRecipe
-    from .finetune.run import finetune as run
+    if options.explain:
+        from .early_checks import check_recipe
 
-    train(FineTuningRecipe, run, finetuning_ending, options)
+        check_recipe("finetune", options.recipe, options.overrides)
+        api.say_that_libraries_load()
+        from .finetune.explanation import explain
+
+        print(explain(api.load_recipe(options.recipe, *options.overrides, command="finetune")))
+        return
+    finish(
+        api.finetune(options.recipe, *options.overrides, resume=options.resume, overwrite=options.overwrite)
+    )
 
 
 def distill(options: Namespace) -> None:
@@ -146,35 +172,99 @@ def distill(options: Namespace) -> None:
       tercet distill encoder-distilled general.teacher=runs/encoder-english/model
       tercet distill task-distilled task.teacher=runs/reviews/model task.data.train=reviews.csv --resume
     """
-    from .distill.recipe import DistillationRecipe
-    from .distill.run import distill as run
-
-    train(DistillationRecipe, run, distillation_ending, options)
+    finish(
+        api.distill(options.recipe, *options.overrides, resume=options.resume, overwrite=options.overwrite)
+    )
 
 
 def predict(options: Namespace) -> None:
-    """Predict the rows of a file with a fine-tuned model, and write one line of JSON per row.
+    """Predict a text, or the rows of a file, with a fine-tuned model, as lines of JSON.
 
-    Rows need the columns that the model reads, and no labels. They are read and written a thousand at a time,
-    so a file may have any size. After an interruption, --resume continues with the rows that are missing.
+    A text's prediction is printed. A model that reads several columns, such as a question and its context,
+    takes a text for each, in this order. Rows of a file need the columns that the model reads, and no labels.
+    They are read and written a thousand at a time, so a file may have any size. After an interruption,
+    --resume continues with the rows that are missing. A word with an ending or a slash is taken for a file.
 
     Examples:
+      tercet predict runs/reviews/model "I liked it."
       tercet predict runs/reviews/model new-reviews.csv --output labels.jsonl
-      echo '{"text": "I liked it."}' | tercet predict runs/reviews/model - --output -
     """
-    import sys
+    if is_text(options.rows):
+        if options.output or options.resume or options.overwrite:
+            raise ValueError(
+                "--output, --resume and --overwrite are about files of rows, and the prediction of a text is "
+                "printed: leave them out"
+            )
+        api.say_that_libraries_load()
+        predictions = api.predict(options.model, [tuple(options.rows)], precision=options.precision)
+        print(json.dumps(predictions[0], ensure_ascii=False))
+        return
+    (source,) = options.rows
+    output = options.output or "predictions.jsonl"
+    if source != "-":
+        from .text.record_files import find_file
 
+        find_file(source)
+    api.say_that_libraries_load()
     from .finetune.prediction import predict_file
 
-    rows = predict_file(
+    choices = {"resume": options.resume, "overwrite": options.overwrite, "precision": options.precision}
+    rows = predict_file(options.model, source, output, **choices)
+    place = "" if output == "-" else f" predicted: {output}"
+    print(f"{rows:,} {'row' if rows == 1 else 'rows'}{place}", file=sys.stderr)
+
+
+FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst")
+"""How the names of files of rows end."""
+
+
+def is_text(words: list[str]) -> bool:
+    """Return whether words of a command line are texts, and not the name of a file, which may not be there.
+
+    >>> [is_text([word]) for word in ("I liked it.", "Great", "a/b or c", "...")]
+    [True, True, True, True]
+    >>> [is_text([word]) for word in ("-", "rows.csv", "my/rows", "rows.cvs", "my rows.csv")]
+    [False, False, False, False, False]
+    """
+    word, *others = words
+    is_name = re.fullmatch(r"\S*(/\S*|\.[A-Za-z]\w*)", word) is not None or word.endswith(FILES)
+    return bool(others) or not (word == "-" or is_name or os.path.isfile(word))
+
+
+def embed(options: Namespace) -> None:
+    """Write a vector for each text of a file, as sentence-transformers would, but faster.
+
+    MODEL is Tercet's, a stock model, or a folder of sentence-transformers, whose pooling, prompts, lengths
+    and normalization are followed. A row is a vector, in the order of FILE; empty texts have one, too. Writes
+    an array (.npy), or a table with the texts and a column `embedding` (.parquet). With --index, also an
+    index of faiss for nearest neighbours, OUTPUT with the ending .faiss, which
+    `datasets.Dataset.load_faiss_index` reads (`pip install 'tercet[index]'`).
+
+    Examples:
+      tercet embed sentence-transformers/all-MiniLM-L6-v2 questions.csv --column question
+      tercet embed runs/search/model passages.jsonl --output passages.parquet --index
+    """
+    if options.file != "-":
+        from .text.record_files import TEXT_LINES, find_file
+
+        find_file(options.file, others=TEXT_LINES)
+    api.say_that_libraries_load()
+    from .conversion.vector_files import embed_file
+
+    found = embed_file(
         options.model,
         options.file,
         options.output,
-        resume=options.resume,
-        overwrite=options.overwrite,
+        column=options.column,
+        prompt=options.prompt,
         precision=options.precision,
+        index=options.index,
+        overwrite=options.overwrite,
     )
-    print(f"{rows:,} {'row' if rows == 1 else 'rows'}", file=sys.stderr)
+    speed = found.num_texts / max(found.seconds, 1e-9)
+    texts = f"{found.num_texts:,} {'text' if found.num_texts == 1 else 'texts'}"
+    print(f"{texts} -> vectors of {found.width:,} numbers; {speed:,.0f} texts/s", file=sys.stderr)
+    print(*found.files, sep="\n")
 
 
 def fewshot(options: Namespace) -> None:
@@ -190,20 +280,28 @@ def fewshot(options: Namespace) -> None:
       tercet fewshot copa --model runs/decoder-english/model data.folder=data
       tercet fewshot my-task.yaml --model gpt2 --model runs/mine/model prompting.num_fewshot=[0,1,4] --explain
     """
-    from .configs.recipe import load_recipe
-    from .fewshot.explanation import explain
-    from .fewshot.recipe import FewShotRecipe
-    from .fewshot.run import fewshot as run
-
-    models = [] if not options.model else [f"models={json.dumps(options.model)}"]
-    recipe = load_recipe(FewShotRecipe, options.recipe, [*models, *options.overrides])
-    trusted = options.trust_remote_code
+    models = options.model or None
     if options.explain:
-        print(explain(recipe, trust_remote_code=trusted))
+        print(explained(options.recipe, options.overrides, models, options.trust_remote_code))
         return
-    folder = run(recipe, resume=options.resume, overwrite=options.overwrite, trust_remote_code=trusted)
-    tell(prompting_ending, folder)
-    print(folder)
+    choices = {"resume": options.resume, "overwrite": options.overwrite}
+    trusted = options.trust_remote_code
+    finish(
+        api.fewshot(options.recipe, *options.overrides, models=models, trust_remote_code=trusted, **choices)
+    )
+
+
+def explained(source: str, overrides: list[str], models: list[str] | None, trust_remote_code: bool) -> str:
+    """Return which tokens of a few-shot recipe's prompts are scored."""
+    from .early_checks import check_recipe
+
+    given = overrides if models is None else [f"models={json.dumps(models)}", *overrides]
+    check_recipe("fewshot", source, given)
+    api.say_that_libraries_load()
+    from .fewshot.explanation import explain
+
+    recipe = api.load_recipe(source, *given, command="fewshot")
+    return explain(recipe, trust_remote_code=trust_remote_code)
 
 
 if TYPE_CHECKING:
@@ -230,7 +328,7 @@ def play(options: Namespace) -> None:
     if not in_terminal and find_spec("gradio") is None:
         print("the page needs Gradio (pip install 'tercet[play]'): this is the terminal", file=sys.stderr)
         in_terminal = True
-    print("loading ...", file=sys.stderr)
+    api.say_that_libraries_load()
     from .play.sessions import open_session
 
     session = open_session(options.model)
@@ -247,9 +345,9 @@ def play(options: Namespace) -> None:
 def import_(options: Namespace) -> None:
     """Convert a stock model to a Tercet model, and certify that both compute the same.
 
-    Reads BERT, DistilBERT, RoBERTa, ELECTRA, BigBird, GPT-2, OPT, GPT-NeoX, Llama, Qwen2, Qwen3, BART,
-    mBART, Marian, T5 and mT5 with their heads. Writes the Tercet model, its tokenizer, its generation
-    defaults and a certificate to OUTPUT.
+    Reads BERT, DistilBERT, RoBERTa, ELECTRA, BigBird, ModernBERT, GPT-2, OPT, GPT-NeoX, Llama, Mistral,
+    Qwen2, Qwen3, BART, mBART, Marian, T5 and mT5 with their heads. Writes the Tercet model, its tokenizer,
+    its generation defaults and a certificate to OUTPUT.
     For the certificate, both models are run on random ids and on texts: padded, packed, cached and in
     training, in float64 and float32. If they differ by more than rounding, nothing is written, and the exit
     code is 2.
@@ -258,6 +356,7 @@ def import_(options: Namespace) -> None:
       tercet import ~/models/my-bert runs/my-bert
       tercet import openai-community/gpt2 runs/gpt2
     """
+    api.say_that_libraries_load()
     from .stock.run import import_model
 
     certificate = import_model(
@@ -267,7 +366,7 @@ def import_(options: Namespace) -> None:
 
 
 def export(options: Namespace) -> None:
-    """Convert a Tercet model to a stock architecture, or to graphs of ONNX.
+    """Convert a Tercet model to a stock architecture, to graphs of ONNX, or to a file of GGUF.
 
     Finds a stock architecture that computes exactly the same, or uses the one of --to. Writes OUTPUT: a
     folder that needs neither Tercet nor remote code, with the tokenizer, generation defaults and a
@@ -278,20 +377,34 @@ def export(options: Namespace) -> None:
     Transformers of Tercet have graphs. They are compared with the model, and timed on this CPU. Needs
     `pip install 'tercet[onnx]'`.
 
+    With --gguf, OUTPUT holds model.gguf for llama.cpp: of decoders that are a Llama, Qwen2, Qwen3 or GPT-2,
+    with a byte-level BPE. It is read back by transformers and compared. Needs `pip install 'tercet[gguf]'`.
+
     Examples:
       tercet export runs/my-decoder/model exported/my-decoder
       tercet export runs/reviews/model exported/reviews --onnx --int8
     """
-    from .stock.run import export_model
-
     if options.int8 and not options.onnx:
         raise ValueError("--int8 is about graphs of ONNX: add --onnx")
+    api.say_that_libraries_load()
     if options.onnx:
         from .conversion.onnx_graphs import export_graphs, table
 
         graphs = export_graphs(options.model, options.output, int8=options.int8, overwrite=options.overwrite)
         print(table(graphs))
+        print("ms: medians on this CPU, where other programs take their share", file=sys.stderr)
+        file = os.path.join(options.output, graphs[0].file)
+        print(f"next, in Python: onnxruntime.InferenceSession({file!r})", file=sys.stderr)
         return
+    if options.gguf:
+        from .conversion.gguf_file import FILE, export_gguf
+
+        print(export_gguf(options.model, options.output, overwrite=options.overwrite).table())
+        file = os.path.join(options.output, FILE)
+        print(f'next: llama-cli -m {shlex.quote(file)} -p "a text"', file=sys.stderr)
+        return
+    from .stock.run import export_model
+
     certificate = export_model(
         options.model, options.output, model_type=options.to, overwrite=options.overwrite
     )
@@ -311,6 +424,7 @@ def convert(options: Namespace) -> None:
       tercet convert runs/decoder-demo/model --to encoder --output runs/decoder-as-encoder
       tercet convert runs/encoder-demo/model --decoder runs/my-decoder/model --to seq2seq --output runs/pair
     """
+    api.say_that_libraries_load()
     from .conversion.run import convert_model
 
     report = convert_model(
@@ -338,12 +452,62 @@ def doctor(options: Namespace) -> None:
       tercet doctor runs/encoder-demo/model
       tercet doctor google-bert/bert-base-uncased --json
     """
+    api.say_that_libraries_load()
     from .doctor.diagnosis import diagnose, diagnosis_as_json, report_diagnosis
 
     diagnosis = diagnose(options.model, trust_remote_code=options.trust_remote_code)
     print(diagnosis_as_json(diagnosis) if options.json else report_diagnosis(diagnosis))
     if not diagnosis.is_healthy:
         raise SystemExit(1)
+
+
+def inspect(options: Namespace) -> None:
+    """Look inside a model while it reads a text, and write one page about it.
+
+    MODEL is any Transformer with attention heads, Tercet's or stock. The page shows the attention map of
+    every head, what each layer would predict (logit lens), how far the predictions move without each head
+    (ablation), and which heads of a decoder continue repetitions (induction). Everything stands beside the
+    same of random weights, and maps beside what distance alone explains, since maps of any model look like
+    something. A sequence-to-sequence model writes an answer, or --target. The page is one HTML file that
+    needs no network. Nothing in the model's folder is changed.
+
+    Examples:
+      tercet inspect runs/encoder-demo/model "The function returns a list of strings."
+      tercet inspect openai-community/gpt2 "The cat sat on the mat. The cat sat on" --output cat.html
+    """
+    api.say_that_libraries_load()
+    from .inspection.page import inspect_model
+
+    choices = {"target": options.target, "trust_remote_code": options.trust_remote_code}
+    print(inspect_model(options.model, options.text, options.output, **choices))
+
+
+def study(options: Namespace) -> None:
+    """Measure a claim of the literature with Tercet's own parts, and say whether it is confirmed.
+
+    Without NAME, lists the studies. With it, runs one: prints the claim, the prediction that was written
+    before the first run, what was measured with several seeds, and the verdict by its interval. Writes a page
+    with a picture. --predict asks for your own prediction first. --break takes away what the claim is about,
+    after which the verdict must be another; the page of a study names its switches. No network is needed.
+
+    Examples:
+      tercet study
+      tercet study scaled-scores --break no-scale
+    """
+    from .studies.session import carry_out, list_studies
+
+    if options.name is None:
+        print(list_studies())
+        return
+    print(
+        carry_out(
+            options.name,
+            broken=options.broken,
+            predict=options.predict,
+            seeds=options.seeds,
+            output=options.output,
+        )
+    )
 
 
 def push(options: Namespace) -> None:
@@ -354,6 +518,9 @@ def push(options: Namespace) -> None:
     Tercet is not installed, but no checkpoints or logs. The model card is built from the files of the run.
     All files are checked before the upload starts. To continue an interrupted upload, repeat the command.
 
+    --checkpoints pushes the intermediate models that a run has kept (`training.revisions`) instead, each as a
+    revision of its name: step-1000, or chck_7M. What the repository has already is not pushed again.
+
     --space also makes a Space of the same name, where everybody can try the model in a browser, as with
     `tercet play`. --space-folder writes the Space into a folder instead, and uploads nothing.
 
@@ -363,6 +530,9 @@ def push(options: Namespace) -> None:
       tercet push runs/encoder-demo me/encoder-demo --dry-run
       tercet push runs/encoder-demo me/encoder-demo --private --message "First version"
     """
+    if options.checkpoints:
+        push_checkpoints(options)
+        return
     from .hub.publication import describe, prepare
     from .hub.push import push as send
 
@@ -381,6 +551,35 @@ def push(options: Namespace) -> None:
         print(f"the card lacks {missing}", file=sys.stderr)
     for publication in publications:
         print(send(publication, private=options.private, revision=options.revision, message=options.message))
+
+
+def push_checkpoints(options: Namespace) -> None:
+    """Push a run's intermediate models.
+
+    Raises:
+        ValueError: There are none, or an option is for a single model.
+    """
+    from pathlib import Path
+
+    from .hub.publication import describe, require_repo_id
+    from .hub.push import branches_of
+    from .hub.revisions import not_pushed, publications_of, push_revisions, revisions_of
+
+    singles = ("revision", "space", "space_folder")
+    if given := [f"--{name}".replace("_", "-") for name in singles if getattr(options, name)]:
+        raise ValueError(f"{given[0]} is for one model, but --checkpoints pushes several: leave one out")
+    require_repo_id(options.repo)
+    folder = Path(options.folder).expanduser()
+    if not (models := revisions_of(folder)):
+        raise ValueError(f"{folder} has no intermediate models (revisions/): set training.revisions")
+    if options.dry_run:
+        print("\n\n".join(describe(each, each.folder.name) for each in publications_of(models, options.repo)))
+        return
+    there, missing = branches_of(options.repo), not_pushed(folder, options.repo)
+    todo = [model for model in models if model in missing or model.name not in there]
+    for address in push_revisions(todo, options.repo, private=options.private, message=options.message):
+        print(address, flush=True)
+    print(f"{len(models) - len(todo)} of {len(models)} revisions were there already", file=sys.stderr)
 
 
 def space_of(publication: "Publication", options: Namespace) -> "Publication":

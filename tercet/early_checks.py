@@ -8,16 +8,24 @@ checked later.
 import os
 import warnings
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .configs.recipe import load_preset, parse_recipe, read_recipe, recipe_folders
 from .configs.stand_ins import without_libraries
-from .training.model_paths import RUNS, require_path
+from .early_models import (
+    CONFIGURATIONS,
+    check_configuration,
+    check_model,
+    check_output,
+    configuration,
+    fields_of,
+    require_known,
+)
+from .training.model_paths import RUNS, require_folder
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,10 @@ class Kind:
         """Its dataclass."""
         return getattr(import_module(f".{self.folder}.recipe", __package__), self.name)
 
+    def run(self, command: str) -> Callable[..., Any]:
+        """Return the function that carries a recipe out."""
+        return getattr(import_module(f".{self.folder}.run", __package__), command)
+
     def output(self, recipe: Any) -> Any:
         """Return the folder of a run, and what decides whether the run may write there."""
         return import_module(f".{self.folder}.output", __package__).run_folder(recipe)
@@ -43,6 +55,7 @@ class Kind:
 
 KINDS = {
     "pretrain": Kind("pretraining", "PretrainingRecipe", "a pretraining recipe"),
+    "prepare": Kind("preparation", "PreparationRecipe", "a preparation recipe"),
     "finetune": Kind("finetune", "FineTuningRecipe", "a fine-tuning recipe"),
     "distill": Kind("distill", "DistillationRecipe", "a distillation recipe"),
     "fewshot": Kind("fewshot", "FewShotRecipe", "a few-shot recipe"),
@@ -51,17 +64,6 @@ KINDS = {
 
 READS = {"tokenizer": "pretrain", "verify-resume": "pretrain", "plan": "pretrain"}
 """Other commands that take a recipe: the command whose kind it is."""
-
-CONFIGURATIONS = {
-    "TercetEncoderConfig": "configuration_tercet",
-    "TercetDecoderConfig": "configuration_tercet",
-    "TercetSeq2SeqConfig": "configuration_tercet",
-    "TercetCharacterConfig": "recurrent.configurations",
-    "TercetElmoConfig": "recurrent.configurations",
-    "TercetRecurrentSeq2SeqConfig": "recurrent.configurations",
-    "TercetTaggerConfig": "recurrent.configurations",
-}
-"""Classes whose fields `model.overrides` may name, and the modules of `modeling/` that define them."""
 
 WITH_OVERRIDES = ("model", "student")
 """Parts of recipes that have `overrides` of a configuration."""
@@ -98,6 +100,9 @@ MODEL_KEYS = (
 )
 """Keys that name models: their folders, or their repositories on the Hub."""
 
+LOADING_NOTHING = ("plan", "prepare", "tokenizer", "push")
+"""Commands that load no model from the Hub."""
+
 WRITTEN = "output"
 """The key whose path need not exist."""
 
@@ -105,93 +110,130 @@ SPLITS = ("train", "validation", "test", "demonstrations")
 """Keys that name files of rows."""
 
 
-def check_early(options: Namespace) -> None:
-    """Refuse what is wrong with a command's recipe, model or folder, as far as this is known without torch.
+def check_models(options: Namespace) -> None:
+    """Refuse models or folders of a command line that cannot be there.
+
+    Raises:
+        FileNotFoundError: One is not.
+    """
+    named = [getattr(options, name, None) or () for name in ("model", "folder", "source", "decoder")]
+    models = [model for given in named for model in ([given] if isinstance(given, str) else given)]
+    for model in models:
+        require_output(model)
+        if not getattr(options, "checkpoints", False):  # of a run that need not have ended
+            check_model(options.command, model)
+    check_output(options)
+    if options.command not in LOADING_NOTHING and getattr(options, "revision", None) is None:
+        for model in models:
+            require_known(model)
+
+
+def models_of(command: str, source: Any, overrides: Sequence[str]) -> list[str]:
+    """List the models that a command's recipe names, but for those of a branch or a commit."""
+    if command in LOADING_NOTHING:
+        return []
+    _, data = read_recipe(source, overrides, kind=kind_of(command).folder)
+    is_main = "revision" not in (data.get("model") or {})
+    return [path for key, path in named_paths(data) if key in MODEL_KEYS and is_main]
+
+
+def check_recipe(
+    command: str,
+    source: Any,
+    overrides: Sequence[str] = (),
+    *,
+    writes: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> None:
+    """Refuse what is wrong with a command's recipe and its folder, as far as this is known without torch.
+
+    Args:
+        command: Reads the recipe.
+        source: Its name or path, its plain data, or a recipe that was built.
+        overrides: `key=value`, with dotted keys.
+        writes: Whether the command writes into the recipe's folder, and then:
+        resume: Whether it goes on with an earlier run there.
+        overwrite: Whether it replaces one.
 
     Raises:
         ValueError: Unknown recipe, one of another kind, an unknown key, an impossible value, rows without a
             needed column, or an output folder that may not be written.
         FileNotFoundError: A named file or model is not there.
     """
-    for named in ("model", "folder", "source"):
-        models = getattr(options, named, None) or ()
-        for model in [models] if isinstance(models, str) else models:
-            require_output(model)
-            require_path(model)
-    if "recipe" in options:
-        with without_libraries():
-            tables = check_recipe(options)
-        if tables:
-            from .text.record_files import require_columns_early
+    with without_libraries():
+        recipe = check_values(command, source, list(overrides))
+        texts = [] if command == "plan" else [*first_files(recipe)]
+        if writes:
+            check_folder(kind_of(command).output(recipe), resume=resume, overwrite=overwrite)
+        tables = list(tables_of(recipe))
+    if tables or texts:
+        from .text.record_files import naming_keys, require_columns_early, require_text_early
 
-            for source, columns in tables:
-                require_columns_early(source, columns)
-    if options.command == "predict" and options.file != "-":
-        from .text.record_files import find_file
+        for file in texts:
+            require_text_early(file)
+        for file, keys in tables:
+            with naming_keys(keys):
+                require_columns_early(file, list(keys))
+    for model in models_of(command, source, overrides):
+        require_known(model)
 
-        find_file(options.file)
 
-
-def check_recipe(options: Namespace) -> list[tuple[str, tuple[str, ...]]]:
-    """Check a command's recipe, what it names, and its folder; return the files of rows and their columns."""
-    command, source, overrides = options.command, options.recipe, list(options.overrides)
+def check_values(command: str, source: Any, overrides: list[str]) -> Any:
+    """Check a recipe, and what it names; return it, built without libraries."""
     kind = kind_of(command)
     if command == "plan":
         overrides = check_machines(overrides)
-    shipped = command_of(source)
+    shipped = command_of(source) if isinstance(source, str) else None
     if shipped not in (None, READS.get(command, command)):
         raise ValueError(wrong_kind(source, str(shipped), command))
     name, data = read_recipe(source, overrides, kind=kind.folder)
     if not shipped and (better := other_kind(kind, data)):
-        raise ValueError(wrong_kind(source, better, command))
+        raise ValueError(wrong_kind(name, better, command))
     try:
         check_common_mistakes(data, kind.recipe)
         recipe = parse_recipe(kind.recipe, data)
     except ValueError as error:
         raise ValueError(f"recipe {name}: {error}") from None
     for key, path in named_paths(data):
-        require_output(path, f"recipe {name}: {key} = ")
+        require_output(path, f"recipe {name}: {key} = ", another_model(kind, key, path))
         if key in MODEL_KEYS:
-            require_path(path)
-    if preset := getattr(getattr(recipe, "model", None), "preset", None):
-        check_overrides(recipe.model.overrides, load_preset(preset)["model_type"])
+            require_folder(path)
+    model = getattr(recipe, "model", None)
+    if (preset := getattr(model, "preset", None)) and getattr(model, "path", None) is None:
+        check_configuration(recipe, load_preset(preset))
+    from .training.recipe import TrainingRecipe
+    from .training.stages import require_consistent
+
     for part in parts_of(recipe):
-        check_part(part, reads_text=command != "plan")
-    if "overwrite" in options and not getattr(options, "explain", False):
-        check_folder(kind.output(recipe), options)
-    return list(tables_of(recipe))
+        if isinstance(part, TrainingRecipe):
+            require_consistent(part)
+    return recipe
 
 
-def check_overrides(overrides: Iterable[str], model_type: str) -> None:
-    """Refuse a name that is nearly that of a field of ours; which fields are transformers' is known later."""
-    cls = next(cls for cls in map(configuration, CONFIGURATIONS) if cls.model_type == model_type)
-    for name in overrides:
-        if name not in fields_of(cls) and (near := get_close_matches(name, fields_of(cls), n=3, cutoff=0.8)):
-            raise ValueError(
-                f"model.overrides.{name} is not a field of {cls.__name__}: did you mean {' or '.join(near)}?"
-            )
-
-
-def check_folder(output: Any, options: Namespace) -> None:
+def check_folder(output: Any, *, resume: bool, overwrite: bool) -> None:
     """Refuse a folder that a fresh run may not write; what goes on or is running there comes later."""
     from .training.lock import LOCK
+    from .training.restarts import may_be_restarted
 
     is_main_process = os.environ.get("RANK", "0") == "0"  # others may come when the folder is written already
-    is_resumed = getattr(options, "resume", False)
-    if is_main_process and not is_resumed and not (output.folder / LOCK).exists():
-        output.require_claimable(resume=False, overwrite=options.overwrite)
+    is_known_later = resume or (output.folder / LOCK).exists() or may_be_restarted(output.folder)
+    if is_main_process and not is_known_later:
+        output.require_claimable(resume=False, overwrite=overwrite)
 
 
-def tables_of(recipe: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the files of rows that a recipe names, each with the columns that are known to be needed."""
+def tables_of(recipe: Any) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the files of rows that a recipe names, each with its columns as far as they are known to be
+    needed, and the keys that name these.
+    """
     for part in parts_of(recipe):
         if getattr(part, "dataset", "") is None:
             resolve = getattr(part, "resolve", lambda file: file)
-            columns = getattr(recipe.task, "columns", ())
+            columns, keys = getattr(recipe.task, "columns", ()), getattr(recipe.task, "keys", {})
             for split in SPLITS:
                 file = getattr(part, split, None)
                 if file is not None and not file.endswith(".txt"):  # a plain text has no columns
-                    yield resolve(file), columns
+                    yield resolve(file), {column: keys.get(column, "") for column in columns}
 
 
 def parts_of(recipe: Any) -> Iterator[Any]:
@@ -202,26 +244,26 @@ def parts_of(recipe: Any) -> Iterator[Any]:
             yield from parts_of(value)
 
 
-def check_part(part: Any, *, reads_text: bool) -> None:
-    """Check a part of a recipe: what it says of training is consistent, and a text that is read is there.
+def first_files(recipe: Any) -> Iterator[Path]:
+    """Yield the first file of every text that a recipe names, if no record of it may be bad.
 
     Raises:
-        ValueError: Values do not fit each other, or a text cannot be one.
+        ValueError: A text cannot be one.
         FileNotFoundError: A text that is named by its path is not there.
     """
-    from .pretraining.recipe import CorpusRecipe
-    from .text.documents import open_documents
-    from .training.recipe import TrainingRecipe
-    from .training.stages import require_consistent
+    from .pretraining.recipe import CorpusRecipe, texts_of
+    from .text.documents import EMBEDDED, FileDocuments
+    from .text.prepared import open_source
 
-    if isinstance(part, TrainingRecipe):
-        require_consistent(part)
-    if isinstance(part, CorpusRecipe) and reads_text:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # who reads the text warns
-            for source in (part.train, part.validation):
-                if source != "documentation":
-                    open_documents(source)
+    for part in parts_of(recipe):
+        for named in (part.train, part.validation) if isinstance(part, CorpusRecipe) else ():
+            for source in [text.path for text in texts_of(named)] or [named]:
+                if source != EMBEDDED:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # who reads the text warns
+                        documents = open_source(source)
+                    if isinstance(documents, FileDocuments) and not part.skip_bad_records:
+                        yield documents.files[0]
 
 
 def kind_of(command: str) -> Kind:
@@ -240,7 +282,8 @@ def wrong_kind(source: str, right: str, command: str) -> str:
     kind = KINDS[right].article
     if command in READS:
         return f"recipe {source} is {kind}; tercet {command} reads {KINDS[READS[command]].article}"
-    return f"recipe {source} is {kind}: run `tercet {right} {source}`"
+    run = f"call tercet.{right}" if source.startswith("(") else f"run `tercet {right} {source}`"
+    return f"recipe {source} is {kind}: {run}"
 
 
 def other_kind(own: Kind, data: dict[str, Any]) -> str | None:
@@ -282,16 +325,6 @@ def is_configured(key: str) -> bool:
     return any(key in fields_of(configuration(name)) for name in CONFIGURATIONS)
 
 
-def configuration(name: str) -> Any:
-    """Find the class of a configuration of ours."""
-    return getattr(import_module(f".modeling.{CONFIGURATIONS[name]}", __package__), name)
-
-
-def fields_of(cls: type) -> list[str]:
-    """Name the fields of a configuration that are ours."""
-    return [name for base in cls.__mro__ for name in vars(base).get("__annotations__", ())]
-
-
 def all_names(cls: Any) -> set[str]:
     """Name the keys at the top of a recipe and of its parts, for which others have better suggestions."""
     parts = [field.type for field in fields(cls) if is_dataclass(field.type)]
@@ -311,8 +344,13 @@ def named_paths(data: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, s
         yield ".".join(above), data
 
 
-def require_output(name: str, said: str = "") -> None:
+def require_output(name: str, said: str = "", another: str = "") -> None:
     """Refuse a missing path below the output folder of a shipped recipe, or of the demo, with the way to it.
+
+    Args:
+        name: The path.
+        said: What the message begins with.
+        another: What it ends with: what may be named instead.
 
     Raises:
         FileNotFoundError: The recipe has not run.
@@ -323,7 +361,31 @@ def require_output(name: str, said: str = "") -> None:
     command = "demo" if parts[1] == "demo" else command_of(parts[1])
     if command is not None:
         run = command if command == "demo" else f"{command} {parts[1]}"
-        raise FileNotFoundError(f"{said}{name} does not exist yet: run `tercet {run}` first")
+        raise FileNotFoundError(f"{said}{name} does not exist yet: run `tercet {run}` first{another}")
+
+
+ON_THE_HUB = {
+    "tercet_encoder": "google-bert/bert-base-uncased",
+    "tercet_decoder": "HuggingFaceTB/SmolLM-135M",
+    "tercet_seq2seq": "facebook/bart-base",
+}
+"""Member -> a model of the Hub that may stand in its place."""
+
+TO_FINE_TUNE = ON_THE_HUB | {"tercet_encoder": "sentence-transformers/all-MiniLM-L6-v2"}
+"""The same where a task is learned: a small one."""
+
+
+def another_model(kind: Kind, key: str, path: str) -> str:
+    """Say which other model may stand under a key that names the model of a shipped recipe, or any model."""
+    if key not in MODEL_KEYS:
+        return ""
+    recipe = next(iter(Path(path).parts[1:2]), "")
+    preset = read_recipe(recipe)[1]["model"].get("preset") if command_of(recipe) == "pretrain" else None
+    known = TO_FINE_TUNE if kind.folder == "finetune" else ON_THE_HUB
+    model = known.get(load_preset(preset)["model_type"]) if preset else None
+    if model and key.endswith(("path", "teacher")):  # others list models
+        return f", or set {key}={model}, or another model"
+    return ", or name another model, such as one of the Hub"
 
 
 def check_machines(overrides: list[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """The recipes and model presets that come with Tercet, each with the description in its file."""
 
+import re
 import sys
 from difflib import get_close_matches
 from importlib.resources import files
@@ -12,7 +13,10 @@ from . import configs
 NAME_WIDTH = 27
 """Columns for a name."""
 
-COMMANDS = ("pretrain", "finetune", "distill", "fewshot")
+SENTENCE = re.compile(r"(?<=\w[\w)%])[.:] (?=[A-Z])")
+"""Where a sentence ends, or what it announces begins."""
+
+COMMANDS = ("pretrain", "prepare", "finetune", "distill", "fewshot")
 """The commands that run recipes."""
 
 PRESETS = "presets"
@@ -22,21 +26,30 @@ LISTED = (*COMMANDS, PRESETS)
 """What can be listed."""
 
 
-def list_configs(kind: str | None = None) -> None:
-    """Print the recipes and the presets, or those of one kind of `LISTED`, and the folder of their files.
+def list_configs(what: str | None = None) -> None:
+    """Print a line for each recipe and each preset, and the folder of their files, or the file of one.
+
+    Args:
+        what: One of `LISTED`, whose recipes alone are listed, or the name of a recipe or a preset.
 
     Raises:
-        ValueError: There is no such kind.
+        ValueError: There is no such kind or name.
     """
-    if kind not in (None, *LISTED):
-        near = get_close_matches(kind, LISTED, n=1)
+    from .configs.recipe import preset_names, recipe_names, shipped_file
+
+    if what is not None and (text := shipped_file(what)):
+        print(text, end="")
+        return
+    if what not in (None, *LISTED):
+        near = get_close_matches(what, [*LISTED, *recipe_names(), *preset_names()], n=1)
         raise ValueError(
-            f"unknown KIND {kind!r}; "
-            + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LISTED)}")
+            f"unknown kind or name {what!r}; "
+            + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LISTED)}, and the names in them")
         )
-    for listed in LISTED if kind is None else [kind]:
+    for listed in LISTED if what is None else [what]:
         print_presets() if listed == PRESETS else print_recipes(listed)
         print()
+    print("all of one: tercet recipes NAME")
     print(f"their files: {files(configs)}")
 
 
@@ -62,12 +75,12 @@ def print_presets() -> None:
 
 
 def print_entry(name: str, about: list[str]) -> None:
-    """Print a name and what is said about it: all of it, or what fits into a line of a terminal."""
-    text = " ".join(about)
+    """Print a name and the first sentence about it, or what fits of that into a line of a terminal."""
+    text = SENTENCE.split(" ".join(about), maxsplit=1)[0].removesuffix(".")
     if sys.stdout is not None and sys.stdout.isatty():
-        width = max(get_terminal_size().columns - NAME_WIDTH - 4, 84)
+        width = max(get_terminal_size().columns - NAME_WIDTH - 4, NAME_WIDTH)
         text = shorten(text, width, placeholder=" ...")
-    print(f"  {name:<{NAME_WIDTH}} {text}")
+    print(f"  {name:<{NAME_WIDTH}} {text}".rstrip())
 
 
 def opening_comment(file: Traversable) -> list[str]:

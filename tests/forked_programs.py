@@ -15,7 +15,7 @@ import tercet.fewshot.run
 import tercet.finetune.run
 import tercet.pretraining.run  # noqa: F401
 
-from .training import toy_program  # noqa: F401
+from .training import layout_program, toy_program  # noqa: F401
 
 MOMENT = 0.002
 """Seconds between two looks at processes that are waited for."""

@@ -24,6 +24,14 @@ COMMAND = (
 )
 
 
+def replicated(replicas: int, shards: int) -> dict[str, str]:
+    """Return the variables by which a launcher asks for replicas of a model in pieces."""
+    sizes = {"DP_REPLICATE": replicas, "DP_SHARD": shards}
+    return {"ACCELERATE_USE_PARALLELISM_CONFIG": "true"} | {
+        f"PARALLELISM_CONFIG_{kind}_SIZE": str(size) for kind, size in sizes.items()
+    }
+
+
 def launch(way: str, *command: str) -> Callable[[], None]:
     """Start a command as users do; return what waits for its end."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

@@ -7,9 +7,20 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tercet.training.checkpoint import PIECES
+from tercet.training.pieces import read_pieces
+
 
 def weights_in(folder: Path, kind: str = "model") -> dict[str, Tensor]:
     return load_file(folder / f"{kind}.safetensors")
+
+
+def moments_in(checkpoint: Path) -> dict[str, Tensor]:
+    """Read the optimizer's whole moments by the parameter's number and their name, also those in pieces."""
+    state = torch.load(checkpoint / "optimizer.pt")["optimizer"]["state"]
+    moments = {f"{number}.{name}": value for number in state for name, value in state[number].items()}
+    folder = checkpoint / PIECES
+    return moments | (read_pieces(folder, lambda name: None) if folder.exists() else {})
 
 
 def require_same(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:

@@ -27,16 +27,19 @@ MAY_IMPORT = {
     "stock": READING,
     "conversion": READING | {"stock", "text"},
     "doctor": READING,
+    "inspection": READING | {"doctor", "reporting"},
     "hub": READING | {"stock"},
     "text": {"ground", "training", "storage"},
     "objectives": {"modeling", "training", "text"},
     "reporting": {"ground", "training"},
-    "pretraining": BASE,
+    "studies": {"configs", "modeling", "training", "metrics", "reporting", "inspection"},
+    "preparation": {"configs", "ground", "text", "training"},
+    "pretraining": BASE | {"hub"},
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE | {"doctor"},
-    "play": BASE | {"pretraining", "finetune", "doctor", "hub"},
+    "play": BASE | {"pretraining", "finetune", "doctor", "hub", "inspection"},
     "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
@@ -48,7 +51,8 @@ DOCUMENTATION = sorted((ROOT / "documentation").glob("*.py"))
 SOURCES = [*LIBRARY, *SHELL]
 EVERYWHERE = [*SOURCES, *DOCUMENTATION, *sorted(path for path in (ROOT / "tests").rglob("*.py"))]
 PRESETS = sorted((ROOT / "configs" / "model").glob("*.yaml"))
-COMMANDS = {"pretraining": "pretrain"} | {name: name for name in ("finetune", "distill", "fewshot")}
+COMMANDS = {"pretraining": "pretrain", "preparation": "prepare"}
+COMMANDS |= {name: name for name in ("finetune", "distill", "fewshot")}
 RECIPES = sorted(set((ROOT / "configs").rglob("*.yaml")) - set(PRESETS))
 
 
@@ -123,22 +127,6 @@ def test_no_folder_shadows_a_library(folder: str) -> None:
     assert folder not in {"datasets", "evaluate", "tokenizers", "accelerate", "transformers"}
 
 
-def test_pyproject_configures_tools_only() -> None:
-    """With a [project] table, setuptools would ignore what setup.cfg says."""
-    import tomllib
-
-    assert "project" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
-def test_constraints_pin_every_dependency() -> None:
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
-    extras = setup()["options.extras_require"]
-    named = [extras[name] for name in ("tracking", "completion", "docs", "test")]
-    wanted = " ".join([setup()["options"]["install_requires"], *named]).split()
-    assert {requirement.partition(">")[0] for requirement in wanted} <= pinned
-
-
 def test_every_extra_that_is_named_can_be_installed() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *SOURCES]
     named = {
@@ -166,6 +154,7 @@ def test_every_public_definition_is_explained(path: Path) -> None:
     assert module.__doc__
     for definition in public_definitions(module):
         assert inspect.getdoc(definition), definition
+    assert not unexplained_fields(path, module)
 
 
 def public_definitions(owner: ModuleType | type) -> Iterator[object]:
@@ -181,6 +170,33 @@ def public_definitions(owner: ModuleType | type) -> Iterator[object]:
                 yield from public_definitions(value)
 
 
+def unexplained_fields(path: Path, module: ModuleType) -> list[str]:
+    """List the annotated fields of a module's public classes of which nothing says what they are.
+
+    A string below the field does, the docstring of the class or of one above it, which names the field, a
+    field of the same name above it, and a type that is called like it. A class with one field explains that.
+    """
+    found = []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+            continue
+        defined, *above = getattr(module, node.name).__mro__
+        explained = " ".join(known.__doc__ or "" for known in (defined, *above))
+        inherited = {field for known in above for field in (*vars(known), *inspect.get_annotations(known))}
+        fields = [
+            (each.target.id, ast.unparse(each.annotation).lower(), below)
+            for each, below in zip(node.body, [*node.body[1:], None], strict=True)
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            if not each.target.id.startswith("_") and each.target.id not in inherited
+        ]
+        for field, kind, below in fields:
+            is_explained = isinstance(below, ast.Expr) or re.search(rf"\b{field}\b", explained)
+            is_called_so = field.replace("_", "").removesuffix("s").removesuffix("ie") in kind
+            if len(fields) > 1 and not (is_explained or is_called_so or kind.startswith("literal['")):
+                found.append(f"{node.name}.{field}")
+    return found
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=name)
 def test_recipe_starts_with_the_command_that_runs_it(path: Path) -> None:
     first, second, *_ = path.read_text(encoding="utf-8").splitlines()
@@ -194,10 +210,13 @@ def test_recipe_loads(path: Path) -> None:
     from tercet.distill.recipe import DistillationRecipe
     from tercet.fewshot.recipe import FewShotRecipe
     from tercet.finetune.recipe import FineTuningRecipe
+    from tercet.preparation.recipe import PreparationRecipe
     from tercet.pretraining.recipe import PretrainingRecipe
 
     kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe, "fewshot": FewShotRecipe}
-    if kind := kinds.get(path.parent.name):
+    if path.parent.name == "preparation":
+        assert load_recipe(PreparationRecipe, path.stem).output == f"prepared/{path.stem}"
+    elif kind := kinds.get(path.parent.name):
         assert load_recipe(kind, path.stem).output == f"runs/{path.stem}"
     else:
         recipe = load_recipe(PretrainingRecipe, path.stem)

@@ -7,11 +7,13 @@ import sys
 
 import pytest
 
-from tercet import command_line, is_command_line
+from tercet import command_line
 from tercet.__main__ import main
+from tercet.ground.messages import LinesError
 
-COMMANDS = ["demo", "recipes", "plan", "tokenizer", "pretrain", "verify-resume"]
-COMMANDS += ["finetune", "distill", "fewshot", "play", "import", "export", "convert", "doctor", "push"]
+COMMANDS = ["demo", "recipes", "plan", "tokenizer", "prepare", "pretrain", "verify-resume"]
+COMMANDS += ["finetune", "embed", "distill", "fewshot", "play", "import", "export", "convert"]
+COMMANDS += ["doctor", "inspect", "study", "push"]
 
 
 def fail_with(error: BaseException):
@@ -41,7 +43,9 @@ def test_help_lists_every_command(capsys):
     assert all(f"\n    {command}" in listed for command in COMMANDS)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["pretrain", "--help"], ["play", "--help"], ["recipes"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["pretrain", "--help"], ["play", "--help"], ["recipes"], ["study"]]
+)
 def test_light_commands_do_not_wait_for_torch(arguments):
     done = subprocess.run(
         [sys.executable, "-m", "tercet", *arguments],
@@ -52,22 +56,6 @@ def test_light_commands_do_not_wait_for_torch(arguments):
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "tercet.command_line" in imported
     assert not imported & {"torch", "transformers"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["python", "-m", "tercet", "recipes"], True),
-        (["python", "-u", "-m", "tercet", "pretrain", "x"], True),
-        (["/usr/bin/python", "/usr/bin/tercet", "--help"], True),
-        (["python", "-m", "pytest", "tercet"], False),
-        (["python", "-c", "import tercet"], False),
-        (["python", "train.py", "tercet"], False),
-        (["python"], False),
-    ],
-)
-def test_only_the_command_line_is_taken_for_it(arguments, expected):
-    assert is_command_line(arguments) is expected
 
 
 HINT = " (run again with --debug for the traceback)"
@@ -90,6 +78,12 @@ def test_what_went_wrong_is_one_line_and_the_exit_code_tells_whose_fault_it_was(
     monkeypatch.setattr(command_line, "demo", fail_with(error))
     assert main(["demo"]) == code
     assert capfd.readouterr().err == f"tercet demo: {said}\n"
+
+
+def test_an_error_of_a_few_lines_keeps_them(monkeypatch, capfd):
+    monkeypatch.setattr(command_line, "demo", fail_with(LinesError("no model\nin the way: a\ninstead: b")))
+    assert main(["demo"]) == 2
+    assert capfd.readouterr().err == "tercet demo: no model\nin the way: a\ninstead: b\n"
 
 
 def test_a_message_that_quotes_a_book_is_cut(monkeypatch, capsys):
@@ -187,7 +181,7 @@ def test_a_reader_that_leaves_ends_the_command_in_silence(arguments, unbuffered)
 
 
 def test_a_closed_output_is_no_failure():
-    program = "import sys; sys.stdout = None; sys.orig_argv = ['python', '-m', 'tercet']\n"
+    program = "import sys; sys.stdout = None\n"
     program += "from tercet.__main__ import main; sys.exit(main(['recipes']))"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 

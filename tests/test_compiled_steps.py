@@ -13,7 +13,8 @@ from tercet.training.compiling import CompiledBlocks
 from .distill import test_fixed_sizes as tasks
 from .fixed_sizes import CPU, learned
 from .modeling.conftest import VARIANTS
-from .objectives.test_recipes import LENGTH, make_source, make_steps, read, tokenizer  # noqa: F401
+from .objectives.conftest import tokenizer  # noqa: F401
+from .objectives.test_recipes import LENGTH, make_source, make_steps, read
 from .objectives.test_static_shapes import PREDICTING, small_model
 
 CASES = [
@@ -46,10 +47,7 @@ def make(way: str, name: str, tokenizer):  # noqa: F811
     ("way", "name", "num_steps"),
     [
         *((*case, 20) for case in QUICK),
-        *(
-            pytest.param(*case, 80 if case[0] == "objective" else 40, marks=pytest.mark.slow)
-            for case in CASES
-        ),
+        *(pytest.param(*case, 40, marks=pytest.mark.slow) for case in CASES),
     ],
 )
 def test_no_step_after_the_first_is_compiled(way, name, num_steps, tokenizer, monkeypatch):  # noqa: F811

@@ -10,9 +10,10 @@ from difflib import get_close_matches
 import pytest
 
 from tercet.__main__ import main
-from tercet.configs.recipe import load_recipe, recipe_data, recipe_folders
-from tercet.early_checks import CONFIGURATIONS, KINDS, command_of, configuration, fields_of
-from tercet.text.record_files import require_columns_early
+from tercet.configs.recipe import load_recipe, preset_names, recipe_data, recipe_folders
+from tercet.early_checks import KINDS, command_of
+from tercet.early_models import CONFIGURATIONS, configuration, fields_of
+from tercet.text.record_files import require_columns_early, require_text_early
 
 WRONG = [
     ("pretrain encoder-dmo", "did you mean encoder-demo"),
@@ -31,21 +32,67 @@ WRONG = [
     ("pretrain encoder-demo training.gpus=2", "accelerate launch"),
     (
         "finetune text-classification data.train=reviews.csv",
-        "model.path = runs/encoder-demo/model does not exist yet: run `tercet pretrain encoder-demo` first",
+        "runs/encoder-demo/model does not exist yet: run `tercet pretrain encoder-demo` first, or set "
+        "model.path=sentence-transformers/all-MiniLM-L6-v2",
+    ),
+    (
+        "pretrain adapt-decoder corpus.train=text.txt corpus.validation=text.txt",
+        "run `tercet pretrain decoder-english` first, or set model.path=HuggingFaceTB/SmolLM-135M",
+    ),
+    ("pretrain encoder-demo corpus.train=txet.txt", "corpus txet.txt does not exist: did you mean text.txt?"),
+    ("pretrain encoder-demo corpus.train=empty.txt", "corpus empty.txt has no text: give a file"),
+    (
+        'pretrain encoder-demo corpus.train=[{"path":"text.txt","share":3},rows.csv]',
+        "others none: write {path: NAME} for each NAME, or list paths alone",
     ),
     ("fewshot copa --model runs/decoder-demo/model", "run `tercet pretrain decoder-demo` first"),
     ("predict runs/sst2/model rows.csv", "run `tercet finetune sst2` first"),
     ("doctor runs/demo/encoder/model", "run `tercet demo` first"),
     ("push runs/encoder-demo me/encoder", "run `tercet pretrain encoder-demo` first"),
-    ("recipes fintune", "unknown KIND 'fintune'; did you mean finetune?"),
-    ("recipes models", "unknown KIND 'models'; known: pretrain, finetune, distill, fewshot, presets"),
+    ("recipes fintune", "unknown kind or name 'fintune'; did you mean finetune?"),
+    ("recipes decoder-dmo", "unknown kind or name 'decoder-dmo'; did you mean decoder-demo?"),
+    (
+        "recipes things",
+        "known: pretrain, prepare, finetune, distill, fewshot, presets, and the names in them",
+    ),
+    ("prepare encoder-demo", "is a pretraining recipe: run `tercet pretrain encoder-demo`"),
+    (
+        "prepare prepare-text",
+        "runs/decoder-demo/tokenizer does not exist yet: run `tercet pretrain decoder-demo`",
+    ),
+    ("prepare prepare-text workers=0", "workers = 0: must be greater than or equal to 1"),
     ("pretrain encoder-demo training.steps=-3", "training.steps = -3: must be greater than 0"),
-    ("pretrain encoder-demo training.steps=4", "schedule.warmup_steps = 50 exceeds training.steps = 4"),
+    (
+        'pretrain encoder-demo training.steps=4 training.schedule={"warmup_steps":9}',
+        "training.schedule.warmup_steps = 9 exceeds training.steps",
+    ),
     ("pretrain encoder-demo objective.kind=mlm", 'objective.kind = "mlm": must be one of'),
     ("pretrain encoder-demo model.preset=encodr-tiny", "did you mean encoder-tiny"),
     (
         "pretrain encoder-demo model.overrides.hiden_size=8",
         "did you mean hidden_size",
+    ),
+    (
+        "pretrain encoder-demo model.overrides.hidden_size=wide",
+        'model.overrides.hidden_size = "wide": must be a valid integer',
+    ),
+    (
+        "pretrain encoder-demo model.overrides.hidden_act=gelou",
+        "did you mean gelu?",
+    ),
+    (
+        "pretrain encoder-demo model.overrides.hidden_size=65",
+        "hidden_size (65) must be a multiple of num_attention_heads (4): choose one of 1, 5, 13, 65",
+    ),
+    (
+        "pretrain encoder-demo model.preset=decoder-tiny",
+        "model.preset decoder-tiny is a tercet_decoder, but masked_language_modeling trains a tercet_encoder",
+    ),
+    ("predict me/nothing -", "me/nothing is not a folder, and cannot be loaded from the Hub"),
+    ("doctor nothing", "nothing is not a folder, and cannot be loaded from the Hub"),
+    (
+        "convert nothing --to encoder --output mine",
+        "nothing is not a folder, and cannot be loaded from the Hub",
     ),
     ("verify-resume encoder-demo corpus.train=none.txt", "corpus none.txt does not exist"),
     ("tokenizer encoder-demo tokenizer.vocab_size=1", "must be greater than or equal to 8"),
@@ -54,16 +101,19 @@ WRONG = [
     ("fewshot copa prompting.num_fewshot=some", 'prompting.num_fewshot = "some": must be a valid array'),
     (
         "fewshot copa data.folder=nowhere",
-        "there is no file nowhere/fewshot/copa_validation.jsonl.gz: name one",
+        "nowhere/fewshot/copa_validation.jsonl.gz does not exist: name one",
     ),
 ]
 
 WRONG_ROWS = [
     ("finetune text-classification model.path=m data.train=rows.csv task.label=lable", "(text, label)"),
-    ("finetune text-classification model.path=m data.train=row.csv", "there is no file row.csv: name one"),
+    (
+        "finetune text-classification model.path=m data.train=row.csv",
+        "row.csv does not exist: did you mean rows.csv?",
+    ),
     (
         "finetune text-classification model.path=m data.train=rows.csv data.validation=rows.jsonl",
-        "rows.jsonl has no column 'label': name one of its columns (text, stars)",
+        "rows.jsonl has no column 'label': name one of its columns (text, stars) in task.label",
     ),
     ("finetune text-classification model.path=runs/mine data.train=rows.csv", "did you mean runs/mime?"),
     (
@@ -71,7 +121,41 @@ WRONG_ROWS = [
         "runs/mine does not exist: did you mean runs/mime?",
     ),
     ("predict runs/mine rows.csv", "runs/mine does not exist: did you mean runs/mime?"),
-    ("predict runs/mime row.csv", "there is no file row.csv: name one"),
+    ("predict run/finetuned row.csv", "row.csv does not exist: did you mean rows.csv?"),
+    ("predict runs/mime rows.csv", "runs/mime has no task.json, so it was not made by tercet finetune"),
+    ("embed runs/mime row.txt", "row.txt does not exist: name one that ends in .txt, .text, .jsonl,"),
+    (
+        "finetune text-classification model.path=m data.train=row.csv --explain",
+        "row.csv does not exist: did you mean rows.csv?",
+    ),
+    ("export run/model mine --int8", "--int8 is about graphs of ONNX: add --onnx"),
+    ("predict rows.csv rows.csv", "rows.csv is a file: name its folder"),
+    ("export taken mine", "taken is not a model (it has no config.json): name a folder that save_pretrained"),
+    ("doctor run", "run is not a model (it has no config.json): did you mean run/model?"),
+    ("play taken", "taken is not a model (it has no config.json)"),
+    ("push nothing me/model", "nothing does not exist: name the folder of a run, or of a model"),
+    (
+        "export run/model mine --to berrt",
+        "'berrt' is not an architecture to export to: supported are bart, bert,",
+    ),
+    ("convert run/model --to encoder --output mine --text none.txt", "--text none.txt is no file"),
+    ("import runs/mime taken", "taken is not empty: choose another folder, or --overwrite"),
+    ("convert run/model --to encoder --output rows.csv", "rows.csv is a file: name a folder"),
+    (
+        "finetune text-classification model.path=taken data.train=rows.csv",
+        "taken is not a model (it has no config.json): name a folder that save_pretrained wrote",
+    ),
+    (
+        "finetune text-classification model.path=me/nothing data.train=rows.csv",
+        "me/nothing is not a folder, and cannot be loaded from the Hub",
+    ),
+    ("pretrain encoder-demo corpus.train=binary.txt", "binary.txt, line 1: byte 0xff is not UTF-8; convert"),
+    ("pretrain encoder-demo corpus.train=plain.txt.gz", "plain.txt.gz, line 1: cannot be read from here on"),
+    ("tokenizer encoder-demo corpus.train=broken.jsonl", "broken.jsonl, line 1: not valid JSON"),
+    (
+        "finetune text-classification model.path=m data.train=https://a.b/rows.csv",
+        "https://a.b/rows.csv lies elsewhere: download it, and name the file",
+    ),
     ("pretrain encoder-demo output=taken", "output taken holds mine.txt, which was not written by a run"),
     (
         "finetune trec model.path=m data.train=rows.csv data.test=rows.csv output=taken/mine.txt",
@@ -92,12 +176,10 @@ def elsewhere(tmp_path, monkeypatch):
 
 PROGRAM = """
 import contextlib, io, json, sys
-from argparse import Namespace
-sys.orig_argv = ["python", "-m", "tercet"]
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data, recipe_folders
 from tercet.configs.stand_ins import StandIn, without_libraries
-from tercet.early_checks import KINDS, check_early, command_of
+from tercet.early_checks import KINDS, check_recipe, command_of
 heavy, commands = map(json.loads, sys.argv[1:])
 told, first = [], set(sys.modules)
 for command in commands:
@@ -107,7 +189,7 @@ for command in commands:
 planned = [name for name in sorted(recipe_folders()) if command_of(name) == "pretrain"]
 for name in planned:
     try:
-        check_early(Namespace(command="plan", recipe=name, overrides=[]))
+        check_recipe("plan", name)
     except FileNotFoundError as error:
         assert "does not exist yet: run" in str(error), error  # what another command makes
 with without_libraries():
@@ -130,13 +212,22 @@ def without_torch(tmp_path_factory):
     folder = tmp_path_factory.mktemp("early")
     (folder / "rows.csv").write_text("text,label\ngood,a\n")
     (folder / "rows.jsonl").write_text('{"text": "good"}\n{"text": "bad", "stars": 1}\n')
-    (folder / "runs" / "mime").mkdir(parents=True)
+    (folder / "text.txt").write_text("A text.\n")
+    (folder / "empty.txt").touch()
+    (folder / "binary.txt").write_bytes(b"\xffno text")
+    (folder / "plain.txt.gz").write_text("A text.\n")
+    (folder / "broken.jsonl").write_text('{"text": \n')
+    for model in ("runs/mime", "run/model", "run/finetuned"):
+        (folder / model).mkdir(parents=True)
+        (folder / model / "config.json").write_text("{}")
+    (folder / "run" / "finetuned" / "task.json").touch()
     (folder / "taken").mkdir()
     (folder / "taken" / "mine.txt").touch()
     commands = [command for command, _ in WRONG + WRONG_ROWS]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), json.dumps(commands)],
         cwd=folder,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
     )
@@ -178,6 +269,21 @@ def test_a_file_of_which_a_line_cannot_be_read_is_left_to_the_command(tmp_path):
     require_columns_early(str(file), ["text", "lable"])
 
 
+def test_a_long_document_is_left_to_the_command(tmp_path):
+    file = tmp_path / "long.txt"
+    file.write_text("a long line\n" * 10_000 + "\n")
+    require_text_early(file)
+    file.write_bytes(b"\xff" + b"a" * 10)
+    with pytest.raises(ValueError, match="byte 0xff is not UTF-8"):
+        require_text_early(file)
+
+
+def test_an_option_that_is_a_key_is_answered_with_the_override(capsys):
+    with pytest.raises(SystemExit):
+        main(["pretrain", "encoder-demo", "--learning-rate=1e-4"])
+    assert "written without dashes, as in training.optimizer.learning_rate=..." in capsys.readouterr().err
+
+
 def test_a_file_of_another_kind_is_named(tmp_path, capsys):
     file = tmp_path / "mine.yaml"
     file.write_text("{model: {path: m}, task: {kind: classification}, data: {train: x}, output: o}")
@@ -216,10 +322,24 @@ def test_listing_can_be_of_one_kind_and_is_uncut_when_piped(capsys):
     assert " ..." not in listed
 
 
+def test_a_recipe_is_listed_in_a_line_and_printed_whole_by_its_name(capsys, tmp_path):
+    assert main(["recipes"]) == 0
+    named = {*recipe_folders(), *preset_names()}
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    assert {*lines} == named
+    assert len(lines) == len(recipe_folders()) + len(preset_names())
+    assert main(["recipes", "decoder-demo"]) == 0
+    (tmp_path / "mine.yaml").write_text(capsys.readouterr().out)
+    recipes = [load_recipe(KINDS["pretrain"].recipe, name) for name in ("mine.yaml", "decoder-demo")]
+    assert recipes[0] == recipes[1]
+    assert main(["recipes", "encoder-tiny"]) == 0
+    assert "model_type: tercet_encoder" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("tercet pre", {"pretrain", "predict"}),
+        ("tercet pre", {"prepare", "pretrain", "predict"}),
         ("tercet pretrain encoder-eng", {"encoder-english"}),
         ("tercet distill two-step task.tra", {"task.training."}),
         ("tercet pretrain encoder-demo training.optimizer.le", {"training.optimizer.learning_rate="}),

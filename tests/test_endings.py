@@ -9,53 +9,62 @@ import pytest
 from tqdm import tqdm
 
 from tercet.__main__ import say, warnings_in_lines
-from tercet.endings import (
-    distillation_ending,
-    finetuning_ending,
-    number,
-    pretraining_ending,
-    prompting_ending,
-)
+from tercet.finetune.task_recipes import MultipleChoiceRecipe, QuestionAnsweringRecipe, TaggingRecipe
+from tercet.finetune.text_rows import example_texts
+from tercet.pretraining.report import classifies_texts, verdicts
+from tercet.reporting.next_steps import after_learning_a_task, after_pretraining, as_data
+from tercet.results import FILES, Result, number
 
 VERDICTS = [{"text": "Better than a guess.", "outcome": "better"}]
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(name, data):
-        (tmp_path / name).write_text(json.dumps(data))
-        return tmp_path
+def end(tmp_path):
+    """Return the lines with which a command ends that has written something."""
 
-    return write
+    def end(command, data):
+        (tmp_path / FILES[command].name).write_text(json.dumps({"verdicts": VERDICTS} | data))
+        return [*Result(command, tmp_path).ending()]
+
+    return end
 
 
-def test_the_next_command_can_be_pasted(tmp_path):
-    folder = tmp_path / "odd name"
-    folder.mkdir()
-    (folder / "evaluation.json").write_text(json.dumps({"scores": {"loss": 1.0}, "verdicts": []}))
-    _, _, following = pretraining_ending(folder)
-    assert f"model.path={folder / 'model'}" in shlex.split(following)
+def test_commands_that_go_on_can_be_pasted():
+    play, own_rows, *_ = after_pretraining("odd name/model", classifies=True)
+    assert shlex.split(play.command) == ["tercet", "play", "odd name/model"]
+    assert "model.path=odd name/model" in shlex.split(own_rows.command)
+    texts = example_texts(MultipleChoiceRecipe("multiple_choice"))
+    predict, *_ = after_learning_a_task("m", texts, ["query", "choices"])
+    assert shlex.split(predict.command) == ["tercet", "predict", "m", "the query", '["one", "another"]']
+
+
+def test_a_model_that_reads_a_text_is_first_given_one():
+    predict, rows, *_ = after_learning_a_task("m", example_texts(TaggingRecipe("tagging")), ["tokens"])
+    assert predict.command == 'tercet predict m "a text"'
+    assert (rows.needs, rows.command) == (
+        "with rows of tokens",
+        "tercet predict m FILE --output predictions.jsonl",
+    )
+    pair = example_texts(QuestionAnsweringRecipe("question_answering"))
+    assert pair == ["the question", "the context"]
 
 
 @pytest.mark.parametrize(
-    ("model", "command"),
+    ("model", "classifies"),
     [
-        ("TercetCharacterLanguageModel", "play "),
-        ("TercetRecurrentSeq2SeqForConditionalGeneration", "play "),
-        ("FSDPTercetCharacterLanguageModel", "play "),
-        ("TercetElmoForLanguageModeling", "finetune text-classification"),
-        ("FSDPTercetDecoderForCausalLM", "finetune text-classification"),
-        ("Other", "finetune text-classification"),
+        ("TercetCharacterLanguageModel", False),
+        ("TercetRecurrentSeq2SeqForConditionalGeneration", False),
+        ("FSDPTercetCharacterLanguageModel", False),
+        ("TercetElmoForLanguageModeling", True),
+        ("FSDPTercetDecoderForCausalLM", True),
+        ("Other", True),
     ],
 )
-def test_members_with_heads_of_tasks_are_to_be_finetuned_and_others_played_with(write, model, command):
-    folder = write("evaluation.json", {"scores": {"loss": 1.0}, "models": {"model": model}, "verdicts": []})
-    *_, following = pretraining_ending(folder)
-    assert following.startswith(f"next: tercet {command}")
-    assert str(folder / "model") in following
+def test_members_with_heads_of_tasks_are_to_be_finetuned(model, classifies):
+    assert classifies_texts(model) == classifies
 
 
-def test_pretraining_ends_with_the_scores_of_each_term(write):
+def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next(end, tmp_path):
     scores = {
         "loss": 7.03,
         "mlm/loss": 6.3,
@@ -63,23 +72,32 @@ def test_pretraining_ends_with_the_scores_of_each_term(write):
         "mlm/accuracy": 0.1168,
         "mlm/targets": 9,
     }
-    folder = write("evaluation.json", {"scores": scores | {"nsp/accuracy": 0.512}, "verdicts": VERDICTS})
-    held_out, report, following, verdict = pretraining_ending(folder)
-    assert held_out == "on held-out text: mlm: perplexity 568, accuracy 0.117; nsp: accuracy 0.512"
-    assert report == f"report: {(folder / 'report.html').as_uri()}"
-    assert verdict == "Better than a guess."
-    assert f"model.path={folder / 'model'}" in following
+    steps = as_data(after_pretraining("m", classifies=True))
+    lines = end("pretrain", {"scores": scores | {"nsp/accuracy": 0.512}, "next_steps": steps})
+    assert lines == [
+        "on held-out text: mlm: perplexity 568, accuracy 0.117; nsp: accuracy 0.512",
+        "Better than a guess.",
+        f"report: {(tmp_path / 'report.html').as_uri()}",
+        "next: tercet play m",
+        "with rows of text and label: tercet finetune text-classification model.path=m data.train=FILE",
+    ]
+
+
+def test_scores_of_pretraining_have_their_intervals(end):
+    scores = {"loss": 4.4, "clm/loss": 4.4, "clm/loss/interval": [4.3, 4.5], "clm/perplexity": 81.45}
+    scores |= {"clm/perplexity/interval": [73.7, 90.02], "clm/bits_per_byte": 1.5}
+    assert end("pretrain", {"scores": scores})[0] == (
+        "on held-out text: clm: perplexity 81.5 [73.7, 90], bits_per_byte 1.5"
+    )
 
 
 @pytest.mark.parametrize("loss", [None, float("nan"), float("inf")])
-def test_a_model_that_failed_is_recommended_for_nothing(write, loss):
-    folder = write("evaluation.json", {"scores": {"loss": loss}, "verdicts": VERDICTS})
-    *_, last = pretraining_ending(folder)
-    assert last.startswith("the loss on held-out text is not finite, so the model is of no use: lower")
-    assert not any("next:" in line for line in pretraining_ending(folder))
+def test_a_model_that_failed_is_of_no_use(loss):
+    first, *_ = verdicts({"scores": {"loss": loss}, "without_context": {}, "trigram": {}}, [])
+    assert first.text.startswith("The loss on held-out text is not finite, so the model is of no use: lower")
 
 
-def test_fine_tuning_ends_with_score_interval_and_baselines(write):
+def test_fine_tuning_ends_with_score_interval_and_baselines(end):
     summary = {
         "split": "test",
         "criterion": "accuracy",
@@ -87,45 +105,39 @@ def test_fine_tuning_ends_with_score_interval_and_baselines(write):
         "rows": {"train": 1600, "test": 1},
         "interval": [0.83, 0.87],
         "baselines": {"majority class": {"accuracy": 0.5}, "untrained": {"accuracy": None}},
-        "verdicts": VERDICTS,
     }
-    score, report, following, verdict = finetuning_ending(write("scores.json", summary))
+    score, verdict, report = end("finetune", summary)
     assert score == (
         "accuracy 0.853 on 1 test row (95 % interval 0.83 to 0.87; majority class 0.5, untrained undefined)"
     )
     assert report.startswith("report: file:///")
     assert report.endswith("/report.html")
-    assert following.startswith("next: tercet predict ")
     assert verdict == "Better than a guess."
 
 
-def test_distillation_ends_with_student_and_teacher(write):
+def test_distillation_ends_with_student_and_teacher(end):
     scores = {"student": {"score": 0.9}, "without-teacher": {"score": 0.8}, "teacher": {"score": 0.95}}
-    told, report = distillation_ending(
-        write("scores.json", {"task": {"criterion": "f1", "scores": scores}, "verdicts": []})
-    )
+    told, *_ = end("distill", {"task": {"criterion": "f1", "scores": scores}})
     assert told == "teacher f1 0.95; without-teacher f1 0.8; student f1 0.9"
-    assert "report.html" in report
     scores = {"student": {"accuracy": {"score": 0.3}, "evaluation": {"loss": 4}}, "teacher": {}}
-    told, _ = distillation_ending(write("scores.json", {"general": {"scores": scores}, "verdicts": []}))
+    told, *_ = end("distill", {"general": {"scores": scores}})
     assert told.endswith("student accuracy 0.3")
 
 
-def test_prompting_ends_with_a_score_for_every_number_of_demonstrations(write):
+def test_prompting_ends_with_a_score_for_every_number_of_demonstrations(end):
     shots = {str(k): {"mean": 0.5 + k / 10, "interval": [0.4, 0.7]} for k in (0, 1)}
     results = {
         "criterion": "accuracy",
         "models": [{"name": "gpt2", "shots": shots}],
         "baselines": {"majority": 0.25},
-        "verdicts": VERDICTS,
     }
-    zero, one, baselines, report, verdict = prompting_ending(write("results.json", results))
+    zero, one, baselines, verdict, report = end("fewshot", results)
     assert zero == "gpt2, K = 0: accuracy 0.5 (0.4 to 0.7)"
     assert one == "gpt2, K = 1: accuracy 0.6 (0.4 to 0.7)"
     assert baselines.startswith("baselines: majority 0.25")
     assert "report.html" in report
     assert verdict == "Better than a guess."
-    _, _, about, *_ = prompting_ending(write("results.json", results | {"baselines": {}}))
+    _, _, about, *_ = end("fewshot", results | {"baselines": {}})
     assert about == "K demonstrations in a prompt, 95 % intervals"
 
 

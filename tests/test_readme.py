@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -13,12 +15,14 @@ from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.planning.machines import load_plan
+from tercet.preparation.recipe import PreparationRecipe
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+OF_ROOT = ["README.md", "CONTRIBUTING.md", "AGENTS.md"]
+PAGES = [*(ROOT / name for name in OF_ROOT), *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs").glob("*/*.md"))
 """They are run as a whole, in tests/documentation/test_tutorials.py."""
 COMMANDS = [
@@ -30,6 +34,7 @@ COMMANDS = [
 PROGRAMS = [
     (page.name, program)
     for page in PAGES
+    if page.name != "python.md"  # which is one program: tests/documentation/test_python_page.py
     for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 ]
 TINY = {"hidden_size": 32, "num_attention_heads": 4}
@@ -54,6 +59,7 @@ def test_commands_name_recipes_and_keys_that_exist(command):
             load_plan(options.recipe, options.overrides)
         else:
             kinds = {"finetune": FineTuningRecipe, "distill": DistillationRecipe, "fewshot": FewShotRecipe}
+            kinds |= {"prepare": PreparationRecipe}
             load_recipe(kinds.get(options.command, PretrainingRecipe), options.recipe, options.overrides)
 
 
@@ -84,6 +90,16 @@ def finished_runs(tmp_path_factory) -> Path:
         tokenizer.save_pretrained(folder / recipe.output / "model")
         build_model(recipe, tokenizer).save_pretrained(folder / recipe.output / "model")
     return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [program for page, program in PROGRAMS if page == "README.md"])
+def test_programs_of_the_readme_run_in_a_process_of_their_own(program, finished_runs):
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=finished_runs, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
 
 
 @pytest.mark.parametrize(("page", "program"), PROGRAMS)

@@ -37,8 +37,9 @@ DISTILLATION = {
 
 BOOKKEEPING = (
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
+    *("async_checkpoints", "gradient_checkpointing", "cpu_offload"),
     *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps", "adaptive_threads"),
-    *("retain_heap", "save_code"),
+    *("retain_heap", "save_code", "timeout"),
 )
 MORE = (
     *("evaluate_every", "patience", "max_grad_norm", "precision", "compile", "optimizer.learning_rate"),
@@ -46,19 +47,23 @@ MORE = (
     *("optimizer.neuron_beta", "schedule.decay_shape", "average_checkpoints", "final_weights"),
     *(f"schedule.{name}" for name in ("kind", "warmup_steps", "warmup_ratio", "final_ratio", "decay_ratio")),
     *("schedule.factor", "stages.steps", "stages.tokens_per_step", "stages.sequence_length"),
+    "stages.shares",
 )
 """What a run of the engine takes up on resuming: `tests/training/test_resumed_recipes.py` shows it."""
 
-OF_THE_ROWS = ("seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers", "save_code")
+OF_THE_ROWS = (
+    *("seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers", "save_code"),
+    *("gradient_checkpointing", "cpu_offload"),
+)
 """What fine-tuning hands on to the engine, and which runs there are: those that are finished stay."""
 
-OF_THE_TEXT = ("cache", "skip_bad_records")
+OF_THE_TEXT = ("cache", "remote_cache", "skip_bad_records")
 """Where the text is kept, and what of it is read: it is looked up, or read, anew."""
 
 CASES = {
     "pretraining": (
         *(PretrainingRecipe, PRETRAINING, of_pretraining),
-        {"output"}
+        {"output", "training.revisions", "training.push_checkpoints"}
         | {f"training.{name}" for name in (*BOOKKEEPING, *MORE)}
         | {f"corpus.{name}" for name in OF_THE_TEXT},
     ),

@@ -62,6 +62,7 @@ COMMANDS = {
     "convert": ["MODEL", "--to", "encoder", "--output", "converted"],
     "export": ["MODEL", "exported"],
     "push": ["MODEL", "me/model", "--dry-run"],
+    "inspect": ["MODEL", "a text", "--output", "page.html"],
 }
 
 
@@ -104,7 +105,7 @@ def test_no_command_fills_in_what_a_model_lacks(name, files, monkeypatch, capsys
     assert main([name.partition(" ")[0], *arguments]) == 2
     *_, line = capsys.readouterr().err.strip().splitlines()
     assert f"{files / 'decoder' / 'model.safetensors'} lacks 1 tensor ({TENSOR}) of TercetDecoderFor" in line
-    for left in ("run/model", "converted", "exported", "predictions.jsonl"):
+    for left in ("run/model", "converted", "exported", "predictions.jsonl", "page.html"):
         assert not (files / left).exists()
 
 

@@ -8,6 +8,7 @@ def test_turns_go_forwards_and_backwards(module):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", ["encoder"], indirect=True)
 def test_a_worker_tells_seconds_and_memory(case, module):
     measuring = module("measuring")
     conditions = measuring.Conditions(threads=1, own_scheduler_group=False)

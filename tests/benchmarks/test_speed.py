@@ -17,18 +17,21 @@ SMOKES = {
     "distillation": [],
     "data_pipeline": ["--cases", "encoder"],
     "fewshot": ["--cases", "4x256"],
-    "long_texts": ["--cases", "training-1024", "forward-1024"],
+    "long_texts": ["--cases", "training-1024"],
     "busy_neighbour": ["--neighbours", "1"],
-    "attention_scores": ["--cases", "additive", "dot_product", "--steps", "2"],
+    "embedding": ["--cases", "sentences", "--sides", "tercet"],
+    "attention_scores": ["--cases", "dot_product", "--steps", "2"],
 }
 """Options with which each benchmark takes little time."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMOKES)
-def test_program_measures_all_sides_and_writes_them_down(name, tmp_path, module, program):
+def test_program_measures_all_sides_and_writes_them_down(name, tmp_path, module, program, capsys):
     if name == "fewshot":
         pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed")
+    if name == "embedding" and not (module("checkout").ROOT / "data").exists():
+        pytest.skip("it embeds the texts of ./data, which is not here")
     begin, end = module("publishing").marks_of(name)
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
@@ -40,7 +43,8 @@ def test_program_measures_all_sides_and_writes_them_down(name, tmp_path, module,
     for case in json.loads(output.read_text())["cases"].values():
         for side in case.get("sides", {}).values():
             assert min(side["alone"] if name == "busy_neighbour" else side["seconds"]) > 0
-    assert program("speed.py", name, "--render", "--output", output) == printed
+    assert module("speed").main([name, "--render", "--output", str(output)]) == 0
+    assert capsys.readouterr().out == printed
 
 
 def test_a_result_that_is_not_there_is_asked_for(module, tmp_path, capsys):

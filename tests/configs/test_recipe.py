@@ -198,6 +198,25 @@ def test_a_missing_file_and_a_folder_are_answered_as_such(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("overrides", "steps", "ratio"),
+    [
+        (["training.schedule.warmup_steps=5"], 5, None),
+        (["training.schedule.warmup_steps=null"], None, 0.1),
+        (["training.schedule.warmup_steps=5", "training.schedule.warmup_ratio=0.2"], 5, 0.2),
+        (["training.schedule.warmup_steps=5", "training={steps: 9}"], None, None),
+    ],
+)
+def test_an_override_replaces_its_alternative_in_the_file_alone(write, overrides, steps, ratio):
+    path = write("training: {steps: 7, schedule: {warmup_ratio: 0.1}}\n")
+    schedule = load_recipe(Whole, path, overrides).training.schedule
+    assert (schedule.warmup_steps, schedule.warmup_ratio) == (steps, ratio)
+    corpus = read_overrides(["corpus.reader.name=WarcReader"], {"corpus": {"path": "a", "tasks": 2}})[
+        "corpus"
+    ]
+    assert corpus == {"tasks": 2, "reader": {"name": "WarcReader"}}
+
+
+@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("1e-3", 1e-3), ("1E5", 1e5), ("-2.5e+3", -2500.0), (".5", 0.5), ("3", 3), ("3.", 3.0),

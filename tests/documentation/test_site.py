@@ -1,6 +1,7 @@
 """The site builds strictly, from the pages in the repository and those that the code gives."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ SEARCHES = {
     "mix corpora": "tutorials/corpus.html#mix-corpora",
     "resume": "howto/resuming.html",
     "learning rate": "training.html#the-learning-rate-schedule",
+    "uv": "install.html#with-uv",
+    "multiple gpus": "scaling.html#multiple-gpus-of-one-machine",
 }
 """What people search for, and the place that answers it: among the three that are found first."""
 
@@ -34,6 +37,10 @@ def test_site_builds_strictly_and_loads_nothing_from_a_network(tmp_path):
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert "tercet.training.loop" in (site / "reference/api/training.html").read_text(encoding="utf-8")
+    assert "assets/narrow.css" in (site / "index.html").read_text(encoding="utf-8")
+    listed = re.findall(r"\]\((\S+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
+    assert len(listed) > 40
+    assert [page for page in listed if not (site / page).is_file()] == []
     assert "mlm_probability" in (site / "reference/pretrain.html").read_text(encoding="utf-8")
     if shutil.which("node"):
         command = ["node", str(Path(__file__).parent / "search.js"), str(site), *SEARCHES]

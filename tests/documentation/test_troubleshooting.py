@@ -23,6 +23,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     (tmp_path / "gaps.csv").write_text("text,label\ngood,a\nbad,\n")
     (tmp_path / "tags.jsonl").write_text('{"tokens": ["Ada"], "tags": ["I-PER"]}\n')
     (tmp_path / "runs" / "any").mkdir(parents=True)
+    (tmp_path / "runs" / "any" / "config.json").write_text('{"model_type": "bert"}')
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)

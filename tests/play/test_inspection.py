@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from tercet.inspection.attention_maps import by_definition
 from tercet.play import inspection
 from tercet.play.sessions import abilities_of
 
@@ -59,7 +60,7 @@ def test_a_map_is_what_the_model_returns_and_head_0_is_the_mean(load):
         torch.tensor(attention.answer([TEXT], {"layer": 1, "head": head})[0].weights) for head in range(5)
     ]
     assert model.config._attn_implementation == kernel
-    with torch.no_grad(), model.recording_attention():
+    with torch.no_grad(), by_definition(model.model):
         expected = model.model(**model.inputs(TEXT), output_attentions=True).attentions[0][0]
     assert torch.allclose(torch.stack(maps[1:]), expected, atol=1e-6)
     assert torch.allclose(maps[0], expected.mean(dim=0), atol=1e-6)
@@ -70,7 +71,7 @@ def test_the_maps_of_a_decoder_beside_an_encoder_are_of_what_it_writes(load):
     attention = abilities_of(model)["attention"]
     inputs = model.inputs(TEXT)
     written = model.model.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=63)
-    with torch.no_grad(), model.recording_attention():
+    with torch.no_grad(), by_definition(model.model):
         outputs = model.model(**inputs, decoder_input_ids=written, output_attentions=True)
     for number, recorded in ((2, outputs.decoder_attentions), (3, outputs.cross_attentions)):
         (heatmap,) = attention.answer([TEXT], {"layer": 2, "head": 3, "map": number})

@@ -84,3 +84,14 @@ def test_a_model_that_was_trained_to_translate_offers_that(load):
     offered = abilities_of(LoadedModel(model.name, model.examined, run, None))
     assert "translate" in offered
     assert not {"restore", "write"} & offered.keys()
+
+
+def test_a_translator_offers_the_held_out_sources_of_its_own_run(load):
+    """Captions would mean nothing to a model that writes telegrams out."""
+    model = load("denoiser")
+    samples = [{"source": "return number rows", "target": "Return the number of rows.", "written": "Rows."}]
+    recipe = {"objective": {"kind": "translation"}}
+    run = replace(model.run, recipe=recipe, evaluation={"samples": samples})
+    for facts, first in ((run, "return number rows"), (replace(run, evaluation={}), "Two young men")):
+        translate = abilities_of(LoadedModel(model.name, model.examined, facts, None))["translate"]
+        assert translate.examples[0][0].startswith(first)

@@ -19,8 +19,9 @@ from app import open_session
 import tercet
 from tercet.play.page import as_html
 assert os.path.dirname(tercet.__file__) == os.path.join(os.getcwd(), "tercet"), tercet.__file__
-assert all(module.__file__.startswith(os.getcwd()) for name, module in sys.modules.items()
-           if name.startswith("tercet.") and getattr(module, "__file__", None))
+elsewhere = [name for name, module in sys.modules.items() if name.startswith("tercet.")
+             and not (getattr(module, "__file__", None) or os.getcwd()).startswith(os.getcwd())]
+assert not elsewhere, elsewhere
 session = open_session([os.environ["MODEL"]])
 print(as_html(session.answers("fill", ["The ___ sat."], {})))
 """

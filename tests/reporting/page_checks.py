@@ -40,6 +40,9 @@ for (const parent of all('.card, .bar, .bars, dl, .verdicts')) {
     if (overlap(box(one), box(other))) problems.push(`on top of each other: ${named(one)}, ${named(other)}`);
   }));
 }
+for (const frame of all('.wide, figure'))
+  if (frame.scrollWidth > frame.clientWidth + near && !getComputedStyle(frame).background.includes('local'))
+    problems.push(`scrolls without a shadow at its edge: ${named(frame)}`);
 for (const track of all('.track')) {
   const bar = track.querySelector('i'), widths = [box(track).width, box(bar).width];
   if (widths[0] < leastTrack || widths[1] < 3.5)

@@ -21,6 +21,7 @@ from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
+from tercet.inspection.page import inspect_model
 from tercet.text.cache import cache_folder
 from tercet.text.documentation import Document, read_documentation
 
@@ -47,6 +48,7 @@ PAGES = {
     "generation": "generation/report.html",
     "tagging": "tagging/report.html",
     "regression": "regression/report.html",
+    "inspection": "inspection.html",
 }
 """Kind of a report -> where it lies."""
 
@@ -71,6 +73,8 @@ def write_pages(folder: Path, *, steps: int = 30, modules: Mapping[str, int] = M
         write_rows(kind, folder)
         finetune(task_of(kind, folder), overwrite=True)
     fewshot(prompts_of(folder), overwrite=True)
+    model, page = folder / "demo" / "decoder" / "model", folder / PAGES["inspection"]
+    inspect_model(str(model), "The function returns a list of strings. The function returns", str(page))
     return {kind: folder / page for kind, page in PAGES.items()}
 
 
@@ -87,7 +91,6 @@ def small(folder: Path, steps: int) -> list[str]:
         f"corpus.train={folder / 'train.txt'}",
         f"corpus.validation={folder / 'validation.txt'}",
         f"training.steps={steps}",
-        f"training.schedule.warmup_steps={max(steps // 10, 1)}",
         "training.measure_utilization=false",
         f"training.evaluate_every={max(steps // 5, 1)}",
         f"training.log_every={max(steps // 15, 1)}",

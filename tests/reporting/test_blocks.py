@@ -14,6 +14,7 @@ from tercet.reporting.blocks import (
     Figure,
     Heading,
     Line,
+    Maps,
     Prose,
     Report,
     Run,
@@ -179,7 +180,8 @@ def test_every_heading_is_in_the_contents_and_has_an_anchor_of_its_own():
 def test_numbers_of_a_column_stand_below_each_other():
     table = Table(["", "score", "kept"], [["a", "0.5", "9.5%"], ["b", "12", "10%"], ["c", "-", "100%"]])
     page = as_page(Report("t", "a", [table]))
-    for cell in ("0.5", "12<u>.0</u>", "-", "9.5%", "10<u>.0</u>%", "100<u>.0</u>%"):
+    zero = '<u style="visibility: hidden">.0</u>'  # in the cell: a notebook shows no page around it
+    for cell in ("0.5", f"12{zero}", "-", "9.5%", f"10{zero}%", f"100{zero}%"):
         assert f"<td>{cell}</td>" in page
 
 
@@ -193,3 +195,17 @@ def test_numbers_of_a_column_stand_below_each_other():
 def test_the_interval_of_a_bar_is_drawn_within_its_track(interval, drawn):
     page = as_page(Report("t", "a", [Cards([Card("c", "1", "", [Bar("b", 0.4, "40%", interval=interval)])])]))
     assert f'<b style="{drawn}">' in page
+
+
+def test_maps_are_data_for_the_one_script_of_a_page_and_names_of_tokens_stay_text():
+    weights = [[0.25, 0.75], [1.0, 0.0]]
+    maps = Maps(
+        "Attention", ["</script>", "b"], [HOSTILE, "b"], {"model": [[weights]], "random": [[weights[::-1]]]}
+    )
+    page = as_page(Report("Title", "About it.", [maps]))
+    assert "[[[[250, 750, 1000, 0]]], [[[1000, 0, 250, 750]]]]" in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert page.count("<rect") == 4  # also those without weight, which another map may have
+    assert "<b>" not in page
+    assert "<script" not in as_page(REPORT).replace(STYLE, "")
+    assert "Attention: model, layer 1, head 1" in as_markdown(Report("Title", "About it.", [maps]))

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tercet.reporting.charts import draw_confusions
+from tercet.reporting.charts import draw_confusions, draw_heads
 
 
 @pytest.mark.parametrize("name", [r"$\foo$", "a$b$c", "<script>", "a|b", "one\ntwo", "x" * 300, "_", "`"])
@@ -27,3 +27,14 @@ def test_a_matrix_has_counts_where_there_is_room_for_them(labels, is_counted, tm
     assert texts.count("7,654") == (labels if is_counted else 0)
     assert set(names) <= set(texts)
     assert svg.count("var(--first)") >= labels
+
+
+def test_each_head_has_its_number_and_what_is_below_zero_is_hatched(tmp_path):
+    values = np.array([[0.5, -0.25], [0.125, np.nan]])
+    svg = draw_heads({"model": values, "random": values / 2}, "nats", tmp_path / "heads.png")
+    shown = re.findall(r">([^<>]+)</text>", svg)
+    assert (tmp_path / "heads.png").exists()
+    assert {"0.5", "-0.25", "0.12", "-0.12", "0.062", "nats", "model", "random"} <= set(shown)
+    assert "nan" not in shown
+    assert "<pattern" in svg
+    assert "<pattern" not in draw_heads({"model": abs(values)}, "nats", tmp_path / "heads.png", scale=1.0)

@@ -19,7 +19,9 @@ def test_a_panel_holds_what_is_finite_over_millions_of_tokens():
     assert panel.held_out == [(0.0, 4.0), (2.0, 2.0)]
 
 
-@pytest.mark.parametrize(("log", "is_drawn"), [(LOG, True), (LOG[:2], False), ([], False)])
+@pytest.mark.parametrize(
+    ("log", "is_drawn"), [(LOG, True), (LOG[:2], False), ([LOG[0], LOG[2]], False), ([], False)]
+)
 def test_a_log_with_steps_and_evaluations_is_drawn(log, is_drawn, tmp_path):
     summary = {"scores": {"mlm/loss": 2.0, "nsp/loss": 0.6}, "without_context": {"mlm": 3.1}, "trigram": {}}
     assert bool([*curves(log, summary, tmp_path / "curves.png")]) == is_drawn

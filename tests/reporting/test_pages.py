@@ -15,6 +15,7 @@ from tercet.reporting.blocks import (
     Figure,
     Heading,
     Line,
+    Maps,
     Prose,
     Report,
     Run,
@@ -101,7 +102,33 @@ def test_one_report_of_each_kind_fits_every_screen(opened, checks, tmp_path, mon
     pages = import_module("report_pages").write_pages(
         tmp_path, steps=4, modules={"train": 60, "validation": 30}
     )
-    assert len(pages) == 8
+    assert len(pages) == 9
     for kind, file in pages.items():
         for width in checks.WIDTHS.values():
             assert checks.problems_of(opened, file, width) == [], (kind, width)
+
+
+def test_a_click_shows_the_map_of_a_head_and_of_a_view(opened, checks, tmp_path):
+    heads = [[[0.25, 0.75], [1.0, 0.0]], [[0.5, 0.5], [0.9, 0.1]]]
+    maps = Maps("Attention", ["a", "b"], ["c", "d: e"], {"this model": [heads], "random": [heads[::-1]]})
+    file = tmp_path / "maps.html"
+    file.write_text(as_page(Report("Maps", "", [maps])), encoding="utf-8")
+    assert checks.problems_of(opened, file, checks.WIDTHS["phone"]) == []
+    seen = """
+      const of = selector => [...document.querySelectorAll(selector)];
+      if (arguments[0]) of(arguments[0])[1].click();
+      return [of('.chosen')[0].textContent, of('rect title')[3].textContent, of('.largest')[0].textContent];
+    """
+    assert opened.execute_script(seen, "") == [
+        "Attention: this model, layer 1, head 1",
+        "b → d: e: 0.0 %",
+        "100.0 %",
+    ]
+    clicked = opened.execute_script(seen, ".heads button")
+    assert clicked == ["Attention: this model, layer 1, head 2", "b → d: e: 10.0 %", "90.0 %"]
+    clicked = opened.execute_script(seen, ".views button")
+    assert clicked == ["Attention: random, layer 1, head 2", "b → d: e: 0.0 %", "100.0 %"]
+    assert (
+        opened.execute_script("return document.querySelectorAll('rect')[1].getAttribute('fill-opacity')")
+        == "0.750"
+    )

@@ -1,0 +1,81 @@
+"""What may come next: the commands that go on from a run's model, as its report and its terminal name them.
+
+A run keeps them among its scores, as its verdicts.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .blocks import Block, Heading, Prose
+
+ROWS = "FILE"
+"""What stands for a file of rows that the user has."""
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """A command."""
+
+    command: str
+    """As a shell takes it."""
+    purpose: str
+    """What it does, in words that go on from it."""
+    needs: str = ""
+    """What one must have for it."""
+
+
+def after_pretraining(model: str, *, classifies: bool) -> Iterator[NextStep]:
+    """Yield what may be done with a pretrained model.
+
+    Args:
+        model: Its folder.
+        classifies: Whether its member has a head for labels of texts.
+    """
+    path, key = shlex.quote(model), shlex.quote(f"model.path={model}")
+    yield NextStep(f"tercet play {path}", "lets you try the model on texts of your own")
+    if classifies:
+        command = f"tercet finetune text-classification {key} data.train={ROWS}"
+        yield NextStep(command, "teaches it to label texts", "with rows of text and label")
+    yield NextStep(f"tercet doctor {path}", "examines it")
+    yield NextStep(f"tercet pretrain RECIPE {key}", "trains it further, on the same or on other text")
+
+
+def after_learning_a_task(model: str, texts: Sequence[str], columns: Sequence[str]) -> Iterator[NextStep]:
+    """Yield what may be done with a model that knows a task.
+
+    Args:
+        model: Its folder.
+        texts: What stands for the texts of a row.
+        columns: That hold these in a file of rows.
+    """
+    path = shlex.quote(model)
+    yield NextStep(f"tercet predict {path} {' '.join(map(in_quotes, texts))}", "predicts a text")
+    command = f"tercet predict {path} {ROWS} --output predictions.jsonl"
+    yield NextStep(command, "predicts the rows of a file", f"with rows of {' and '.join(columns)}")
+    yield NextStep(f"tercet play {path}", "lets you try the model in a browser")
+    yield NextStep(f"tercet push {path} OWNER/NAME", "publishes it on the Hub, with a card about this run")
+
+
+def in_quotes(text: str) -> str:
+    """Write a text as a shell takes it, in double quotes where these do.
+
+    >>> print(in_quotes("a text"), in_quotes("$5"))
+    "a text" '$5'
+    """
+    return f'"{text}"' if text.replace(" ", "").isalnum() else shlex.quote(text)
+
+
+def as_data(steps: Iterable[NextStep]) -> list[dict[str, str]]:
+    """Return steps as plain data, for a file of scores."""
+    return [asdict(step) for step in steps]
+
+
+def next_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the end of a report: the steps that its run has kept."""
+    steps = [NextStep(**step) for step in summary.get("next_steps", ())]
+    if steps:
+        yield Heading("Next steps")
+    for step in steps:
+        yield Prose(f"`{step.command}` {step.purpose}{f' ({step.needs})' if step.needs else ''}.")
