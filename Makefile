@@ -10,7 +10,7 @@ WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
 PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test slow check docs format bench gpu pages ecosystem conformance soak clean
+.PHONY: help demo test slow check docs studies format bench gpu pages ecosystem conformance soak lock dist clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -38,6 +38,9 @@ docs: $(VENV)/.installed typings ## build the documentation's site, strictly: si
 	$(BIN)/python -m documentation --check site
 	@echo site/index.html
 
+studies: $(VENV)/.installed ## run all studies of claims, and write their pages: docs/studies
+	$(BIN)/python benchmarks/claims.py
+
 format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -64,6 +67,19 @@ MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it
 	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES)
 
+lock: ## write uv.lock, and constraints.txt from it, after a change of the dependencies (needs uv)
+	uv lock
+	{ sed '/^#/!d' constraints.txt; uv export --quiet --all-extras --no-hashes --no-annotate --no-header --no-emit-project \
+		| sed 's/ *;.*//'; } > constraints.new
+	mv constraints.new constraints.txt
+
+dist: $(VENV)/.installed ## build the wheel and the source distribution of the last commit, and check them: dist
+	rm -rf build/release dist && mkdir -p build/release
+	git archive HEAD | tar -x -C build/release
+	$(BIN)/python -m documentation --release build/release
+	$(BIN)/python -m build --outdir dist build/release
+	$(BIN)/python -m twine check --strict dist/*
+
 clean: ## remove what was built, keep what was trained
 	rm -rf $(VENV) build dist site typings *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -77,7 +93,7 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	@touch $@
 
 # The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
-typings: setup.cfg
+typings: setup.cfg tercet
 	@mkdir -p typings/tercet
-	@for name in tercet/* configs modeling ground training storage stock conversion doctor hub text objectives metrics reporting planning pretraining finetune distill fewshot demo play; do ln -sfn ../../$$name typings/tercet/; done
+	@for name in tercet/* configs modeling ground training storage stock conversion doctor hub text objectives metrics reporting inspection studies preparation planning pretraining finetune distill fewshot demo play; do ln -sfn ../../$$name typings/tercet/; done
 	@touch typings

@@ -39,7 +39,7 @@ from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.objectives.masked_pairs import MaskedLanguageModelingWithPairs
 from tercet.objectives.masking import Corruption, DynamicMasking
 from tercet.objectives.translation import Translation
-from tercet.training.objective import Batch, Example, Objective
+from tercet.training.objective import INDEX, Batch, Example, Objective
 from tercet.training.packing import select_sequences, sequence_lengths
 
 SEED = 0
@@ -122,12 +122,13 @@ class Case(ABC):
 
     def pool(self) -> Batch:
         """Draw, corrupt and pack all sequences, the same ones whenever asked."""
-        return self.objective().collate(self.examples(), np.random.default_rng(SEED))
+        return self.objective().collate(self.examples(), SEED)
 
     def examples(self) -> list[Example]:
         """Draw all examples, the same ones whenever asked."""
         rng = np.random.default_rng(SEED)
-        return [self.example(int(length), rng) for length in self.lengths(rng)]
+        lengths = self.lengths(rng).tolist()
+        return [{INDEX: number} | self.example(length, rng) for number, length in enumerate(lengths)]
 
     def batches(self) -> list[Batch]:
         """Cut the pool into batches as it comes."""

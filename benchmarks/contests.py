@@ -33,7 +33,7 @@ from tercet.objectives.recipes import (
 )
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import context_of, examples_of, open_text, tokenize
-from tercet.training.examples import Examples
+from tercet.training.examples import Examples, pick
 from tercet.training.objective import Batch, Example, Objective
 
 HELD_OUT = 512
@@ -85,11 +85,8 @@ class Contest:
     def judges(self, recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[Batch]:
         """Draw, corrupt and pack the held-out sequences, the same ones whenever asked."""
         sample, objective = held_out_sample(recipe, tokenizer), self.objective(recipe, tokenizer)
-        rng = np.random.default_rng(0)
         return [
-            objective.collate(
-                [sample[index] for index in range(start, min(start + AT_ONCE, len(sample)))], rng
-            )
+            objective.collate(pick(sample, np.arange(start, min(start + AT_ONCE, len(sample)))), 0)
             for start in range(0, len(sample), AT_ONCE)
         ]
 

@@ -114,7 +114,7 @@ def pretrain(case: Any, deadline: float, turn: Lock) -> Result:
             "corpus.sequence_length": case.sequence_length,
             "training.steps": STEPS[kind],
             "training.tokens_per_step": case.batch_size * case.sequence_length,
-            "training.schedule.warmup_steps": 0,
+            "training.schedule": "{kind: linear, warmup_steps: 0}",
             "training.optimizer.kind": case.optimizer,
             "training.log_every": STEPS[kind] // 12,
             "training.evaluate_every": "null",

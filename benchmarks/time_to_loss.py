@@ -135,7 +135,7 @@ def race_tercet(contest: Contest, recipe: PretrainingRecipe, folder: Path) -> di
         learned,
         recipe.training,
         accelerator,
-        source_of_length=source_of_length,
+        source_of=lambda stage: source_of_length(stage.sequence_length or recipe.corpus.sequence_length),
         held_out=HeldOut(held_out_sample(recipe, tokenizer), measure=judge),
     )
     fit(model, learned, data, recipe.training, folder, accelerator, width=model.config.hidden_size)

@@ -30,8 +30,12 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, 
 from tercet.configs.recipe import load_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.scores_by_length import LengthGroup, bleu_by_length
-from tercet.pretraining.translation_scores import score_translations, translate
+from tercet.pretraining.translation_scores import (
+    LengthGroup,
+    bleu_by_length,
+    score_translations,
+    translate,
+)
 from tercet.reporting.line_charts import LinePanel, draw_lines
 from tercet.training.run_folder import MODEL, RECIPE
 

@@ -12,7 +12,7 @@ LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 
 @dataclass
 class Document:
-    """What a page refers to, and what can be referred to in it."""
+    """What a page refers to, by links or as loaded by a browser, and the anchors in it."""
 
     anchors: set[str] = field(default_factory=set)
     links: list[str] = field(default_factory=list)

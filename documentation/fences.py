@@ -12,7 +12,7 @@ SHRINKING = 25
 
 @dataclass
 class Fence:
-    """A fenced part of a page."""
+    """A fenced part of a page: its language, and the text inside."""
 
     language: str
     text: str

@@ -6,11 +6,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+OFFERED = ("api", "results")
+"""Modules of the package itself that are for its users."""
+
 
 def module_pages() -> dict[str, str]:
     """Write a page for each folder of the package, and one that lists them, by their path in the site."""
     pages = {f"reference/api/{folder}.md": folder_page(folder) for folder in folders()}
-    lines = ["# Python API", "", "The folders of the package, from the models up.", ""]
+    pages["reference/api/tercet.md"] = "\n".join(
+        ["# tercet", "", *(f"::: tercet.{name}\n" for name in OFFERED)]
+    )
+    lines = [
+        "# Python API",
+        "",
+        "[The commands as functions](api/tercet.md), explained in [Python](../python.md).",
+    ]
+    lines += ["", "The folders of the package, from the models up:", ""]
     for folder in folders():
         about = first_line(path_of(folder) / "__init__.py")
         lines += [f"- [`tercet.{folder}`](api/{folder}.md): {about}"]

@@ -23,6 +23,7 @@ from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.planning.machines import PlanRecipe
+from tercet.preparation.recipe import PreparationRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 
 WORDS = {
@@ -190,6 +191,7 @@ RECIPES = {
     "finetune": ("Keys of fine-tuning", FineTuningRecipe),
     "distill": ("Keys of distillation", DistillationRecipe),
     "fewshot": ("Keys of prompting", FewShotRecipe),
+    "prepare": ("Keys of a preparation", PreparationRecipe),
     "plan": ("Keys of a plan", PlanRecipe),
 }
 """The command whose recipes a page is about, the page's title and the dataclass."""
@@ -197,7 +199,7 @@ RECIPES = {
 
 @dataclass
 class Place:
-    """Where a dataclass is described."""
+    """The page and the anchor where a dataclass is described."""
 
     page: str
     anchor: str
