@@ -32,7 +32,12 @@ from tercet.training.compiling import compiled_blocks
 from tercet.training.loop import Progress, accumulate_gradients, train
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
-from tercet.training.precision import build_accelerator, choose_precision, fastest_float32_products
+from tercet.training.precision import (
+    build_accelerator,
+    choose_precision,
+    fastest_float32_products,
+    products_of_few_digits,
+)
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.schedules import build_schedule
 from tercet.training.sharding import prepare_model
@@ -147,7 +152,8 @@ def engine_pass(
     data = prepare_data(CaseExamples(case), objective, recipe, accelerator)
     graphs = compiled_blocks(recipe.compile, bare, objective, data, accelerator)
     model = prepare_model(bare, accelerator).train()
-    optimizer = build_optimizer(bare, recipe.optimizer)
+    products = products_of_few_digits(accelerator)
+    optimizer = build_optimizer(bare, recipe.optimizer, products=products)
     schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
     optimizer = accelerator.prepare(optimizer)
     steps, progress, adapt_threads = first_epoch(data), Progress(), thread_adapter(adapts_threads)

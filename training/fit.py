@@ -35,6 +35,7 @@ from .loop import Progress, train
 from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
+from .precision import products_of_few_digits
 from .process_watch import EVALUATING, SAVING, ProcessWatch, explaining_lost_processes
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
@@ -154,7 +155,13 @@ class _Run:
         self.model = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
         sets_rate = recipe.schedule.kind == "noam"
         copies = processes_of(accelerator) if isinstance(self.model, DistributedDataParallel) else None
-        optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=sets_rate, copies=copies)
+        optimizer = build_optimizer(
+            model,
+            recipe.optimizer,
+            sets_learning_rate=sets_rate,
+            products=products_of_few_digits(accelerator),
+            copies=copies,
+        )
         self.schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width)
         self.optimizer = accelerator.prepare_optimizer(optimizer)
         self.progress = Progress()

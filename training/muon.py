@@ -56,6 +56,7 @@ class Muon(Optimizer):
         lr: Learning rate, in the size of AdamW's.
         weight_decay: Relative to the learning rate.
         momentum: Decay rate of the momentum, mu.
+        products: Format of the products that orthogonalize.
         copies: Processes that hold the same matrices and gradients, and share the work.
         constants: Further ones, of a subclass.
     """
@@ -67,11 +68,13 @@ class Muon(Optimizer):
         weight_decay: float,
         *,
         momentum: float = 0.95,
+        products: torch.dtype = torch.float32,
         copies: DeviceMesh | None = None,
         **constants: float,
     ):
         constants = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, **constants}
         super().__init__(matrices, constants)
+        self.products = products
         self.copies = copies
 
     @torch.no_grad()
@@ -93,7 +96,7 @@ class Muon(Optimizer):
         averages = self._advance(momenta, gradients, 1 - group["momentum"], is_broken)
         ahead = gradients.lerp_(averages, group["momentum"])  # Nesterov's view
         del averages  # makes room for the iteration
-        directions = orthogonalized(ahead, matrices[0], self.copies)
+        directions = orthogonalized(ahead, matrices[0], self.products, self.copies)
         updates = self._updates(matrices, directions, group, is_broken)
         torch._foreach_mul_(weights, shrinkage)  # pyright: ignore[reportPrivateImportUsage]
         size = group["lr"] * 0.2 * math.sqrt(max(matrices[0].shape))
@@ -132,6 +135,7 @@ class NorMuon(Muon):
         momentum: Decay rate of the momentum, mu.
         neuron_beta: Decay rate of the second moment of neurons, beta.
         epsilon: Keeps divisions from dividing by zero.
+        products: Format of the products that orthogonalize.
         copies: Processes that hold the same matrices and gradients, and share the work.
     """
 
@@ -144,10 +148,12 @@ class NorMuon(Muon):
         momentum: float = 0.95,
         neuron_beta: float = 0.95,
         epsilon: float = 1e-8,
+        products: torch.dtype = torch.float32,
         copies: DeviceMesh | None = None,
     ):
         constants = {"neuron_beta": neuron_beta, "epsilon": epsilon}
-        super().__init__(matrices, lr, weight_decay, momentum=momentum, copies=copies, **constants)
+        shared = {"products": products, "copies": copies}
+        super().__init__(matrices, lr, weight_decay, momentum=momentum, **shared, **constants)
 
     def _updates(
         self, matrices: list[Tensor], directions: Tensor, group: dict[str, Any], is_broken: Tensor

@@ -42,6 +42,7 @@ def build_optimizer(
     recipe: OptimizerRecipe,
     *,
     sets_learning_rate: bool = False,
+    products: torch.dtype = torch.float32,
     copies: DeviceMesh | None = None,
 ) -> Optimizer:
     """Build the recipe's optimizer over a model that is already on its device.
@@ -50,6 +51,7 @@ def build_optimizer(
         model: Its trainable parameters are optimized.
         recipe: Constants left out are those of the sources below.
         sets_learning_rate: Whether the schedule derives the rate itself; the recipe must then name none.
+        products: Format in which matrices are orthogonalized.
         copies: Processes that hold copies of the model, and can share the optimizer's work.
 
     Raises:
@@ -79,11 +81,11 @@ def build_optimizer(
         decay_groups(model, decay, without=matrices), rate, betas, recipe.epsilon or 1e-6, fused=fused
     )
     matrix_rate = recipe.matrix_learning_rate or rate
+    shared: dict[str, Any] = {"products": products, "copies": copies}
     if recipe.kind == "muon":
-        return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay, copies=copies))
+        return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay, **shared))
     neuron_beta = NEURON_BETA if recipe.neuron_beta is None else recipe.neuron_beta
-    muon = NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta, copies=copies)
-    return MuonWithAdamW(others, muon)
+    return MuonWithAdamW(others, NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta, **shared))
 
 
 def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) -> None:

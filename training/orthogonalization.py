@@ -1,8 +1,8 @@
 """The quintic Newton-Schulz iteration of Muon (Jordan et al., 2024), for many matrices at once.
 
-It brings all singular values of a matrix near 1. That needs few digits: on devices that multiply bfloat16
-numbers faster than float32, its products are in bfloat16, as in `torch.optim.Muon`. Elsewhere they are in
-float32; on a CPU without such instructions, bfloat16 was 150 times as slow.
+It brings all singular values of a matrix near 1. That needs few digits: where a run computes in bfloat16, or
+a GPU can, its products are in bfloat16, as in `torch.optim.Muon`. Elsewhere they are in float32; on a CPU
+without such instructions, bfloat16 was 150 times as slow.
 
 Matrices of equal shape are orthogonalized together, and tall ones as their transposes. The arithmetic is the
 same, in fewer and larger products.
@@ -17,7 +17,6 @@ Legend: A rows, B columns, K matrices of one shape.
 """
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
-from .precision import has_bfloat16
 from .sharding import device_of, group_of_pieces
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -60,17 +58,18 @@ def batches_of_one_shape(matrices: Iterable[Tensor]) -> Iterator[list[Tensor]]:
             yield group[start : start + size]
 
 
-def orthogonalized(matrices: Tensor, like: Tensor, copies: DeviceMesh | None = None) -> Tensor:
+def orthogonalized(
+    matrices: Tensor, like: Tensor, products: torch.dtype, copies: DeviceMesh | None = None
+) -> Tensor:
     """Bring the singular values of stacked matrices (K, A, B) near 1, as `torch.optim.Muon` does.
 
     Args:
         matrices: Or the rows of each that this process holds; then all processes call this.
         like: One of them, which says whether they are in pieces.
+        products: Format of the products; the same on all processes, which send numbers of it.
         copies: Processes that hold the same matrices, and all call this.
     """
-    device = device_of(like)
-    products = torch.bfloat16 if agreed(has_bfloat16(device)) else torch.float32
-    rounded = matrices.to(device, products)
+    rounded = matrices.to(device_of(like), products)
     if isinstance(like, DTensor):
         assert like.placements in ((Shard(0),), (Replicate(), Shard(0)))
         found = shared_out(rounded, like.shape, group_of_pieces(like), Shard(1))
@@ -79,15 +78,6 @@ def orthogonalized(matrices: Tensor, like: Tensor, copies: DeviceMesh | None = N
     else:
         found = newton_schulz(rounded)
     return found.to(matrices.device, matrices.dtype, memory_format=torch.contiguous_format)
-
-
-@cache
-def agreed(has_it: bool) -> bool:
-    """Return what the main process found, so that all send numbers of one format: CPUs are timed by each."""
-    found = [has_it]
-    if torch.distributed.is_initialized():
-        torch.distributed.broadcast_object_list(found)
-    return found[0]
 
 
 def shared_out(matrices: Tensor, shape: torch.Size, processes: DeviceMesh, held: Placement) -> Tensor:

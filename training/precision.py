@@ -151,6 +151,17 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
     return wanted
 
 
+def products_of_few_digits(accelerator: Accelerator) -> torch.dtype:
+    """Return the format of a run's products that need few digits: bfloat16 where a GPU has it.
+
+    On a CPU, it is that of the model's products: a resumed run keeps this, and all processes share it, while
+    a busy CPU that was timed again might choose another one.
+    """
+    device = accelerator.device
+    is_fast = precision_of(accelerator) == "bf16" if device.type == "cpu" else has_bfloat16(device)
+    return torch.bfloat16 if is_fast else torch.float32
+
+
 @cache
 def has_bfloat16(device: torch.device) -> bool:
     """Return whether the device multiplies bfloat16 numbers by itself, and faster than float32.

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from tercet.training import orthogonalization
 from tercet.training.averaging import WeightAverage
 from tercet.training.checkpoint import RunState, checkpoints, load_checkpoint, save_checkpoint, take_snapshot
 from tercet.training.checkpoint_writer import CheckpointWriter
@@ -71,9 +70,8 @@ def require_as_gathered(checkpoint: Path, expected: tuple[dict[str, torch.Tensor
 
 
 def toy_with_blocks() -> ToyModel:
-    """Make a toy with whole numbers, whose matrix moves by Muon in a format that no measured time decides."""
+    """Make a toy with whole numbers, whose matrix moves by Muon."""
     torch.manual_seed(0)
-    orthogonalization.has_bfloat16 = lambda device: False
     model = ToyModel()
     model.blocks = nn.ModuleList([model.hidden])
     model.register_buffer("flags", torch.tensor([True, False, True]))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tercet.training import loop, orthogonalization, skipping
+from tercet.training import loop, skipping
 from tercet.training.averaging import WeightAverage
 from tercet.training.loop import Progress, train
 from tercet.training.optimizers import build_optimizer
@@ -62,7 +62,8 @@ def take_steps(monkeypatch, tmp_path):
 
     def take_steps(kind: str, device: str, num_layers: int = 2, steps: int = 1) -> list[Operators]:
         model = stacked(num_layers, device)
-        optimizer = build_optimizer(model, OptimizerRecipe(kind))
+        products = torch.float32 if device == "cpu" else torch.bfloat16
+        optimizer = build_optimizer(model, OptimizerRecipe(kind), products=products)
         schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=8)
         accelerator, progress, average = Accelerator(cpu=True), Progress(), WeightAverage(model)
         monkeypatch.setattr(Accelerator, "device", torch.device(device))
@@ -111,7 +112,6 @@ def test_a_step_takes_few_operators_whatever_the_number_of_layers(kind, take_ste
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_no_step_waits_for_a_gpu_but_where_broken_ones_are_counted(kind, take_steps, monkeypatch):
     """A tensor of `FakeTensorMode` has a device and no numbers: what asks for one fails."""
-    monkeypatch.setattr(orthogonalization, "has_bfloat16", lambda device: True)
     monkeypatch.setattr(skipping, "READ_EVERY", 3)
     with FakeTensorMode():
         with Operators() as control:
