@@ -6,6 +6,7 @@ crashed) cannot say anything, but it noted beforehand what it was at. torch noti
 raises wherever the main process is, so `PrefetchLoader.explained` goes around all that happens meanwhile.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -42,8 +43,12 @@ MOST_WORKERS = 4
 """Workers that are chosen at most: one or two prepare more than ten million tokens a second, and each costs
 memory."""
 
+
 FORK = "fork" if sys.platform == "linux" else None
 """How workers start: on Linux as copies of the run, whose text they share; elsewhere as Python does."""
+
+PR_SET_PDEATHSIG = 1
+"""Linux's number for the signal that a process gets when its parent ends."""
 
 UNSENT = 71
 """Exit code of a worker that could not send an item."""
@@ -202,12 +207,19 @@ class _Attempts(Dataset):
 
 
 def begin_to_work(worker: int) -> None:
-    """Prepare a worker: it outlives signals to the group, and dies of what it cannot send.
+    """Prepare a worker: it outlives signals to the group, but not the run, and dies of what it cannot send.
 
     Items are sent by a thread of the worker's. Where memory, or the room for shared memory, does not suffice
     for an item, that thread would only print so and drop it, and the main process would wait for it for ever.
+    Where nobody is left to read an item, that thread would wait for ever, and with it the worker, which has a
+    copy of its process's connections: so the other processes of a run would not see that one is lost.
     """
     ignore_interruptions(worker)
+    if FORK is not None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        parent = multiprocessing.parent_process()
+        if parent is not None and parent.pid != os.getppid():  # it had ended before
+            os._exit(1)
     Queue._on_queue_feeder_error = staticmethod(_die_unsent)  # pyright: ignore[reportAttributeAccessIssue]
 
 

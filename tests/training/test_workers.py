@@ -1,10 +1,14 @@
 """Data workers: what goes wrong in them is said in one line with its place, and nothing hangs."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import threading
 import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,3 +189,30 @@ def test_other_failures_are_left_alone():
         PrefetchLoader(Numbers(), [], 0, False).explained(),
     ):
         raise RuntimeError("out of memory")
+
+
+class Large(Numbers):
+    """Items larger than what a pipe holds."""
+
+    def __getitem__(self, place) -> Any:
+        return b"x" * 10**7
+
+
+def lose_a_worker(pipe: Connection) -> None:
+    """Be killed when a worker has sent more than is read."""
+    deliveries = PrefetchLoader(Large(), PLACES, 1, pin_memory=False)
+    next(deliveries)
+    pipe.send(deliveries.workers[0].pid)
+    kill()
+
+
+def test_no_worker_outlives_its_process():
+    """It has copies of the connections to other processes, which would not see that its own is gone."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    context.Process(target=lose_a_worker, args=(theirs,)).start()
+    orphan, deadline = Path(f"/proc/{ours.recv()}/stat"), time.monotonic() + 30
+    with suppress(FileNotFoundError):
+        while orphan.read_text().rpartition(")")[2].split()[0] != "Z":  # ended, and nobody has asked
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
