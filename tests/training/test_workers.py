@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 import torch
 
-from tercet.training.workers import MOST_WORKERS, PrefetchLoader, choose_workers
+from tercet.training.workers import (
+    MOST_WORKERS,
+    PrefetchLoader,
+    WorkerDiedError,
+    choose_workers,
+    leaving_no_workers,
+)
 
 PLACES = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
@@ -189,6 +195,25 @@ def test_other_failures_are_left_alone():
         PrefetchLoader(Numbers(), [], 0, False).explained(),
     ):
         raise RuntimeError("out of memory")
+
+
+def test_a_death_of_another_loaders_worker_is_told_as_its_own():
+    """A process that reads ahead for a run is of a loader that nobody waits for at the moment."""
+    deliveries, other = (PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False) for _ in range(2))
+    message = r"a data worker died \(SIGKILL\) while it waited"
+    with pytest.raises(WorkerDiedError, match=message), deliveries.explained():
+        break_off(other)
+
+
+def test_workers_that_a_run_has_ended_are_not_blamed_for_what_fails_in_the_next():
+    with leaving_no_workers():
+        earlier = PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False)
+    with (
+        pytest.raises(RuntimeError, match=r"^out of memory$"),
+        PrefetchLoader(Numbers(), [], 0, False).explained(),
+    ):
+        raise RuntimeError("out of memory")
+    assert not earlier.workers
 
 
 class Large(Numbers):
