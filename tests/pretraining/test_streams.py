@@ -56,7 +56,8 @@ class Streamed:
         file = self.folder / f"{name}.yaml"
         file.write_text(yaml.safe_dump(data))
         words = (str(self.folder / f"noted-{name}"), victim, "pretrain", str(file), *options)
-        return self.server.start(STREAMED, *words, processes=processes)
+        variables = {"TMPDIR": str(self.folder)}  # where killed processes leave windows
+        return self.server.start(STREAMED, *words, processes=processes, variables=variables)
 
     def finish(self, *arguments, **options):
         """Begin or resume a run, and wait until it ends well."""
