@@ -135,8 +135,9 @@ class TokenizedStream:
         if self.reader is None or self.next_read != number:
             windows = (DataCursor(window, 0) for window in count(number))
             self.reader = PrefetchLoader(self.shares, windows, num_workers=1, pin_memory=False)
+        share = next(self.reader)
         self.next_read = number + 1
-        return next(self.reader)
+        return share
 
     def _file(self, number: int) -> Path:
         assert self.folder is not None, "data workers were not announced by share_with"
