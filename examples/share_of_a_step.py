@@ -1,15 +1,16 @@
-"""Measure what a process does for its share of a step, and plan a corpus of 10 TB for 1,024 processes.
+"""Measure a process's share of a step and of a stream, and plan a corpus of 10 TB for 1,024 processes.
 
     python examples/share_of_a_step.py
 
 Prints the tables of docs/scaling.md. The processes are simulated one after another in this one: the
-milliseconds are the processor's, for a process to collate its share and cut it into micro-batches. Of the
-large corpora there is an index alone, a formula of lengths.
+times are the processor's, for a process to collate its share and cut it into micro-batches, or to read a
+window of a stream and tokenize its share. Of the large corpora there is an index alone, a formula of lengths.
 """
 
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import mean, median
 from typing import Any
 
@@ -29,7 +30,11 @@ from tercet.objectives.recipes import (
 )
 from tercet.reporting.blocks import Table
 from tercet.reporting.text import for_terminal
-from tercet.text.corpus import TokenizedCorpus
+from tercet.text.corpus import ARRAYS, TokenizedCorpus
+from tercet.text.documents import EMBEDDED, open_documents
+from tercet.text.streaming import WindowShares
+from tercet.text.tokenization import tokenize
+from tercet.text.tokenizer import train_tokenizer
 from tercet.training.batches import StepDataset
 from tercet.training.hashing import splitmix
 from tercet.training.step_planning import share
@@ -101,6 +106,36 @@ def shares(tokenizer: Any) -> Table:
     return Table(["a process's share of a step", *map(str, PROCESSES)], rows)
 
 
+def timed(make: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the fewest seconds of the processor that something takes of three times, and what it makes."""
+    found = []
+    for _ in range(3):
+        begin, made = time.process_time(), make()
+        found.append((time.process_time() - begin, made))
+    return min(found, key=lambda each: each[0])
+
+
+def windows() -> Table:
+    """Tabulate the work of a process for a window of a stream, which is the embedded corpus as a whole."""
+    documents = open_documents(EMBEDDED, split="train")
+    read = partial(tokenize, tokenizer=train_tokenizer(documents, "byte_bpe", 8192))
+    reading, texts = timed(lambda: [*documents])
+    rows: list[list[str]] = [["read", *[f"{reading:.2f} s"] * len(PROCESSES)], ["tokenized"], ["sent"]]
+    alone = 0.0
+    for processes in PROCESSES:
+        made = []
+        for index in range(processes):
+            shares = WindowShares(documents, read, len(texts), index, processes)
+            made.append(timed(lambda shares=shares: shares[DataCursor(0, 0)]))
+        seconds = max(seconds - reading for seconds, _ in made)
+        alone = alone or seconds
+        sizes = [sum(getattr(share, name).nbytes for name in ARRAYS) for _, share in made]
+        rows[1].append(f"{seconds:.2f} s ({seconds / alone:.2f})")
+        rows[2].append("-" if processes == 1 else f"{max(sizes) / 1e6:.2f} MB")
+    characters = sum(map(len, texts)) / 1e6
+    return Table([f"{len(texts):,} documents, {characters:.1f} MB", *map(str, PROCESSES)], rows)
+
+
 class Formula:
     """The examples of a block, of which nothing exists but their lengths: 64 to 512 tokens."""
 
@@ -150,10 +185,10 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     planned = [plan(size, number) for size in (1e10, 1e12, 1e13) for number in (1, 1024)]
     columns = ["corpus", "processes", "plan of a step", "memory", "examples of a process"]
-    print(for_terminal([shares(build_tokenizer()), Table(columns, planned)]))
+    print(for_terminal([shares(build_tokenizer()), windows(), Table(columns, planned)]))
 
 
 if __name__ == "__main__":

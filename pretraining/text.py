@@ -20,12 +20,13 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..objectives.base_recipe import Corpus, ObjectiveContext
 from ..objectives.recipes import SPECIAL_TOKENS
-from ..text.chunks import ParallelPairs, StreamedExamples
+from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
 from ..text.documents import Documents
 from ..text.mixed_documents import MixedDocuments, parts_of
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
 from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_counts, tell_of_unknown
+from ..text.streaming import StreamedExamples, TokenizedStream
 from ..text.texts_read import keep_texts
 from ..text.tokenization import tokenize as tokenize_text
 from ..text.tokenization import tokenized_corpus
@@ -204,14 +205,12 @@ def training_source(
     if not recipe.corpus.streaming:
         corpus = tokenize(recipe, documents, tokenizer)
         return partial(examples_of, recipe, corpus, tokenizer)
-    stream, *others = documents
+    read, *others = documents
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
-    return lambda length: StreamedExamples(
-        stream,
-        partial(examples_of_window, recipe, tokenizer, length),
-        partial(tokenize_text, tokenizer=tokenizer, control_tokens=control_tokens_of(recipe, tokenizer)),
-    )
+    names = control_tokens_of(recipe, tokenizer)
+    stream = TokenizedStream(read, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names))
+    return lambda length: StreamedExamples(stream, partial(examples_of_window, recipe, tokenizer, length))
 
 
 def build_held_out(

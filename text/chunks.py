@@ -1,4 +1,4 @@
-"""Examples cut from a tokenized corpus: full sequences, translation pairs, and windows of a stream.
+"""Examples cut from a tokenized corpus: full sequences, and translation pairs.
 
 Isolated documents (the default): no sequence holds text of two documents.
 
@@ -23,18 +23,15 @@ sides by as many places as special tokens stand there:
 Shapes: E examples, S packed sequences of T tokens, K pieces of them, N packed tokens, D documents.
 """
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice, repeat
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ..training.examples import Examples, FixedExamples, PackedExamples, count_left_out
+from ..training.examples import FixedExamples, PackedExamples, count_left_out
 from ..training.objective import IGNORE, Example
 from ..training.packing import Ragged, stretches
 from .corpus import TokenizedCorpus
-from .documents import Documents
 
 
 class FullSequences(FixedExamples):
@@ -344,58 +341,6 @@ class ParallelPairs(FixedExamples):
         ids = corpus.tokens.take(stretches(starts, lengths), mode="clip").astype(np.int64)
         ids[lengths.cumsum()[:, None] - np.arange(len(self.closing), 0, -1)] = self.closing
         return Ragged(ids, lengths)
-
-
-class StreamedExamples:
-    """Examples of a stream that is never held as a whole: an epoch is the next window of its documents.
-
-    The stream begins again when it ends; a window goes on across its end. Documents are tokenized when their
-    window is reached, and kept no longer. Epoch n is always the n-th window: a run that resumes reads over
-    the windows before, without tokenizing them, and so does each data worker, since processes that share an
-    open file move each other's place in it. Shuffling reaches as far as a window.
-
-    Args:
-        documents: The stream.
-        make_examples: Makes a window's examples, e.g. `lambda corpus: FullSequences(corpus, 128)`.
-        tokenize: Makes a corpus of a window's documents.
-        window_documents: Documents of a window.
-    """
-
-    def __init__(
-        self,
-        documents: Documents,
-        make_examples: Callable[[TokenizedCorpus], Examples],
-        tokenize: Callable[[Sequence[str]], TokenizedCorpus],
-        window_documents: int = 10_000,
-    ):
-        self.documents = documents
-        self.make_examples = make_examples
-        self.tokenize = tokenize
-        self.window_documents = window_documents
-        self.latest: tuple[int, Examples] | None = None
-        self._begin()
-
-    def epoch(self, number: int) -> Examples:
-        """Return the examples of window `number`, going on in the stream where that is possible."""
-        if self.latest is not None and self.latest[0] == number:
-            return self.latest[1]
-        if number < self.next_window or self.reader != os.getpid():
-            self._begin()
-        for _ in range(number - self.next_window):
-            next(self.windows)
-        window = next(self.windows)
-        self.next_window = number + 1
-        self.latest = number, self.make_examples(self.tokenize(window))
-        return self.latest[1]
-
-    def _begin(self) -> None:
-        """Stand before the first window, in this process."""
-        self.windows, self.next_window, self.reader = self._endless_windows(), 0, os.getpid()
-
-    def _endless_windows(self) -> Iterator[Sequence[str]]:
-        documents = chain.from_iterable(repeat(self.documents))
-        while True:
-            yield list(islice(documents, self.window_documents))
 
 
 class StretchesInContext(FixedExamples):

@@ -31,7 +31,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from .examples import Examples, ExampleSource, pick
+from .examples import Examples, ExampleSource, SharedSource, pick
 from .exchange import add_up
 from .objective import COMPONENT, Batch, Objective, on_device
 from .packing import select_sequences, sequence_lengths, slice_sequences
@@ -374,6 +374,8 @@ def endless_steps(
     Raises:
         ValueError: An epoch has a step with fewer examples than there are processes.
     """
+    if isinstance(steps.source, SharedSource):
+        steps.source.share_with(num_workers)
     return PrefetchLoader(steps, _Cursors(steps, start), num_workers, pin_memory)
 
 

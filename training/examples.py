@@ -49,6 +49,14 @@ class ExampleSource(Protocol):
         ...
 
 
+class SharedSource(ABC):
+    """An `ExampleSource` whose epochs are expensive: the run itself makes them, for its data workers, too."""
+
+    @abstractmethod
+    def share_with(self, num_workers: int) -> None:
+        """Learn how many data workers, which are forked afterwards, read the epochs that are made here."""
+
+
 class LeftOut(NamedTuple):
     """A part of a text that is in no example, and so in no score: too short to predict, or too long."""
 

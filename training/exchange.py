@@ -4,13 +4,18 @@ They travel between hosts, by gloo, so that nobody waits for a device: a GPU tha
 finish all that it was given before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from typing import cast
 
+import numpy as np
 import torch
 from torch import distributed
+
+LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
+"""What gloo and NCCL say where another process has ended."""
 
 PATIENCE = timedelta(hours=12)
 """How long processes wait for the main one, which tokenizes and compares alone: longer than NCCL would."""
@@ -21,6 +26,64 @@ def add_up(numbers: Sequence[int]) -> list[int]:
     totals = torch.tensor(numbers, dtype=torch.int64)
     distributed.all_reduce(totals, group=host_group())
     return totals.tolist()
+
+
+def place_among_processes() -> tuple[int, int]:
+    """Return this process's number in the launch, and how many there are: (0, 1) without a launch."""
+    if not distributed.is_initialized():
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def gather_arrays(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return the arrays of every process, in the order of their numbers; all of them call this.
+
+    Args:
+        arrays: This process's, flat; on the others, as many of the same types, each of any length.
+
+    Raises:
+        ConnectionError: Another process has ended.
+    """
+    size = place_among_processes()[1]
+    if size == 1:
+        return [[*arrays]]
+    own = torch.from_numpy(np.concatenate([np.ascontiguousarray(array).view(np.uint8) for array in arrays]))
+    with explaining_lost_processes():
+        lengths = _gather(torch.tensor([array.nbytes for array in arrays]), size)  # (processes, arrays)
+        padded = own.new_zeros(int(lengths.sum(dim=1).max()))
+        padded[: len(own)] = own
+        everything = _gather(padded, size).numpy()
+    found = []
+    for row, edges in zip(everything, lengths.cumsum(dim=1)[:, :-1].tolist(), strict=True):
+        total = int(lengths[len(found)].sum())
+        parts = np.split(row[:total], edges)
+        found.append([part.copy().view(array.dtype) for part, array in zip(parts, arrays, strict=True)])
+    return found
+
+
+def _gather(tensor: torch.Tensor, size: int) -> torch.Tensor:
+    """Stack the tensors of all processes, which have one shape."""
+    stacked = tensor.new_empty(size, *tensor.shape)
+    distributed.all_gather([*stacked], tensor, group=host_group())
+    return stacked
+
+
+@contextmanager
+def explaining_lost_processes() -> Iterator[None]:
+    """Say that another process has ended, if the code inside fails for it.
+
+    Raises:
+        ConnectionError: It has.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if any(sign in str(error) for sign in LOST):
+            raise ConnectionError(
+                "another process of the run has ended, and its own last lines say why; the run goes on from "
+                "its last checkpoint when the launcher starts it again, or with --resume"
+            ) from error
+        raise
 
 
 @cache

@@ -27,6 +27,7 @@ from .checkpoint import (
 from .checkpoint_writer import CheckpointWriter
 from .compiling import compiled_blocks
 from .environment import attention_of, tell_of_resuming
+from .exchange import explaining_lost_processes
 from .final_weights import EMA, FILES, LAST, judged_kind, scores_of
 from .gradient_checkpointing import computes_again, enable_gradient_checkpointing
 from .inspection import say_what_is_kept
@@ -36,7 +37,7 @@ from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
 from .precision import products_of_few_digits
-from .process_watch import EVALUATING, SAVING, ProcessWatch, explaining_lost_processes
+from .process_watch import EVALUATING, SAVING, ProcessWatch
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
 from .revisions import RevisionSeries

@@ -45,28 +45,6 @@ IN_A_ROW = 3
 """Comparisons in which a process must be slow to be named."""
 
 
-LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
-"""What gloo and NCCL say where another process has ended."""
-
-
-@contextmanager
-def explaining_lost_processes() -> Iterator[None]:
-    """Say that another process has ended, if the code inside fails for it.
-
-    Raises:
-        ConnectionError: It has.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if any(sign in str(error) for sign in LOST):
-            raise ConnectionError(
-                "another process of the run has ended, and its own last lines say why; the run goes on from "
-                "its last checkpoint when the launcher starts it again, or with --resume"
-            ) from error
-        raise
-
-
 class ProcessWatch:
     """Watches the steps of a run on several processes, as a context; every process has one.
 

@@ -192,7 +192,8 @@ class TrainingRecipe:
     default."""
     num_workers: Workers = "auto"
     """Processes that prepare batches in advance; 0 prepares them in the main process. `auto`: none on a CPU;
-    on CUDA one for each free core, at most 4, and at most 1 with `corpus.streaming`."""
+    on CUDA one for each free core, at most 4, and with `corpus.streaming` at most 1, beside a process that
+    reads ahead."""
     timeout: Positive = 1800
     """Seconds after which several processes end, with a line that names the one that is stuck, if no step has
     ended; their launcher can then start the run again. Evaluations do not count."""

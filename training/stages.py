@@ -151,7 +151,7 @@ class TrainingData:
     parts_steps: Mapping[str, StepDataset] = field(default_factory=dict)
     """The steps of `held_out.parts`, by name."""
     is_stream: bool = False
-    """Whether each data worker reads the training text as a whole."""
+    """Whether the training text is a stream, whose end nobody knows."""
 
     @property
     def halfway(self) -> Step:
@@ -210,7 +210,7 @@ def prepare_data(
         accelerator: Knows this process's share.
         source_of: Makes the sources of stages with other sequence lengths or shares; `None` if none has.
         held_out: What the run is measured on.
-        is_stream: Whether each data worker reads the training text as a whole.
+        is_stream: Whether the training text is a stream, whose end nobody knows.
 
     Raises:
         ValueError: Examples and recipe do not fit each other.

@@ -6,6 +6,7 @@ crashed) cannot say anything, but it noted beforehand what it was at. torch noti
 raises wherever the main process is, so `PrefetchLoader.explained` goes around all that happens meanwhile.
 """
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 import torch
@@ -42,8 +43,14 @@ MOST_WORKERS = 4
 """Workers that are chosen at most: one or two prepare more than ten million tokens a second, and each costs
 memory."""
 
+AHEAD = 2
+"""Items that each worker is asked for before they are needed."""
+
 FORK = "fork" if sys.platform == "linux" else None
 """How workers start: on Linux as copies of the run, whose text they share; elsewhere as Python does."""
+
+PR_SET_PDEATHSIG = 1
+"""Linux's number for the signal that a process gets when its parent ends."""
 
 UNSENT = 71
 """Exit code of a worker that could not send an item."""
@@ -72,7 +79,7 @@ def choose_workers(
     """Return the number of workers of each process; `auto`: as many as keep a CUDA device from waiting.
 
     They take the cores that the processes of a machine leave free, one for each aside, up to `MOST_WORKERS`;
-    a single one has a stream, which all would read and tokenize as a whole. A CPU needs its cores itself.
+    a single one has a stream, beside the process that reads it. A CPU needs its cores itself.
     """
     if wanted != "auto":
         return wanted
@@ -105,6 +112,7 @@ class PrefetchLoader(Generic[Item]):
                 batch_size=None,
                 sampler=cursors,
                 num_workers=num_workers,
+                prefetch_factor=AHEAD if num_workers else None,
                 multiprocessing_context=FORK if num_workers else None,
                 pin_memory=pin_memory,
                 worker_init_fn=begin_to_work,
@@ -148,15 +156,23 @@ class PrefetchLoader(Generic[Item]):
         except WorkerDiedError:
             raise  # explained already
         except (RuntimeError, OSError, EOFError) as error:  # torch's word, or a connection that broke off
-            wait([worker.sentinel for worker in self.workers], timeout=SECONDS_TO_DIE)
-            dead = [worker for worker in self.workers if worker.exitcode]
-            if not dead:
-                raise
-            _end(self.workers)
-            raise WorkerDiedError(
-                f"a data worker died ({_cause(dead[0])}) {self.attempts.describe(dead)}: if memory was "
-                "short, lower training.num_workers or training.tokens_per_step; go on with --resume"
-            ) from error
+            loaders = [self, *(each for each in _OPEN if each is not self)]  # one may read from another
+            workers = [worker for each in loaders for worker in each.workers]
+            if not any(worker.exitcode for worker in workers):
+                alive = [worker.sentinel for worker in workers if worker.exitcode is None]
+                wait(alive, timeout=SECONDS_TO_DIE)
+            for each in loaders:
+                if dead := [worker for worker in each.workers if worker.exitcode]:
+                    each._end_for(dead, error)
+            raise
+
+    def _end_for(self, dead: Sequence[BaseProcess], error: Exception) -> NoReturn:
+        """End all workers for those that died, and say what these were at."""
+        _end(self.workers)
+        raise WorkerDiedError(
+            f"a data worker died ({_cause(dead[0])}) {self.attempts.describe(dead)}: if memory was "
+            "short, lower training.num_workers or training.tokens_per_step; go on with --resume"
+        ) from error
 
 
 _OPEN: WeakSet[PrefetchLoader] = WeakSet()
@@ -202,12 +218,19 @@ class _Attempts(Dataset):
 
 
 def begin_to_work(worker: int) -> None:
-    """Prepare a worker: it outlives signals to the group, and dies of what it cannot send.
+    """Prepare a worker: it outlives signals to the group, but not the run, and dies of what it cannot send.
 
     Items are sent by a thread of the worker's. Where memory, or the room for shared memory, does not suffice
     for an item, that thread would only print so and drop it, and the main process would wait for it for ever.
+    Where nobody is left to read an item, that thread would wait for ever, and with it the worker, which has a
+    copy of its process's connections: so the other processes of a run would not see that one is lost.
     """
     ignore_interruptions(worker)
+    if FORK is not None:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        parent = multiprocessing.parent_process()
+        if parent is not None and parent.pid != os.getppid():  # it had ended before
+            os._exit(1)
     Queue._on_queue_feeder_error = staticmethod(_die_unsent)  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -249,3 +272,4 @@ def _end(workers: Sequence[BaseProcess]) -> None:
         if any(worker in workers for worker in deliveries.workers):
             # Whoever was killed may have held the lock of the old one, and a loader that is closed takes it.
             deliveries.loader._workers_done_event = multiprocessing.Event()  # pyright: ignore[reportAttributeAccessIssue]
+            deliveries.workers = [worker for worker in deliveries.workers if worker not in workers]

@@ -19,6 +19,7 @@ SMOKES = {
     "fewshot": ["--cases", "4x256"],
     "long_texts": ["--cases", "training-1024"],
     "busy_neighbour": ["--neighbours", "1"],
+    "preparation": ["--sides", "one thread", "two workers"],
     "embedding": ["--cases", "sentences", "--sides", "tercet"],
     "attention_scores": ["--cases", "dot_product", "--steps", "2"],
 }

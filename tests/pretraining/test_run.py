@@ -21,7 +21,7 @@ from tercet.pretraining import text as run_text
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 from tercet.storage.finished_run import find_run
-from tercet.text.chunks import StreamedExamples
+from tercet.text.streaming import TokenizedStream
 from tercet.training.checkpoint import latest, read_state
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import LOG, read_log
@@ -190,7 +190,7 @@ def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
     num_workers, texts, tmp_path, monkeypatch, recipe_of
 ):
     """A window of 40 of the 60 documents goes on across the stream's end, and has five or six steps."""
-    monkeypatch.setattr(run_text, "StreamedExamples", partial(run_text.StreamedExamples, window_documents=40))
+    monkeypatch.setattr(run_text, "TokenizedStream", partial(run_text.TokenizedStream, window_documents=40))
     settings = CONSTANT | {"num_workers": num_workers}
 
     def train(name, **more):
@@ -215,7 +215,7 @@ def newest_checkpoint(folder):
 def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeypatch, recipe_of):
     """A stream finds it late, in the middle of the run."""
     monkeypatch.setattr(
-        "tercet.pretraining.text.StreamedExamples", partial(StreamedExamples, window_documents=40)
+        "tercet.pretraining.text.TokenizedStream", partial(TokenizedStream, window_documents=40)
     )
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())

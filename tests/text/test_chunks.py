@@ -1,21 +1,10 @@
 """Examples against their definitions: every token once, nothing across documents, the same windows again."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tercet.text.bad_records import Limit, Record
-from tercet.text.chunks import FullSequences, ParallelPairs, StreamedExamples
+from tercet.text.chunks import FullSequences, ParallelPairs
 from tercet.text.corpus import TokenizedCorpus, offsets
-from tercet.text.documents import Documents, open_documents
-from tercet.text.tokenization import tokenize
-from tercet.text.tokenizer import train_tokenizer
 from tercet.training.examples import (
     Examples,
     ExampleSource,
@@ -196,76 +185,3 @@ def test_sequences_and_pairs_are_the_same_in_every_epoch():
         assert isinstance(source, ExampleSource)
         assert isinstance(source, Examples)
         assert source.epoch(3) is source.epoch(0)
-
-
-@dataclass(frozen=True)
-class Numbers(Documents):
-    """Seven documents, which remember how often they were read."""
-
-    reads: list[int]
-
-    @property
-    def name(self) -> str:
-        return "numbers"
-
-    def records(self) -> Iterator[Record]:
-        for number in range(7):
-            self.reads.append(number)
-            yield Record(f"number {number}", {"text": f"text number {number}"})
-
-    def fingerprint(self) -> str:
-        return "numbers"
-
-    def identify(self) -> list[dict[str, Any]]:
-        return [{"name": "numbers"}]
-
-
-@pytest.fixture
-def stream():
-    documents = Numbers("text", ("text",), False, Limit(), [])
-    tokenizer = train_tokenizer(documents, "characters", 100)
-    documents.reads.clear()
-
-    def texts(corpus: TokenizedCorpus) -> list[str]:
-        return [str(tokenizer.decode(corpus.document(index))) for index in range(corpus.num_documents)]
-
-    read = partial(tokenize, tokenizer=tokenizer)
-    return StreamedExamples(documents, texts, read, window_documents=3)  # pyright: ignore[reportArgumentType]
-
-
-def numbers(stream: StreamedExamples, epoch: int) -> list[int]:
-    return [int(text.split()[-1]) for text in stream.epoch(epoch)]  # pyright: ignore[reportGeneralTypeIssues]
-
-
-WINDOWS = [[0, 1, 2], [3, 4, 5], [6, 0, 1], [2, 3, 4], [5, 6, 0]]
-
-
-def test_epochs_are_consecutive_windows_of_the_stream(stream):
-    assert [numbers(stream, epoch) for epoch in range(5)] == WINDOWS
-    assert stream.documents.reads[:10] == [0, 1, 2, 3, 4, 5, 6, 0, 1, 2], (
-        "each document is read once per pass"
-    )
-
-
-@pytest.mark.parametrize("epochs", [[3], [1, 4], [4, 1], [2, 2], [0, 0]])
-def test_windows_are_found_again_from_anywhere(stream, epochs):
-    assert [numbers(stream, epoch) for epoch in epochs] == [WINDOWS[epoch] for epoch in epochs]
-
-
-def first_words(stream: StreamedExamples, epoch: int, pipe: Connection) -> None:
-    pipe.send([text[:20] for text in stream.epoch(epoch)])  # pyright: ignore[reportGeneralTypeIssues]
-
-
-def test_processes_of_one_origin_do_not_disturb_each_other(tmp_path, stream):
-    """Forked from one that has the file open, and more of it than one reading brings."""
-    file = tmp_path / "long.txt"
-    file.write_text("\n\n".join(f"text number {number} " + "text " * 400 for number in range(2000)))
-    stream = StreamedExamples(open_documents(file), stream.make_examples, stream.tokenize, 100)
-    alone = StreamedExamples(open_documents(file), stream.make_examples, stream.tokenize, 100)
-    stream.epoch(0)
-    context, readers = get_context("fork"), {}
-    for epoch in (12, 15):
-        readers[epoch], theirs = context.Pipe()
-        context.Process(target=first_words, args=(stream, epoch, theirs)).start()
-    for epoch, reader in readers.items():
-        assert reader.recv() == [text[:20] for text in alone.epoch(epoch)]  # pyright: ignore[reportGeneralTypeIssues]

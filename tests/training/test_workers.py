@@ -1,17 +1,27 @@
 """Data workers: what goes wrong in them is said in one line with its place, and nothing hangs."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import threading
 import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from tercet.training.workers import MOST_WORKERS, PrefetchLoader, choose_workers
+from tercet.training.workers import (
+    MOST_WORKERS,
+    PrefetchLoader,
+    WorkerDiedError,
+    choose_workers,
+    leaving_no_workers,
+)
 
 PLACES = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
@@ -185,3 +195,49 @@ def test_other_failures_are_left_alone():
         PrefetchLoader(Numbers(), [], 0, False).explained(),
     ):
         raise RuntimeError("out of memory")
+
+
+def test_a_death_of_another_loaders_worker_is_told_as_its_own():
+    """A process that reads ahead for a run is of a loader that nobody waits for at the moment."""
+    deliveries, other = (PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False) for _ in range(2))
+    message = r"a data worker died \(SIGKILL\) while it waited"
+    with pytest.raises(WorkerDiedError, match=message), deliveries.explained():
+        break_off(other)
+
+
+def test_workers_that_a_run_has_ended_are_not_blamed_for_what_fails_in_the_next():
+    with leaving_no_workers():
+        earlier = PrefetchLoader(Numbers(), PLACES, 1, pin_memory=False)
+    with (
+        pytest.raises(RuntimeError, match=r"^out of memory$"),
+        PrefetchLoader(Numbers(), [], 0, False).explained(),
+    ):
+        raise RuntimeError("out of memory")
+    assert not earlier.workers
+
+
+class Large(Numbers):
+    """Items larger than what a pipe holds."""
+
+    def __getitem__(self, place) -> Any:
+        return b"x" * 10**7
+
+
+def lose_a_worker(pipe: Connection) -> None:
+    """Be killed when a worker has sent more than is read."""
+    deliveries = PrefetchLoader(Large(), PLACES, 1, pin_memory=False)
+    next(deliveries)
+    pipe.send(deliveries.workers[0].pid)
+    kill()
+
+
+def test_no_worker_outlives_its_process():
+    """It has copies of the connections to other processes, which would not see that its own is gone."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    context.Process(target=lose_a_worker, args=(theirs,)).start()
+    orphan, deadline = Path(f"/proc/{ours.recv()}/stat"), time.monotonic() + 30
+    with suppress(FileNotFoundError):
+        while orphan.read_text().rpartition(")")[2].split()[0] != "Z":  # ended, and nobody has asked
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
