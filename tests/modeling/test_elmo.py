@@ -140,9 +140,10 @@ def test_recorded_layers_are_those_of_the_words_and_pass_gradients(part, request
     base = model if part == "model" else model.model
     words, characters = base.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
     layers = base.layers(words, characters)
-    assert_close(outputs.hidden_states, tuple(map(words.to_tokens, layers)), rtol=0, atol=0)
+    # A product's last bits depend on where in memory its numbers lie.
+    assert_close(outputs.hidden_states, tuple(map(words.to_tokens, layers)), rtol=1e-12, atol=1e-15)
     for name, expected in plain.items():
-        assert_close(outputs[name], expected, rtol=0, atol=0)
+        assert_close(outputs[name], expected, rtol=1e-12, atol=1e-15)
     for each in outputs.hidden_states:
         each.retain_grad()
     outputs[0].square().sum().backward()

@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from statistics import mean
 
 import pytest
 import torch
@@ -93,8 +94,8 @@ def test_the_loss_is_the_weighted_sum_of_means_over_targets(toys, source, object
 
 
 def test_it_learns(run, objective):
-    _, _, history = run(objective, steps=150, rate=1.0)
-    assert history[-1]["loss"] < 0.3 * history[0]["loss"]
+    losses = [step["loss"] for step in run(objective, steps=150, rate=0.3)[2]]
+    assert mean(losses[-20:]) < 0.3 * losses[0]
 
 
 def test_progress_counts_what_was_seen(run, objective, source):
