@@ -88,7 +88,7 @@ def saves(folder, run):
     return False
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EDQUOT, marks=pytest.mark.slow)])
 def test_no_room_at_any_call_that_writes_leaves_the_earlier_checkpoint_alone(toys, tmp_path, error):
     run = toys.state(1)
     earlier = save_checkpoint(tmp_path, run, recipe={})
