@@ -4,6 +4,7 @@ A page keeps a table between two marks that name its file in `results/`; a test 
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -122,12 +123,12 @@ def summarize(
         sides: What `measure` returned.
         amount: What is done in a pass: tokens, choices.
         speed: What the speed is called.
-        peers: Name of a ratio -> the sides to whose fastest one the speed is related.
+        peers: Name of a ratio -> the sides to whose fastest one the speed is related; NaN without any.
     """
     for side in sides.values():
         speeds = [amount / seconds for seconds in side["seconds"]]
         side |= {speed: median(speeds), "slowest": min(speeds), "fastest": max(speeds)}
     for side in sides.values():
         for name, names in peers.items():
-            fastest = max(sides[peer][speed] for peer in names if peer in sides)
+            fastest = max((sides[peer][speed] for peer in names if peer in sides), default=math.nan)
             side[f"ratio_to_{name}"] = side[speed] / fastest
