@@ -66,8 +66,7 @@ def test_loss_and_gradients_equal_the_stock_model(case, module):
         "tercet-float32",
     ],
 )
-def test_every_side_takes_its_steps(case, module, side, monkeypatch):
-    monkeypatch.setattr("tercet.training.compiling.BACKEND", "aot_eager")  # inductor would take minutes
+def test_every_side_takes_its_steps(case, module, side):
     train_once = module("sides").SIDES[side].prepare(case, module("measuring").present_device())
     train_once()
     train_once()
