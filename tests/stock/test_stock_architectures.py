@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import PreTrainedModel
 
+from tercet.modeling.pretrained import TercetPreTrainedModel
 from tercet.stock import certify, from_stock, to_stock
 from tercet.stock.architectures import ARCHITECTURES
-from tercet.stock.certificate import answers
+from tercet.stock.certificate import answers, stock_lesson, written
 from tercet.stock.probes import probes_for
 
 ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra", "BigBird", "ModernBert")
@@ -142,15 +144,28 @@ def test_comes_in_and_goes_out_unchanged(stock, name: str, options: dict[str, An
     back = to_stock(ours, model.config.model_type)
     assert type(back) is type(model)
     assert back.config.pad_token_id == model.config.pad_token_id
-    # A factor that GPT-2 may apply to scores is in the weights for good.
-    if not options.get("scale_attn_by_inverse_layer_idx"):
-        for name, tensor in back.state_dict().items():
-            if name not in certificate.dropped:
-                torch.testing.assert_close(tensor, model.state_dict()[name], rtol=1e-6, atol=1e-7)
+    if options.get("scale_attn_by_inverse_layer_idx"):  # a factor that is in the weights for good
+        assert certify(back, ours).holds
+        return
+    for name, tensor in back.state_dict().items():
+        if name not in certificate.dropped:
+            torch.testing.assert_close(tensor, model.state_dict()[name], rtol=1e-6, atol=1e-7)
+    require_equal(model, back, ours)
+
+
+def require_equal(model: PreTrainedModel, back: PreTrainedModel, ours: TercetPreTrainedModel) -> None:
+    """Check that two stock models predict, learn and write the same, on the inputs that `certify` takes."""
     for probe in probes_for(model, ours, None):
+        pair = [copy.deepcopy(each).eval() for each in (model, back)]
         with torch.no_grad():
-            expected, found = (answers(copy.deepcopy(each), probe) for each in (model, back))
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(*(answers(each, probe) for each in pair), rtol=1e-5, atol=1e-5)
+        if probe.is_long:
+            continue
+        if labels := probe.labels(model):
+            lessons = [stock_lesson(each, probe.inputs() | labels) for each in pair]
+            torch.testing.assert_close(*lessons, rtol=1e-5, atol=1e-5)
+        if ours.can_generate():
+            torch.testing.assert_close(*(written(each, probe, use_cache=False) for each in pair))
 
 
 @pytest.mark.parametrize("name", ["BartForConditionalGeneration", "MarianMTModel"])
