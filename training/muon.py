@@ -152,8 +152,9 @@ class NorMuon(Muon):
         copies: DeviceMesh | None = None,
     ):
         constants = {"neuron_beta": neuron_beta, "epsilon": epsilon}
-        shared = {"products": products, "copies": copies}
-        super().__init__(matrices, lr, weight_decay, momentum=momentum, **shared, **constants)
+        super().__init__(
+            matrices, lr, weight_decay, momentum=momentum, products=products, copies=copies, **constants
+        )
 
     def _updates(
         self, matrices: list[Tensor], directions: Tensor, group: dict[str, Any], is_broken: Tensor
