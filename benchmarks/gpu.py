@@ -29,8 +29,14 @@ RESULTS = Path(__file__).parent / "results" / "gpu.json"
 LONGEST, SHORTEST = 240.0, 20.0
 """Seconds that a part may take, and that must be left for one to begin."""
 
-VARIABLES = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-"""Of the environment: looking for a GPU must not begin CUDA, which no forked process could use then."""
+VARIABLES = {
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # which begins no CUDA: forked processes could not use it
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "4",  # of each side, and several compile at once
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+}
+"""Of the environment, unless it says otherwise."""
 
 
 def main(arguments: list[str]) -> int:
@@ -118,11 +124,13 @@ def measure_all(
         except Exception as error:  # whatever it is, the other parts go on
             found = {"failure": f"{type(error).__name__}: {str(error)[:300]}"}
         with writing:
-            seconds = time.monotonic() - begin
-            parts = result["parts"] | {name: found | {"wall_seconds": seconds}}
+            now = time.monotonic()
+            parts = result["parts"] | {name: found | {"wall_seconds": now - begin}}
             result["parts"] = {each: parts[each] for each in PARTS if each in parts}
+            result["wall_seconds"] = now - (deadline - 60 * options.minutes)
             keep(output, result)
-            print(f"{name}: {seconds:.0f} s", file=sys.stderr, flush=True)
+            seconds = f"{now - begin:.0f} s, {result['wall_seconds']:.0f} s since the start"
+            print(f"{name}: {seconds}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(1 if options.smoke else 2) as threads:
         list(threads.map(measure_one, names))

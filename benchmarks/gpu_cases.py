@@ -1,4 +1,4 @@
-"""What `gpu.py` measures: the work, who does it, and what has to come of it. Nothing is dropped."""
+"""What `gpu.py` measures: the work, who does it, and what has to come of it. Dropout is 0 unless named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from cases import BASE, CASES, SPECIAL, Case, DecoderCase, EncoderCase, masked_language_modeling
+from distillation import CASE as DISTILLATION
+from distillation import SIDES as DISTILLERS
+from distillation import DistillationCase
 from generation import WRITERS, WritingCase
 from gpu_laws import prepare_laws
+from gpu_tasks import FINETUNING, VECTORS, ClassificationCase, VectorsCase
 from sides import SIDES, Pass, Side, as_they_are, pad_all, prepare_tercet, stock_pass
 from transformers import (
     BigBirdConfig,
@@ -148,9 +152,10 @@ class Part:
         """Return the same with tiny shapes, ours compiled on any device, and the stock model once."""
         compiled = replace(OURS, prepare=partial(prepare_tercet, compiles=True))
         sides = {name: compiled if side is OURS else side for name, side in self.sides.items()}
-        if self.case.preset != "bert-base":
+        if self.case.preset != "bert-base" or self.case.dropout:
             sides.pop("stock-compiled", None)
-        small = replace(self.case.shrunk(), num_hidden_layers=1)
+        layers = 2 if isinstance(self.case, DistillationCase) else 1  # a student has half of them
+        small = replace(self.case.shrunk(), num_hidden_layers=layers)
         return replace(self, case=replace(small, sequence_length=max(small.sequence_length, 64)), sides=sides)
 
 
@@ -176,15 +181,23 @@ EIGHT = HybridCase("8x512, V8k, S256, NorMuon", 8192, 256, 256, 4, 512, 8, 8, 0.
 
 LAWS = {"laws": Side(prepare_laws, "bf16", retains_heap=True, products=as_they_are)}
 
+IN_HALVES = replace(OURS, prepare=partial(prepare_tercet, tokens_per_micro_batch=65_536))
+"""As much memory as `8x512`, and its graphs."""
+
 BIG_BIRD = {
-    "tercet": replace(OURS),  # its layers are not compiled
+    "tercet": replace(OURS),  # not `OURS`, which a smoke compiles: a CPU has no kernel for that
     "stock": SIDES["stock"],
     "stock-bf16": Side(prepare_stock_in_bfloat16, "bf16", retains_heap=True, products=as_they_are),
 }
 
 PACKED = Side(prepare_packed, "auto", retains_heap=True, products=as_they_are)
 
-LONG = BASE | {"dropout": 0.0, "num_batches": 4}
+LONG: dict[str, Any] = BASE | {"dropout": 0.0, "num_batches": 4}
+
+DROPPED: dict[str, Any] = LONG | {"dropout": 0.1}
+"""As the recipe `bert-base` has it, of attention's weights as well."""
+
+TASK: dict[str, Any] = DROPPED | {"num_batches": 16}
 
 PARTS: dict[str, Part] = {
     **{
@@ -194,6 +207,11 @@ PARTS: dict[str, Part] = {
     "gpt2": training(DecoderCase("GPT-2, S1024", 50_257, 1024, 16, **LONG), SHARE, 0.4, 0.45),
     "bert-512": training(EncoderCase("BERT-base, S512", 30_522, 512, 64, **LONG), SHARE, 0.35, 0.45),
     "8x512": training(EIGHT, "tokens/s", 1.2e6, 1.7e6),
+    "8x512-131k": Part(
+        replace(EIGHT, name="8x512, 131k tokens a step", batch_size=512),
+        {"tercet": IN_HALVES},
+        (Gate("optimizer's share of a step", 0.05, 0.05),),
+    ),
     "pretrain": Part(replace(EIGHT, name="tercet pretrain"), {}, (Gate("speed / 8x512", 0.95, 0.99),)),
     "big-bird": Part(
         BigBirdCase("big bird, S16384", 30_522, 16_384, 1, **LONG),
@@ -208,12 +226,23 @@ PARTS: dict[str, Part] = {
     "bert-128": training(EncoderCase("BERT-base, S128", 30_522, 128, 256, **LONG), SHARE, 0.35, 0.45),
     "4x256": training(EncoderCase("4x256, S128", 30_522, 128, 512, dropout=0.0), SHARE, 0.1, 0.2),
     "12x384": training(EncoderCase("12x384, S128", 30_522, 128, 512, 4, 384, 12, 12, 0.0), SHARE, 0.25, 0.35),
+    "bert-128-dropout": training(
+        EncoderCase("BERT-base, S128, dropout 0.1", 30_522, 128, 256, **DROPPED), SHARE, 0.35, 0.45
+    ),
     "modernbert": training(
         ModernBertCase("ModernBERT-base, S512", 50_368, 512, 64, 4, 768, 22, 12, 0.0),
         "speed / packed-encoders", 1, 1.3, **{"packed-encoders": PACKED},
     ),
+    "distill": Part(
+        replace(DISTILLATION, name="distillation, 12x768 to 6, dropout 0.1", batch_size=128, **DROPPED),
+        {"tercet": DISTILLERS["tercet"], "stock": DISTILLERS["stock-bf16"]},
+    ),
+    "finetune": Part(
+        ClassificationCase("BERT-base learns labels, dropout 0.1", 30_522, 128, 32, **TASK), FINETUNING
+    ),
+    "embed": Part(VectorsCase("BERT-base reads texts", 30_522, 128, 512, **TASK), VECTORS),
 }  # fmt: skip
 """What is measured, by name, the most important first. Laws need few layers: all of a kind have one graph."""
 
-SAME_WHEN_TINY = ("bert-128", "4x256", "12x384")
-"""What differs from `bert-512` in nothing but the shape."""
+SAME_WHEN_TINY = ("8x512-131k", "bert-128", "4x256", "12x384")
+"""What differs from `8x512` or `bert-512` in nothing but the shape."""

@@ -16,14 +16,18 @@ from typing import Any
 import torch
 from cases import DecoderCase
 from checkout import ROOT
+from distillation import DistillationCase
 from generation import WritingCase
 from gpu_cases import Part
+from gpu_tasks import ClassificationCase, VectorsCase
 from measuring import Conditions, Worker, seconds_of, turns
 from sides import Pass
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.profiler import ProfilerActivity, profile
 
 from tercet.training.packing import sequence_lengths
 from tercet.training.tracking import LOG, peak_memory, read_log
+from tercet.training.utilization import wait_for
 
 LAUNCHES = {"cuda": ("LaunchKernel", "GraphLaunch"), "cpu": ("aten::",)}
 """Parts of the names of what starts work on a device: CUDA's calls, and operators."""
@@ -34,8 +38,14 @@ WAITS = {
 }
 """Of what waits for the device, or would."""
 
+READ_BY_ATTENTION = tuple(f"{name}_proj.weight" for name in "qkv")
+"""Names of the matrices of a layer before attention."""
+
 STEPS = {"cuda": 120, "cpu": 12}
 """Of `tercet pretrain`."""
+
+SECONDS = 0.3
+"""What is timed on a GPU takes about as long."""
 
 Result = dict[str, Any]
 
@@ -48,7 +58,7 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
         conditions: Of the sides' processes.
         rounds: Turns of each side.
         deadline: By the monotonic clock.
-        turn: Held while something is timed: other parts only compile meanwhile.
+        turn: Held while something is timed: other parts only compile and take first steps meanwhile.
     """
     if not part.sides:
         return pretrain(part.case, deadline, turn)
@@ -75,7 +85,8 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
             return
         sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
         for _ in range(part.sides[name].warm_ups - 1):
-            worker.work_once()
+            with turn:
+                worker.work_once()
         sides[name]["graphs"] = worker.do(count_graphs)
         worker.deadline = deadline
 
@@ -133,25 +144,32 @@ def pretrain(case: Any, deadline: float, turn: Lock) -> Result:
 
 
 def describe(case: Any) -> Result:
-    """Count the tokens of a pass, and the operations that one needs, forward and backward.
+    """Count the tokens of a pass, and in pretraining the operations that one needs, forward and backward.
 
-    These are the products with the matrices of layers and, at targets only, of the head, and full attention,
-    half of it where it is causal. Attention in windows and blocks is not counted.
+    These are the products with the matrices of layers, and full attention, half of it where it is causal. Of
+    the head, and of what stands behind attention in the last layer, only those at targets are needed.
+    Attention in windows and blocks is not counted.
     """
     if isinstance(case, WritingCase):
         return {"tokens": case.batch_size * case.num_new_tokens}
+    pool = case.pool()
+    lengths = sequence_lengths(pool).astype(float)
+    if isinstance(case, DistillationCase | ClassificationCase | VectorsCase):
+        return {"tokens": int(lengths.sum())}
     with torch.device("meta"):
         model = case.tercet()
     matrices = {name: each.numel() for name, each in model.named_parameters() if each.dim() == 2}
     inside = sum(number for name, number in matrices.items() if ".layers." in name)
-    head = case.vocab_size * case.hidden_size + matrices.get("transform.weight", 0)
-    pool = case.pool()
-    lengths = sequence_lengths(pool).astype(float)
+    last = f".layers.{case.num_hidden_layers - 1}."
+    behind = sum(
+        number for name, number in matrices.items() if last in name and not name.endswith(READ_BY_ATTENTION)
+    )
+    head = case.vocab_size * case.hidden_size + matrices.get("transform.dense.weight", 0)
     targets = int(next(iter(case.objective().targets(pool).values())))
     types = getattr(model.config, "layer_types", None) or ["full_attention"] * case.num_hidden_layers
     pairs = (lengths**2).sum() / lengths.sum() * (0.5 if isinstance(case, DecoderCase) else 1.0)
     attention = 12 * list(types).count("full_attention") * case.hidden_size * pairs
-    needed = 6 * (inside + head * targets / lengths.sum()) + attention
+    needed = 6 * (inside - behind + (behind + head) * targets / lengths.sum()) + attention
     return {"tokens": int(lengths.sum()), "flops_per_token": float(needed)}
 
 
@@ -167,17 +185,56 @@ def count_graphs(work_once: Pass, device: torch.device) -> int:
 
 
 def seconds_from_rest(work_once: Pass, device: torch.device) -> float:
-    """Time a pass; on a GPU behind one that does not count, and with its memory given back to others."""
+    """Time a pass; on a GPU as many as take a while, behind one that does not count.
+
+    The memory of a GPU is given back to others then.
+    """
     if device.type != "cuda":
         return seconds_of(work_once, device)
-    work_once()
-    seconds = seconds_of(work_once, device)
+    number = max(round(SECONDS / seconds_of(work_once, device)), 1)
+    seconds = seconds_of(lambda: [work_once() for _ in range(number)], device)
     torch.cuda.empty_cache()
-    return seconds
+    return seconds / number
+
+
+def optimizer_share(work_once: Pass, device: torch.device) -> Result:
+    """Measure the optimizer's share of a pass's time: on a GPU by marks among its work, which do not wait."""
+    begun: list[Any] = []
+    spans: list[tuple[Any, Any]] = []
+
+    def begin(*_: Any) -> None:
+        begun.append(mark(device))
+
+    def end(*_: Any) -> None:
+        first = begun.pop()
+        if not begun:  # else it is a part of another optimizer
+            spans.append((first, mark(device)))
+
+    with register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end):
+        first = mark(device)
+        work_once()
+        last = mark(device)
+    wait_for(device)
+    share = sum(between(*each) for each in spans) / between(first, last)
+    return {"optimizer_share": share} if spans else {}
+
+
+def mark(device: torch.device) -> Any:
+    """Note when a device gets here; a CPU is here."""
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def between(first: Any, last: Any) -> float:
+    """Return the time between two marks."""
+    return first.elapsed_time(last) if isinstance(first, torch.cuda.Event) else last - first
 
 
 def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, float]:
-    """Count a step's launches and waits, and measure the peak of memory of a pass.
+    """Count a step's launches and waits, and measure a pass's peak of memory and the optimizer's share.
 
     The profiler counts on a CPU as well, operators within others included: compiled blocks refuse a
     `TorchDispatchMode`.
@@ -186,11 +243,13 @@ def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, floa
         torch.cuda.reset_peak_memory_stats()
     work_once()
     memory = peak_memory(device)
+    share = optimizer_share(work_once, device)
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with profile(activities=kinds) as profiler:
         work_once()
     calls = [(event.key, event.count / steps) for event in profiler.key_averages()]
-    return {"memory_mib": memory} | {
+    counts = {
         what: sum(number for key, number in calls if any(name in key for name in names))
         for what, names in (("launches", LAUNCHES[device.type]), ("waits", WAITS[device.type]))
     }
+    return {"memory_mib": memory} | share | counts

@@ -13,7 +13,8 @@ DATA_SHEETS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e
 LAWS = ("law", "member", "relative difference", "limit", "verdict")
 GATES = ("work", "what", "gate", "goal", "measured", "verdict")
 SIDES = ("work", "side", "tokens/s", "slowest to fastest", "share of peak", "share of the measured one")
-SIDES += ("memory, GiB", "launches a step", "waits a step", "first step, s", "graphs", "compiled later")
+SIDES += ("memory, GiB", "launches a step", "waits a step", "optimizer's share")
+SIDES += ("first step, s", "graphs", "compiled later")
 
 
 def render(result: Mapping[str, Any]) -> str:
@@ -67,6 +68,7 @@ def metrics(name: str, parts: Mapping[str, Any], peak: float) -> dict[str, float
         "tokens/s": speed,
         "share of peak": speed * part.get("flops_per_token", 0) / peak,
         "recompilations": sides["tercet"].get("recompilations"),
+        "optimizer's share of a step": sides["tercet"].get("optimizer_share"),
         "seconds to the first step": sides["tercet"]["seconds_to_first_step"],
         **{f"speed / {peer}": speed / own for peer, own in speeds.items()},
         **{
@@ -89,14 +91,16 @@ def side_rows(result: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
         work, flops = PARTS[name].case.name, part.get("flops_per_token")
         for side, found in part.get("sides", {"tercet": part}).items():
             if "failure" in found:
-                yield [work, side, f"not measured: {found['failure']}".replace("|", "/"), *[""] * 9]
+                yield [work, side, f"not measured: {found['failure']}".replace("|", "/"), *[""] * 10]
             elif side != "laws":
                 speeds = found.get("tokens_per_second") or speeds_of(part, side)
                 shares = (
                     median(speeds) * flops / own if flops else None for own in (peak, result["peaks"]["bf16"])
                 )
                 memory = found["memory_mib"] / 1024 if "memory_mib" in found else None
-                keys = ("launches", "waits", "seconds_to_first_step", "graphs", "recompilations")
+                keys = ("launches", "waits", "optimizer_share")
+                keys += ("seconds_to_first_step", "graphs", "recompilations")
+                formats = dict.fromkeys(keys, ",.0f") | {"optimizer_share": ".1%"}
                 yield [
                     work,
                     side,
@@ -104,5 +108,5 @@ def side_rows(result: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
                     f"{min(speeds):,.0f} to {max(speeds):,.0f}",
                     *("" if own is None else f"{own:.1%}" for own in shares),
                     "" if memory is None else f"{memory:.1f}",
-                    *(f"{found[key]:,.0f}" if key in found else "" for key in keys),
+                    *(format(found[key], shown) if key in found else "" for key, shown in formats.items()),
                 ]

@@ -94,7 +94,8 @@ def stock_pass(
     """Train a stock model, compiled or as it is."""
     model.train()
     if compiles:
-        model.compile(dynamic=True, backend=compiling.BACKEND)
+        sizes = {tuple(value.shape for value in batch.values()) for batch in batches}
+        model.compile(dynamic=len(sizes) > 1, backend=compiling.BACKEND)
     return step_on(model, batches, lambda batch: model(**batch).loss, device, is_autocast)
 
 
@@ -133,9 +134,12 @@ def prepare_tercet(
     precision: Literal["auto", "fp32"] = "auto",
     adapts_threads: bool = False,
     compiles: bool | Literal["auto"] = "auto",
+    tokens_per_micro_batch: int | None = None,
 ) -> Pass:
     """Build ours and what a run of the engine has around it, which finds the device itself."""
-    recipe = training_recipe(case, precision=precision, compile=compiles)
+    recipe = training_recipe(
+        case, precision=precision, compile=compiles, tokens_per_micro_batch=tokens_per_micro_batch
+    )
     accelerator = build_accelerator(recipe, Path())
     return engine_pass(case.tercet(), case.objective(), case, recipe, accelerator, adapts_threads)
 
@@ -150,8 +154,8 @@ def engine_pass(
 ) -> Pass:
     """Put a run of the engine together as `fit` does, its steps collated beforehand."""
     data = prepare_data(CaseExamples(case), objective, recipe, accelerator)
-    graphs = compiled_blocks(recipe.compile, bare, objective, data, accelerator)
     model = prepare_model(bare, accelerator).train()
+    graphs = compiled_blocks(recipe.compile, bare, objective, data, accelerator)
     products = products_of_few_digits(accelerator)
     optimizer = build_optimizer(bare, recipe.optimizer, products=products)
     schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
@@ -190,8 +194,10 @@ def training_recipe(case: Case, **options: Any) -> TrainingRecipe:
     )
 
 
-def first_epoch(data: TrainingData) -> list[Step]:
-    """Collate all steps of the first epoch of a run."""
+def first_epoch(data: TrainingData, *, is_ragged: bool = False) -> list[Step]:
+    """Collate all steps of the first epoch of a run, on any device as large as their sequences if ragged."""
+    if is_ragged:
+        data.forgo_fixed_sizes()
     steps = data.stages[0].steps
     return [steps[DataCursor(0, number, number)] for number in range(len(steps.plan(0)[1]))]
 
@@ -211,7 +217,7 @@ def compare(case: Case) -> dict[str, Any]:
         stock, ours = case.stock().train(), case.tercet().train()
     copy_weights(stock, ours, case.preset)
     ours = accelerator.prepare(ours)
-    step = first_epoch(prepare_data(CaseExamples(case), objective, recipe, accelerator))[0]
+    step = first_epoch(prepare_data(CaseExamples(case), objective, recipe, accelerator), is_ragged=True)[0]
 
     stock_loss = stock(**pad_all(case, [step.parts[0].batch], device)[0]).loss
     stock_loss.backward()

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ..modeling.attention.packing import bounds_of
 from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Objective
+from ..training.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Objective, brought
 from ..training.packing import Ragged
 from ..training.static_shapes import POSITIONS
 from .streams import fields_of, one_stream
@@ -98,7 +98,7 @@ class SingleLabelObjective(TextObjective):
         return F.cross_entropy(
             outputs.float(),
             batch["labels"],
-            None if weights is None else weights.to(outputs.device),
+            None if weights is None else brought(weights, outputs.device),
             reduction="sum",
             label_smoothing=self.label_smoothing,
         )

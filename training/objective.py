@@ -103,14 +103,26 @@ class Objective(ABC):
 def on_device(batch: Batch, device: torch.device) -> Batch:
     """Bring the tensors of a batch to a device, but for the numbers of its examples."""
     return {
-        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) and name != INDEX else value
+        name: brought(value, device) if isinstance(value, Tensor) and name != INDEX else value
         for name, value in batch.items()
     }
 
 
+def brought(value: Tensor, device: torch.device) -> Tensor:
+    """Bring a tensor to a device without waiting: a GPU is waited for if memory is not pinned."""
+    is_to_pin = device.type == "cuda" and value.is_cpu and not value.is_pinned()
+    return (value.pin_memory() if is_to_pin else value).to(device, non_blocking=True)
+
+
+def configs_in(model: nn.Module) -> list[Any]:
+    """List the configurations of a model and of those in it, each once."""
+    found = (getattr(module, "config", None) for module in model.modules())
+    return [*{id(config): config for config in found if config is not None}.values()]
+
+
 def has_example(batch: Batch) -> Tensor:
     """Return which sequences of a batch have an example, and are no filling, (S,)."""
-    return batch[INDEX].to(batch["cu_seq_lens_q"].device, non_blocking=True) != IGNORE
+    return brought(batch[INDEX], batch["cu_seq_lens_q"].device) != IGNORE
 
 
 def counted(values: Tensor, counts: Tensor, nothing: float = 0.0) -> Tensor:

@@ -11,7 +11,8 @@ by itself.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from .batches import Step
 from .evaluation import undisturbed_randomness
 from .gradient_checkpointing import counting_again
 from .loop import Progress
-from .objective import Batch, Objective
+from .objective import Batch, Objective, configs_in
 
 Shape = Sequence[int]
 
@@ -136,7 +137,7 @@ def count_flops_per_token(
     for batches in (list(part.micro_batches(accelerator.device)) for part in step.parts if part.edges[-1]):
         batch = batches[len(batches) // 2]
         counter, undisturbed = FlopCounterMode(display=False), undisturbed_randomness(accelerator.device)
-        with undisturbed, counting_again(bare) as again, counter:
+        with undisturbed, attending_by_groups(bare), counting_again(bare) as again, counter:
             sum(objective.losses(bare, batch).values(), start=torch.zeros(())).backward()
         bare.zero_grad()
         num_tokens = sum(map(count_tokens, batches))
@@ -144,6 +145,23 @@ def count_flops_per_token(
         flops += counted / count_tokens(batch) * num_tokens
         tokens += num_tokens
     return flops / tokens
+
+
+@contextmanager
+def attending_by_groups(model: nn.Module) -> Iterator[None]:
+    """Let packed sequences attend by groups meanwhile, on a GPU too.
+
+    A counter knows no operations of flex attention, and in torch 2.11 none of a flash kernel's shared heads.
+    """
+    configs = [config for config in configs_in(model) if hasattr(config, "_attn_implementation")]
+    kept = [config._attn_implementation_internal for config in configs]
+    try:
+        for config in configs:
+            config._attn_implementation_internal = "eager"
+        yield
+    finally:
+        for config, implementation in zip(configs, kept, strict=True):
+            config._attn_implementation_internal = implementation
 
 
 def count_tokens(batch: Batch) -> int:
@@ -154,7 +172,8 @@ def count_tokens(batch: Batch) -> int:
 def measure_peak(device: torch.device, precision: str) -> float:
     """Time a large matrix product in a format of `DTYPES`: floating-point operations per second."""
     width = WIDTHS.get(device.type, 2048)
-    left, right = torch.ones(2, width, width, device=device, dtype=DTYPES[precision])
+    generator = torch.Generator(device).manual_seed(0)  # of equal numbers, a GPU computes faster products
+    left, right = torch.randn(2, width, width, device=device, dtype=DTYPES[precision], generator=generator)
     times = []
     for _ in range(REPETITIONS):
         wait_for(device)

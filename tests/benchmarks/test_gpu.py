@@ -44,10 +44,23 @@ def test_gates_are_judged_in_their_direction(module, goal, values):
 
 
 def test_a_causal_token_needs_what_its_products_do(module):
+    """One of 16 predicts nothing: of the last layer, only its query, key and value are needed."""
     case = module("cases").CASES["decoder"].shrunk()
     described = module("gpu_runs").describe(case)
-    layers, head, attention = 2 * 12 * 32**2, 97 * 32 * 15 / 16, 2 * 32 * 16
-    assert described == {"tokens": 8 * 16, "flops_per_token": 6 * (layers + head + attention)}
+    layers, behind, head, attention = 15 * 32**2, 9 * 32**2, 97 * 32, 2 * 32 * 16
+    needed = 6 * (layers + (behind + head) * 15 / 16 + attention)
+    assert described == {"tokens": 8 * 16, "flops_per_token": needed}
+
+
+def test_an_optimizer_of_two_counts_once(module, monkeypatch):
+    """By a clock that ticks when it is read: at the ends of a pass, three beginnings and one end of steps."""
+    muon, runs = module("tercet.training.muon"), module("gpu_runs")
+    weights = [torch.nn.Parameter(torch.ones(2, 2)) for _ in range(2)]
+    both = muon.MuonWithAdamW(torch.optim.AdamW(weights[:1]), muon.Muon(weights[1:], 0.1, 0.0))
+    monkeypatch.setattr(runs.time, "perf_counter", iter(range(9)).__next__)
+    found = runs.optimizer_share(both.step, torch.device("cpu"))
+    assert found == {"optimizer_share": (4 - 1) / (5 - 0)}
+    assert runs.optimizer_share(lambda: None, torch.device("cpu")) == {}
 
 
 def test_without_a_gpu_the_program_says_what_to_do(module):
@@ -103,7 +116,7 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
         {"seconds": [2.0, 1.0, 4.0], "seconds_to_first_step": 30.0, "graphs": 1},
     )
     sides = {
-        "tercet": side | {"recompilations": 0, "memory_mib": 512.0},
+        "tercet": side | {"recompilations": 0, "memory_mib": 512.0, "optimizer_share": 0.04},
         "stock-compiled": side | {"seconds": [4.0]},
     }
     part = {
@@ -113,19 +126,22 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
     }
     parts = {
         "8x512": part,
+        "8x512-131k": part,
         "pretrain": {"tokens_per_second": [40.0, 45.0, 60.0]},
         "bert-128": {"failure": "late"},
     }
     verdicts = [(*row[1:2], *row[4:]) for row in table.gate_rows(parts, peak=1e12)]
-    assert verdicts[:6] == [
+    assert verdicts[:7] == [
         ("tokens/s", "50", "**missed**"),
         ("speed / stock-compiled", "2", "goal reached"),
         ("memory / stock-compiled", "", "not measured"),
         ("recompilations", "0", "goal reached"),
         ("seconds to the first step", "30", "goal reached"),
+        ("optimizer's share of a step", "0.04", "goal reached"),
         ("speed / 8x512", "0.9", "**missed**"),
     ]
     rows = [*table.side_rows({"parts": parts, "peaks": {"bf16": 4e11}}, peak=1e12)]
     assert {len(row) for row in rows} == {len(table.SIDES)}
     assert rows[0][2:7] == ["50", "25 to 100", "10.0%", "25.0%", "0.5"]
-    assert [row[2] for row in rows[2:]] == ["not measured: a / b", "45", "not measured: late"]
+    assert rows[0][9] == "4.0%"
+    assert [row[2] for row in rows[5:]] == ["not measured: a / b", "45", "not measured: late"]
