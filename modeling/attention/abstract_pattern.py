@@ -192,15 +192,19 @@ class AttentionPattern(ABC):
     ) -> Callable[..., Tensor]:
         """Make `allows` a mask function of transformers, whose indices count the places of a row.
 
-        `begins` are the places at which sequences begin, by row (B,) or by token (B, T); `None`: 0.
-        `global_tokens` (B, T) are those of the places.
+        `begins` are the places at which sequences begin, by row (B,) or by token (B, T); `None`: 0. By token,
+        pairs of two sequences are forbidden by whoever calls this; what is asked of each place alone is then
+        computed once for a row or a column of pairs. `global_tokens` (B, T) are those of the places.
         """
 
         def allows_places(batch_idx: Tensor, head_idx: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-            begin: Tensor | int = 0
+            queries, keys = q_idx, kv_idx
             if begins is not None:
-                begin = begins[batch_idx] if begins.dim() == 1 else begins[batch_idx, q_idx]
-            allowed = self.allows(q_idx - begin, kv_idx - begin)
+                queries, keys = (
+                    place - (begins[batch_idx] if begins.dim() == 1 else begins[batch_idx, place])
+                    for place in (q_idx, kv_idx)
+                )
+            allowed = self.allows(queries, keys)
             if global_tokens is None:
                 return allowed
             allowed = allowed | global_tokens[batch_idx, q_idx] | global_tokens[batch_idx, kv_idx]

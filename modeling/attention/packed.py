@@ -76,8 +76,11 @@ def stream_attention(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attend by torch's own flash kernel: (1, H, N, D) to (1, N, H, D)."""
-    q, k, v = (x.transpose(1, 2)[0] for x in (query, key, value))
+    """Attend by torch's own flash kernel: (1, H, N, D) to (1, N, H, D).
+
+    Its results lie as its inputs: token by token, as what follows reads them.
+    """
+    q, k, v = (x.transpose(1, 2).squeeze(0).contiguous() for x in (query, key, value))
     attended = varlen_attention(
         q,
         k,
