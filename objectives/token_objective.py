@@ -25,6 +25,10 @@ class OutputPositions(NamedTuple):
     """The tokens to predict there (n,)."""
 
 
+NUMBERS_AT_ONCE = 2**26
+"""Logits that are scored at a time: they are copied in float32."""
+
+
 class TokenObjective(Objective):
     """Predict tokens at some positions of a stream. Abstract: a kind makes batches, whose `labels` say which.
 
@@ -86,8 +90,10 @@ class TokenObjective(Objective):
 
 def token_scores(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """Sum the negative log-likelihood (nats, float32) and the hits of logits (n, V) on targets (n,)."""
-    loss = F.cross_entropy(logits.float(), targets, reduction="sum")
-    return {"loss": loss, "accuracy": (logits.argmax(dim=-1) == targets).sum()}
+    rows = max(NUMBERS_AT_ONCE // logits.shape[1], 1)
+    parts = zip(logits.split(rows), targets.split(rows), strict=True)
+    losses = [F.cross_entropy(part.float(), labels, reduction="sum") for part, labels in parts]
+    return {"loss": torch.stack(losses).sum(), "accuracy": (logits.argmax(dim=-1) == targets).sum()}
 
 
 def sample_tokens(

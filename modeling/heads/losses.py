@@ -12,7 +12,7 @@ instead of all of them.
 Shapes: B batch, T positions, N tokens, C model width, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Literal, TypedDict, TypeGuard, Unpack, cast
 
@@ -152,7 +152,7 @@ logger = logging.get_logger(__name__)
 CHUNK_BYTES = {"cpu": 2**26}
 """Logits held at a time, in bytes, by the type of the device."""
 
-LARGE_CHUNK_BYTES = 2**28
+LARGE_CHUNK_BYTES = 2**29
 """The same on other devices, which need larger products to be busy."""
 
 BYTES_WITH_Z_LOSS = 6
@@ -330,13 +330,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             bytes_per_logit = dtype.itemsize if not z_loss else max(dtype.itemsize, BYTES_WITH_Z_LOSS)
             for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
                 streams = hidden_states[rows], cast_weight, cast_bias, labels[rows]
-                loss, d_hidden[rows], of_weight, of_bias = chunk.compute(
+                loss, d_hidden[rows], of_weight, of_bias = chunk.forward(
                     *streams, label_smoothing, z_loss, has_gaps=has_gaps
                 )
                 losses.append(loss)
                 d_weight = _accumulated(d_weight, of_weight)
                 d_bias = None if of_bias is None else _accumulated(d_bias, of_bias)
-        ctx.save_for_backward(d_hidden, d_weight, d_bias)
+        assert d_weight is not None
+        ctx.save_for_backward(d_hidden, d_weight.T if weight.is_cpu else d_weight, d_bias)
         ctx.dtype = weight.dtype
         return torch.stack(losses).sum()
 
@@ -346,21 +347,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        of_weight = torch.empty_like(d_weight.T, dtype=ctx.dtype, memory_format=torch.contiguous_format)
-        torch.mul(d_weight.T, gradient, out=of_weight)
+        of_weight = torch.empty_like(d_weight, dtype=ctx.dtype, memory_format=torch.contiguous_format)
+        torch.mul(d_weight, gradient, out=of_weight)
         of_bias = None if d_bias is None else (d_bias * gradient).to(ctx.dtype)
         return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, *[None] * 6
 
 
 class LossChunk(nn.Module):
-    """The loss of a chunk of targets, with its gradients: a module, to be compiled with the layers."""
+    """The loss of a chunk of targets, with its gradients: a module, to be compiled with the layers.
+
+    Its `forward` is called by name: hooks of all modules expect gradients, and here are none.
+    """
 
     is_compiled_with_layers = True
-
-    @property
-    def compute(self) -> Callable[..., tuple[Tensor, Tensor, Tensor, Tensor | None]]:
-        """Its graph, or what is written: hooks of all modules expect gradients, and here are none."""
-        return self._compiled_call_impl or self.forward
 
     def forward(
         self,
@@ -373,7 +372,11 @@ class LossChunk(nn.Module):
         *,
         has_gaps: bool,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Sum the loss of labels (n,), and find the gradients of states (n, C), weight (C, V) and bias."""
+        """Sum the loss of labels (n,), and find the gradients of states (n, C), weight and bias.
+
+        The weight's is (V, C), but transposed on a CPU, which multiplies the long side faster as columns than
+        as rows.
+        """
         states = states.to(weight.dtype)
         logits = F.linear(states, weight, bias)
         classes = labels.clamp(min=0) if has_gaps else labels
@@ -382,15 +385,20 @@ class LossChunk(nn.Module):
         if has_gaps:
             is_gap = labels == IGNORE
             loss, d_logits = loss.masked_fill(is_gap, 0), d_logits.masked_fill_(is_gap[:, None], 0)
-        # Transposed (C, V): a CPU multiplies the long side faster as columns than as rows.
-        gradients = d_logits @ weight, states.T @ d_logits, None if bias is None else d_logits.sum(0)
-        return loss.sum(), *gradients
+        of_weight = states.T @ d_logits if states.is_cpu else d_logits.T @ states
+        return loss.sum(), d_logits @ weight, of_weight, None if bias is None else d_logits.sum(0)
 
 
 def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator[slice]:
-    """Cut rows into one or more chunks of nearly equal size that keep the device's limit."""
+    """Cut rows into one or more chunks of nearly equal size that keep the device's limit.
+
+    Elsewhere than on a CPU, they are of equal size if up to twice as many can be: one graph serves them.
+    """
     limit = max(1, CHUNK_BYTES.get(device.type, LARGE_CHUNK_BYTES) // bytes_per_row)
     num_chunks = max(-(-num_rows // limit), 1)
+    if device.type != "cpu":
+        numbers = range(num_chunks, 2 * num_chunks)
+        num_chunks = next((number for number in numbers if num_rows % number == 0), num_chunks)
     edges = [num_rows * number // num_chunks for number in range(num_chunks + 1)]
     return (slice(start, stop) for start, stop in pairwise(edges))
 
@@ -451,7 +459,8 @@ def _fused_gradient(
     loss = log_z - of_label + label_smoothing * (of_label - x.mean(-1)) + z_loss * log_z.square()
     gradient = (x - log_z[:, None]).exp() * (1 + 2 * z_loss * log_z)[:, None]
     gradient = gradient - label_smoothing / x.shape[1] - is_label * (1 - label_smoothing)
-    return loss, gradient.to(logits.dtype)
+    is_known = labels < x.shape[1]  # other labels would only show in a kernel that looks them up
+    return loss.where(is_known, torch.nan), gradient.where(is_known[:, None], torch.nan).to(logits.dtype)
 
 
 def _distance_to_likeliest(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:

@@ -300,7 +300,7 @@ class Embeddings(nn.Module):
             ValueError: If segments are given to a model that has no embedding for them.
         """
         x = look_up(self.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
-        x = x * self.scale + self.positions.embed(position_ids)
+        x = (x if self.scale == 1.0 else x * self.scale) + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids, position_ids)
         # The stream has the type of the weights: positions are float32, and autocast projects in less.
         dtype = self.embed_tokens.weight.dtype

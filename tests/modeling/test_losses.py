@@ -67,12 +67,28 @@ def test_a_compiled_chunk_equals_the_definition(case, settings, backend, monkeyp
     inputs[0] = torch.cat([inputs[0].detach(), torch.randn(1, C).double()]).requires_grad_()
     labels[::5] = IGNORE
     chunk, frames = LossChunk(), CompileCounterWithBackend(backend)
-    chunk.compile(fullgraph=True, dynamic=False, backend=frames)
+    chunk.forward = torch.compile(chunk.forward, fullgraph=True, dynamic=False, backend=frames)
     fast = linear_cross_entropy(*inputs, labels, *settings, has_gaps=True, chunk=chunk)
     slow = cross_entropy_sum(F.linear(*inputs), labels, *settings)
     assert_close(fast, slow)
     assert_close(torch.autograd.grad(3 * fast, inputs), torch.autograd.grad(3 * slow, inputs))
     assert frames.frame_count == 1
+
+
+def test_no_graph_learns_a_label_beyond_the_vocabulary():
+    """A kernel that looks it up would stop, and one that compares labels would find none."""
+    labels = torch.tensor([0, V, torch.iinfo(torch.int32).max])
+    loss, gradient = cross_entropy._fused_gradient(torch.randn(3, V), labels, 0.0)
+    assert loss.isnan().tolist() == gradient.isnan().all(-1).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "sizes"), [(16_384, [2048] * 8), (16_383, [2730, 2731, 2730, 2731, 2730, 2731])]
+)
+def test_chunks_on_a_gpu_are_of_one_size_if_up_to_twice_as_many_can_be(num_rows, sizes):
+    bytes_per_row = cross_entropy.LARGE_CHUNK_BYTES // 3000
+    chunks = cross_entropy._chunks(num_rows, bytes_per_row, torch.device("cuda"))
+    assert [rows.stop - rows.start for rows in chunks] == sizes
 
 
 @pytest.mark.parametrize("distance", [60, 90, 1000])
