@@ -20,9 +20,8 @@ from pathlib import Path
 import safetensors.torch
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
-from .sharding import load_whole_weights
+from .sharding import load_whole_weights, own_part
 
 
 class WeightAverage:
@@ -69,7 +68,7 @@ class WeightAverage:
 def own_weights(model: nn.Module) -> list[Tensor]:
     """List a model's weights, each once, or this process's pieces of them."""
     unique = {id(weight): weight for weight in model.state_dict(keep_vars=True).values()}
-    pieces = (weight.to_local() if isinstance(weight, DTensor) else weight for weight in unique.values())
+    pieces = map(own_part, unique.values())
     return [piece.detach() for piece in pieces if piece.is_floating_point()]
 
 

@@ -173,6 +173,7 @@ class StepDataset:
         process_index: int = 0,
         num_steps: int | None = None,
         has_fixed_sizes: bool = False,
+        are_parts_equal: bool = False,
     ):
         self.source = source
         self.objective = objective
@@ -184,6 +185,7 @@ class StepDataset:
         self.process_index = process_index
         self.num_steps = num_steps
         self.has_fixed_sizes = has_fixed_sizes
+        self.are_parts_equal = are_parts_equal
         self._planned: tuple[int, Examples, list[np.ndarray]] | None = None
         # Of the latest epoch and the one before, in which workers may still be when the next is planned.
         self._steps: dict[int, list[np.ndarray]] = {}
@@ -341,7 +343,8 @@ class StepDataset:
         component = batch.pop(COMPONENT, None)
         if positions is not None:
             load, shape = Load.of(batch, positions.numpy()), self.shapes[component]
-            parts = deal(load, shape, self.num_parts(own.tokens))
+            number = self.num_parts(own.tokens)  # the same on all processes
+            parts = deal(load, shape, number, number if self.are_parts_equal else 2 * number)
             filled, edges, sizes = fit_together(batch, positions.numpy(), parts, shape)
             return Part(filled, edges, component, sizes)
         if self.has_fixed_sizes:  # wanted, but the objective has none

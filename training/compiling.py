@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
-from .objective import Batch, Objective
-from .sharding import sharding_plugin
+from .gradient_checkpointing import computing_again
+from .objective import Batch, Objective, configs_in
+from .sharding import own_part
 from .stages import TrainingData
 from .static_shapes import wants_graphs
 
@@ -36,6 +37,10 @@ TOLERANCES = {"no": 1e-3}
 
 TOLERANCE = 5e-2
 """The same in 16 bits, where the order of sums alone makes about a hundredth."""
+
+
+KEPT = {"ban_recompute_materialized_backward": False}
+"""What is cheap to compute again from what is kept anyway is not kept, as norms and activations."""
 
 
 class CompiledBlocks:
@@ -64,21 +69,21 @@ class CompiledBlocks:
         heads = [module for module in model.modules() if hasattr(module, "is_compiled_with_layers")]
         options: Any = {"fullgraph": True, "dynamic": not has_fixed_sizes, "backend": BACKEND}
         self.graphs: dict[nn.Module, Any] = {
-            block: in_training(block, torch.compile(block._call_impl, **options))
-            for block in (*serves, *heads)
+            block: in_training(block, torch.compile(block.forward, **options)) for block in (*serves, *heads)
         }
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Compute by the graphs meanwhile."""
-        with torch._dynamo.config.patch(recompile_limit=GRAPHS, accumulated_recompile_limit=8 * GRAPHS):
+        """Compute by the graphs meanwhile, within hooks such as those that gather pieces of a model."""
+        graphs = {"recompile_limit": GRAPHS, "accumulated_recompile_limit": 8 * GRAPHS}
+        with torch._dynamo.config.patch(**graphs), torch._functorch.config.patch(**KEPT):
             for block, graph in self.graphs.items():
-                block._compiled_call_impl = graph
+                block.forward = graph
             try:
                 yield
             finally:
                 for block in self.graphs:
-                    block._compiled_call_impl = None
+                    del block.forward
 
 
 def layers_of(model: nn.Module) -> list[Any]:
@@ -88,9 +93,10 @@ def layers_of(model: nn.Module) -> list[Any]:
 
 def in_training(block: nn.Module, graph: Callable[..., Any]) -> Callable[..., Any]:
     """Compute by a graph in training mode: what a model writes by itself runs as it is written."""
+    written = block.forward
 
     def compute(*arguments: Any, **options: Any) -> Any:
-        return (graph if block.training else block._call_impl)(*arguments, **options)
+        return (graph if block.training else written)(*arguments, **options)
 
     return compute
 
@@ -104,21 +110,24 @@ def compiled_blocks(
 ) -> CompiledBlocks | None:
     """Compile a model's blocks, if it is wanted and they agree on a micro-batch of a run's first step.
 
+    Args:
+        wanted: What the recipe says.
+        model: On the accelerator's device, in copies or in pieces.
+        objective: What is learned.
+        data: What from; without a layer that can be compiled, it forgoes fixed sizes.
+        accelerator: Owns the device.
+
     Raises:
-        ValueError: It is wanted, and no layer can be compiled, or the model is shared out in pieces.
+        ValueError: It is wanted, and no layer can be compiled.
 
     Warns:
         UserWarning: They cannot be compiled, or do not agree: the run goes on without them.
     """
-    if not wants_graphs(wanted, accelerator.device):
-        return None
-    if sharding_plugin(accelerator) is not None:
-        if wanted is True:
-            raise ValueError("training.compile is not supported with FSDP: leave it out")
-        return None
     if not any(layer.can_be_compiled for layer in layers_of(model)):
         data.forgo_fixed_sizes()  # recurrent layers know no filling
-    model.to(accelerator.device).train()
+    if not wants_graphs(wanted, accelerator.device):
+        return None
+    model.train()
     step = data.halfway
     has_fixed_sizes = all(part.sizes is not None for part in step.parts)
     try:
@@ -137,8 +146,8 @@ def compiled_blocks(
             block.is_compiled = True  # pyright: ignore[reportArgumentType]
         return graphs
     warnings.warn(
-        f"training.compile: compiled layers have other gradients (by {difference:.2g} of their length): the "
-        "run goes on without them",
+        "training.compile: compiled layers have another loss, or other gradients (relative difference: "
+        f"{difference:.2g}): the run goes on without them",
         stacklevel=2,
     )
     return None
@@ -147,29 +156,32 @@ def compiled_blocks(
 def disagreement(
     graphs: CompiledBlocks, model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator
 ) -> float:
-    """Measure how far gradients by graphs are from those without, relative to their length and undropped.
+    """Measure how far losses and gradients by graphs are from those without, relative to their length.
 
-    The gradients are those of the first micro-batch of a step, or of the first of each objective.
+    They are those of the first micro-batch of a step, or of the first of each objective, without dropout. A
+    loss, in which roundings of many tokens cancel out, shall be closer: its difference counts tenfold.
     """
     with undisturbed_randomness(accelerator.device), without_dropout(model):
         differences = [0.0]
         for batch in (next(part.micro_batches(accelerator.device), None) for part in step.parts):
             if batch is not None:
-                expected = gradient(model, objective, batch, accelerator)
+                with computing_again(model):  # needs no more memory than graphs, and changes nothing
+                    expected = loss_and_gradient(model, objective, batch)
                 with graphs.in_use():
-                    found = gradient(model, objective, batch, accelerator)
-                length = expected.norm().clamp(min=torch.finfo(expected.dtype).tiny)
-                differences.append(float((found - expected).norm() / length))
+                    found = loss_and_gradient(model, objective, batch)
+                for weight, left, right in zip((10.0, 1.0), found, expected, strict=True):
+                    length = right.norm().clamp(min=torch.finfo(right.dtype).tiny)
+                    differences.append(float(weight * (left - right).norm() / length))
     return float(np.max(differences))  # what is no number differs, and Python's `max` would pass over it
 
 
-def gradient(model: nn.Module, objective: Objective, batch: Batch, accelerator: Accelerator) -> Tensor:
-    """Return the gradient of a batch's losses, of all parameters in one vector; the model keeps none."""
+def loss_and_gradient(model: nn.Module, objective: Objective, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the sum of a batch's losses, and this process's gradient in one vector; the model keeps none."""
     try:
-        with accelerator.autocast():
-            losses = objective.losses(model, batch)
-        torch.stack([*losses.values()]).sum().backward()
-        return torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+        loss = torch.stack([*objective.losses(model, batch).values()]).sum()
+        loss.backward()
+        grads = [own_part(weight.grad).flatten() for weight in model.parameters() if weight.grad is not None]
+        return loss.detach(), torch.cat(grads)
     finally:
         model.zero_grad()
 
@@ -178,11 +190,8 @@ def gradient(model: nn.Module, objective: Objective, batch: Batch, accelerator: 
 def without_dropout(model: nn.Module) -> Iterator[None]:
     """Let a model drop nothing meanwhile."""
     places = [(module, "p") for module in model.modules() if isinstance(module, nn.Dropout)]
-    configs = {
-        id(config): config for module in model.modules() if (config := getattr(module, "config", None))
-    }
     places += [
-        (config, "attention_dropout") for config in configs.values() if hasattr(config, "attention_dropout")
+        (config, "attention_dropout") for config in configs_in(model) if hasattr(config, "attention_dropout")
     ]
     kept = [getattr(*place) for place in places]
     try:

@@ -152,8 +152,8 @@ class _Run:
         set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
         if computes_again(recipe.gradient_checkpointing, accelerator):
             enable_gradient_checkpointing(model)
-        self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
         self.model = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
+        self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
         sets_rate = recipe.schedule.kind == "noam"
         copies = processes_of(accelerator) if isinstance(self.model, DistributedDataParallel) else None
         optimizer = build_optimizer(

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .sharding import sharding_plugin
 
@@ -41,6 +42,25 @@ def enable_gradient_checkpointing(model: nn.Module) -> None:
             f"training.gradient_checkpointing = true, but {type(model).__name__} has no layers that can be "
             "computed again (Transformers have them): leave it out, and lower training.tokens_per_micro_batch"
         )
+
+
+@contextmanager
+def computing_again(model: nn.Module) -> Iterator[None]:
+    """Let layers compute again meanwhile."""
+    modules = model.modules()
+    layers: list[Any] = [
+        each
+        for each in modules
+        if isinstance(each, GradientCheckpointingLayer) and not each.gradient_checkpointing
+    ]
+    try:
+        for layer in layers:
+            layer.gradient_checkpointing = True
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+        yield
+    finally:
+        for layer in layers:
+            del layer.gradient_checkpointing, layer._gradient_checkpointing_func
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import TypeVar
 
-import torch
 from accelerate import Accelerator
-from torch import Tensor
+
+from .exchange import add_up
 
 ASK_EVERY = 10
 """Steps after which several processes ask whether one of them was signalled to stop."""
@@ -44,8 +44,7 @@ class Interruption:
             return is_asked
         if step % ASK_EVERY:
             return False
-        asked = torch.tensor(float(is_asked), device=accelerator.device)
-        return bool(cast(Tensor, accelerator.reduce(asked)) > 0)
+        return add_up([is_asked]) > [0]
 
     def waiting_for(self, items: Iterator[Item]) -> Iterator[Item]:
         """Iterate without an end; the signal breaks off whatever the next item takes, be it for ever.

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
-from .sharding import device_of, group_of_pieces
+from .sharding import device_of, group_of_pieces, own_part
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the quintic iteration (Jordan et al., 2024), as in `torch.optim.Muon`."""
@@ -104,7 +104,7 @@ def newton_schulz(matrices: Tensor) -> Tensor:
 
 def pieces(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Return tensors, or the pieces of them that this process holds; they share memory."""
-    return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors]
+    return [*map(own_part, tensors)]
 
 
 def norms(stacks: Iterable[Tensor], like: Tensor) -> Tensor:

@@ -295,6 +295,11 @@ def device_of(tensor: Tensor) -> torch.device:
     return torch.device(tensor.device_mesh.device_type) if isinstance(tensor, DTensor) else tensor.device
 
 
+def own_part(tensor: Tensor) -> Tensor:
+    """Return what this process holds of a tensor: all of it, unless it is in pieces."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def whole(tensor: Tensor) -> Tensor:
     """Gather a tensor of which every process holds a part; every process calls this."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

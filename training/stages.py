@@ -25,6 +25,7 @@ from .objective import Objective
 from .optimizers import require_used_constants
 from .recipe import StageRecipe, TrainingRecipe
 from .schedules import require_used_shape, warmup_updates
+from .sharding import sharding_plugin
 from .static_shapes import wants_graphs
 from .workers import DataCursor, PrefetchLoader
 
@@ -118,7 +119,9 @@ def cut(
         seed=recipe.seed,
         shuffle=shuffle,
         num_steps=recipe.steps if shuffle else None,
-        has_fixed_sizes=shuffle and wants_graphs(recipe.compile, accelerator.device),
+        has_fixed_sizes=shuffle
+        and (accelerator.device.type == "cuda" or wants_graphs(recipe.compile, accelerator.device)),
+        are_parts_equal=sharding_plugin(accelerator) is not None,
         num_processes=accelerator.num_processes,
         process_index=accelerator.process_index,
     )

@@ -10,8 +10,9 @@ those of the ragged micro-batches of `step_planning`; only how sequences are dea
 
 Sizes are measured on the first steps of a stage, and raised by how much larger the examples of its other
 steps are: so they are a function of the seed and the text. A process's share of a step that does not fit,
-which is rare, is dealt out to more micro-batches, up to twice as many. What still does not fit, as later
-texts of a stream that are all longer or shorter, has a larger size: one of few, since sizes are doubled.
+which is rare, is dealt out to more micro-batches, up to twice as many; to no more where processes compute
+each micro-batch together. What still does not fit, as later texts of a stream that are all longer or shorter,
+has a larger size: one of few, since sizes are doubled.
 
 Legend: N tokens of a stream, S sequences, K positions.
 """
@@ -187,14 +188,14 @@ def doubled(size: int, least: int) -> int:
     return size
 
 
-def deal(load: Load, shape: Shape, num_parts: int) -> list[np.ndarray]:
+def deal(load: Load, shape: Shape, num_parts: int, most: int) -> list[np.ndarray]:
     """Deal a process's sequences of a step out to micro-batches of nearly equal tokens that fit the size.
 
-    There are `num_parts`, or as many more as it takes, up to twice as many. Returns the numbers of the
-    sequences of each.
+    There are `num_parts`, or as many more as it takes, up to `most`. Returns the numbers of the sequences of
+    each.
     """
     order, found = np.argsort(-load.lengths, kind="stable"), []
-    for parts in range(num_parts, 2 * num_parts + 1):
+    for parts in range(num_parts, most + 1):
         bins: list[list[int]] = [[] for _ in range(parts)]
         heap = [(0, number) for number in range(parts)]
         heapify(heap)
