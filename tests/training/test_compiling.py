@@ -52,6 +52,7 @@ def test_layers_are_compiled_if_their_gradients_are_those_of_written_ones(backwa
         graphs = compiled_blocks("auto", model, objective, data, Accelerator(cpu=True))
     assert (graphs is None) == bool(message)
     assert all(parameter.grad is None for parameter in model.parameters())
+    assert not any(layer.gradient_checkpointing for layer in compiling.layers_of(model))
     torch._dynamo.reset()
 
 
