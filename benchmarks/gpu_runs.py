@@ -86,6 +86,7 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
         sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
         for _ in range(part.sides[name].warm_ups - 1):
             with turn:
+                worker.deadline = deadline  # to wait for others is not to be late
                 worker.work_once()
         sides[name]["graphs"] = worker.do(count_graphs)
         worker.deadline = deadline

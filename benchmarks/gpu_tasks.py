@@ -43,7 +43,11 @@ class ClassificationCase(EncoderCase):
 
     def stock(self) -> PreTrainedModel:
         """Build BERT with its head."""
-        return BertForSequenceClassification(BertConfig(**self.sizes()))
+        return BertForSequenceClassification(
+            BertConfig(
+                **self.sizes(), hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout
+            )
+        )
 
     def example(self, length: int, rng: np.random.Generator) -> Example:
         """Draw a pair and its label."""

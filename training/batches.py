@@ -236,22 +236,22 @@ class StepDataset:
         if not self.has_fixed_sizes:
             return {}
         loads: dict[int | None, list[Load]] = {}
-        most: dict[int | None, int] = {}
+        planned: dict[int | None, list[int]] = {}
         examples, steps = self.plan(0)
-        growth = Growth.of(np.asarray(examples.lengths), steps, MEASURED)
         for number in range(MEASURED):
             at = 0 if number % 2 else (self.num_steps or 0)
             for own in self._collate_own(DataCursor(0, min(number, len(steps) - 1), at), 0):
                 if (positions := self._objective_at(at).predicted(own.batch)) is not None:
                     name = own.batch.get(COMPONENT)
                     loads.setdefault(name, []).append(Load.of(own.batch, positions.numpy()))
-                    most[name] = max(most.get(name, 0), own.tokens)
-        return {
-            name: Shape.measured(
-                of_one, self.num_parts(growth.tokens * most[name]), growth, self.num_processes
-            )
-            for name, of_one in loads.items()
-        }
+                    planned.setdefault(name, []).append(own.tokens)
+        components, shapes = getattr(examples, "components", None), {}
+        for name, of_one in loads.items():
+            own_steps = steps if components is None else [step[components[step] == name] for step in steps]
+            growth = Growth.of(np.asarray(examples.lengths), own_steps, MEASURED)
+            num_parts = self.num_parts(growth.tokens * max(planned[name]))
+            shapes[name] = Shape.measured(of_one, num_parts, growth, self.num_processes, planned[name])
+        return shapes
 
     def num_parts(self, tokens: float) -> int:
         """Count each process's micro-batches of a step with so many tokens over all processes."""
@@ -328,7 +328,15 @@ class StepDataset:
         """Choose a process's sequences by their lengths (S,), and where its micro-batches begin."""
         if self.has_fixed_sizes:
             return spread(lengths, self.num_processes, process_index), []
-        return share(lengths, self.tokens_per_micro_batch, self.num_processes, process_index)
+        limit, size = self.tokens_per_micro_batch, self.num_processes
+        if self.are_parts_equal:
+            most, fewest = (len(share(lengths, limit, size, number)[1]) for number in (0, size - 1))
+            if most != fewest:
+                raise ValueError(
+                    f"{size} processes that hold one model in pieces cannot take as many micro-batches each: "
+                    f"single sequences are nearly as long as tokens_per_micro_batch = {limit:,}: raise it"
+                )
+        return share(lengths, limit, size, process_index)
 
     def _tokens_of(self, cursor: DataCursor) -> dict[str, int]:
         """Count the tokens of each weighted text in the step at `cursor`."""

@@ -17,12 +17,14 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch._functorch import config as functorch_config
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
+from .exchange import add_up
 from .gradient_checkpointing import computing_again
 from .objective import Batch, Objective, configs_in
-from .sharding import own_part
+from .sharding import is_sharded, own_part
 from .stages import TrainingData
 from .static_shapes import wants_graphs
 
@@ -38,8 +40,11 @@ TOLERANCES = {"no": 1e-3}
 TOLERANCE = 5e-2
 """The same in 16 bits, where the order of sums alone makes about a hundredth."""
 
+LOSS_COUNTS = 10.0
+"""How many times a difference of losses counts as much as one of gradients."""
 
-KEPT = {"ban_recompute_materialized_backward": False}
+
+PARTITIONING = {"ban_recompute_materialized_backward": False}
 """What is cheap to compute again from what is kept anyway is not kept, as norms and activations."""
 
 
@@ -75,8 +80,9 @@ class CompiledBlocks:
     @contextmanager
     def in_use(self) -> Iterator[None]:
         """Compute by the graphs meanwhile, within hooks such as those that gather pieces of a model."""
-        graphs = {"recompile_limit": GRAPHS, "accumulated_recompile_limit": 8 * GRAPHS}
-        with torch._dynamo.config.patch(**graphs), torch._functorch.config.patch(**KEPT):
+        options = {"recompile_limit": GRAPHS, "accumulated_recompile_limit": 8 * GRAPHS}
+        options["optimize_ddp"] = False  # it would cut graphs where DDP begins to send gradients
+        with torch._dynamo.config.patch(options), functorch_config.patch(PARTITIONING):
             for block, graph in self.graphs.items():
                 block.forward = graph
             try:
@@ -118,7 +124,7 @@ def compiled_blocks(
         accelerator: Owns the device.
 
     Raises:
-        ValueError: It is wanted, and no layer can be compiled.
+        ValueError: It is wanted, and no layer can be compiled; or a layer of a model in pieces failed.
 
     Warns:
         UserWarning: They cannot be compiled, or do not agree: the run goes on without them.
@@ -130,27 +136,31 @@ def compiled_blocks(
     model.train()
     step = data.halfway
     has_fixed_sizes = all(part.sizes is not None for part in step.parts)
+    graphs, difference, reason = None, np.inf, "another process disagrees"
+    limit = TOLERANCES.get(accelerator.mixed_precision, TOLERANCE)
     try:
         graphs = CompiledBlocks(model, has_fixed_sizes=has_fixed_sizes)
         difference = disagreement(graphs, model, objective, step, accelerator)
+        if not difference <= limit:
+            reason = f"they have another loss, or other gradients (relative difference: {difference:.2g})"
     except Exception as error:  # whatever a compiler raises
         if wanted is True:
             raise
         reason = str(error).partition("\n")[0]
-        warnings.warn(
-            f"training.compile=auto: the run goes on without compiled layers: {reason}", stacklevel=2
-        )
+        if is_sharded(model):  # whose hooks have not put the pieces back
+            raise ValueError(
+                f"training.compile=auto: a layer of a model in pieces cannot be compiled ({reason}): set "
+                "training.compile=false"
+            ) from error
+    disagrees = not difference <= limit
+    if accelerator.num_processes > 1:
+        disagrees = add_up([disagrees])[0] > 0
+    if graphs is None or disagrees:
+        warnings.warn(f"training.compile: the run goes on without compiled layers: {reason}", stacklevel=2)
         return None
-    if difference <= TOLERANCES.get(accelerator.mixed_precision, TOLERANCE):
-        for block in graphs.graphs:
-            block.is_compiled = True  # pyright: ignore[reportArgumentType]
-        return graphs
-    warnings.warn(
-        "training.compile: compiled layers have another loss, or other gradients (relative difference: "
-        f"{difference:.2g}): the run goes on without them",
-        stacklevel=2,
-    )
-    return None
+    for block in graphs.graphs:
+        block.is_compiled = True  # pyright: ignore[reportArgumentType]
+    return graphs
 
 
 def disagreement(
@@ -158,8 +168,7 @@ def disagreement(
 ) -> float:
     """Measure how far losses and gradients by graphs are from those without, relative to their length.
 
-    They are those of the first micro-batch of a step, or of the first of each objective, without dropout. A
-    loss, in which roundings of many tokens cancel out, shall be closer: its difference counts tenfold.
+    They are those of the first micro-batch of a step, or of the first of each objective, without dropout.
     """
     with undisturbed_randomness(accelerator.device), without_dropout(model):
         differences = [0.0]
@@ -169,9 +178,9 @@ def disagreement(
                     expected = loss_and_gradient(model, objective, batch)
                 with graphs.in_use():
                     found = loss_and_gradient(model, objective, batch)
-                for weight, left, right in zip((10.0, 1.0), found, expected, strict=True):
+                for factor, left, right in zip((LOSS_COUNTS, 1.0), found, expected, strict=True):
                     length = right.norm().clamp(min=torch.finfo(right.dtype).tiny)
-                    differences.append(float(weight * (left - right).norm() / length))
+                    differences.append(float(factor * (left - right).norm() / length))
     return float(np.max(differences))  # what is no number differs, and Python's `max` would pass over it
 
 

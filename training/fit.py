@@ -244,7 +244,8 @@ class _Run:
         if attention := attention_of(self.model, self.accelerator):
             self.tracker.say(f"attention: {attention}")
         self.model.train()
-        settle(self.model, self.objective, first, self.accelerator)
+        with nullcontext() if self.graphs is None else self.graphs.in_use():
+            settle(self.model, self.objective, first, self.accelerator)
         with ExitStack() as stack:
             stack.enter_context(self.loader.explained())
             stack.enter_context(explaining_lost_processes())

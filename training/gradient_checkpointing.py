@@ -46,11 +46,10 @@ def enable_gradient_checkpointing(model: nn.Module) -> None:
 
 @contextmanager
 def computing_again(model: nn.Module) -> Iterator[None]:
-    """Let layers compute again meanwhile."""
-    modules = model.modules()
+    """Let layers compute again meanwhile: the same, in no more memory than any run has."""
     layers: list[Any] = [
         each
-        for each in modules
+        for each in model.modules()
         if isinstance(each, GradientCheckpointingLayer) and not each.gradient_checkpointing
     ]
     try:

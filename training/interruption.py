@@ -44,7 +44,7 @@ class Interruption:
             return is_asked
         if step % ASK_EVERY:
             return False
-        return add_up([is_asked]) > [0]
+        return add_up([is_asked])[0] > 0
 
     def waiting_for(self, items: Iterator[Item]) -> Iterator[Item]:
         """Iterate without an end; the signal breaks off whatever the next item takes, be it for ever.

@@ -139,9 +139,10 @@ class TrainingRecipe:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, unless they compute other
-    gradients then. All micro-batches then have one size, filled up where they are smaller; it may be 1 % and
-    64 tokens larger than `tokens_per_micro_batch`."""
+    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, unless their loss or
+    gradients are others then. On CUDA, and where they are compiled, all micro-batches have one size, filled
+    up where they are smaller; it may be larger than `tokens_per_micro_batch`, by 64 tokens and 1 %, or by a
+    tenth if an encoder's and a decoder's shares of the tokens vary."""
     gradient_checkpointing: bool = False
     """Whether layers are computed again in the backward pass, instead of keeping what they have computed
     (activation checkpointing): less memory, about a third more time, the same result."""

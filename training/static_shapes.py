@@ -9,10 +9,10 @@ those of the ragged micro-batches of `step_planning`; only how sequences are dea
     0                              n         N          S + 1 bounds
 
 Sizes are measured on the first steps of a stage, and raised by how much larger the examples of its other
-steps are: so they are a function of the seed and the text. A process's share of a step that does not fit,
-which is rare, is dealt out to more micro-batches, up to twice as many; to no more where processes compute
-each micro-batch together. What still does not fit, as later texts of a stream that are all longer or shorter,
-has a larger size: one of few, since sizes are doubled.
+steps are, and by how much the share of a stream differs between steps: so they are a function of the seed and
+the text. A process's share of a step that does not fit, which is rare, is dealt out to more micro-batches, up
+to twice as many; to no more where processes compute each micro-batch together. What still does not fit, as
+later texts of a stream that are all longer or shorter, has a larger size: one of few, since it is doubled.
 
 Legend: N tokens of a stream, S sequences, K positions.
 """
@@ -20,7 +20,6 @@ Legend: N tokens of a stream, S sequences, K positions.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heapreplace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,7 +40,7 @@ from .packing import (
 MULTIPLE = 64
 """Sizes are multiples of it, so that those of similar texts are the same, and products are of whole tiles."""
 
-SLACK = 1.01
+SLACK = 1.005
 """Room for the differences between the micro-batches of a step, of their tokens."""
 
 SLACK_OF_COUNTS = 1.1
@@ -121,10 +120,22 @@ class Shape:
 
     @classmethod
     def measured(
-        cls, loads: Sequence[Load], num_parts: int, growth: Growth = NO_GROWTH, num_processes: int = 1
+        cls,
+        loads: Sequence[Load],
+        num_parts: int,
+        growth: Growth = NO_GROWTH,
+        num_processes: int = 1,
+        planned: Sequence[int] | None = None,
     ) -> "Shape":
-        """Choose the size for a process's shares of steps, in `num_parts` micro-batches each."""
-        most = {stream: max(int(load.tokens[stream].sum()) for load in loads) for stream in STREAMS}
+        """Choose the size for a process's shares of steps, in `num_parts` micro-batches each.
+
+        `planned` are the tokens of the steps before anything was corrupted; by default, what was found.
+        """
+        planned = planned or [int(load.lengths.sum()) for load in loads]
+        most = {
+            stream: max(planned) * likely_most([load.tokens[stream].sum() for load in loads], planned)
+            for stream in STREAMS
+        }
         slack = growth.tokens * (SLACK if num_parts * num_processes > 1 else 1.0) / num_parts
         cut = {stream: max(int(load.tokens[stream].max(initial=1)) for load in loads) for stream in STREAMS}
         longest = {stream: rounded(growth.longest * length) for stream, length in cut.items()}
@@ -176,6 +187,15 @@ def wants_graphs(wanted: bool | Literal["auto"], device: torch.device) -> bool:
     return device.type == "cuda" if wanted == "auto" else wanted
 
 
+def likely_most(counts: Sequence[int], planned: Sequence[int]) -> float:
+    """Return what few shares of what was planned exceed: as far above the largest as that above the mean.
+
+    Of four shares that are normally distributed, it is two standard deviations above the mean.
+    """
+    shares = np.divide(counts, planned)
+    return float(2 * shares.max() - shares.mean())
+
+
 def rounded(number: float) -> int:
     """Return the next multiple of `MULTIPLE`."""
     return int(-(-number // MULTIPLE)) * MULTIPLE
@@ -189,20 +209,20 @@ def doubled(size: int, least: int) -> int:
 
 
 def deal(load: Load, shape: Shape, num_parts: int, most: int) -> list[np.ndarray]:
-    """Deal a process's sequences of a step out to micro-batches of nearly equal tokens that fit the size.
+    """Deal a process's sequences of a step out to micro-batches that fit the size, each stream nearly equal.
 
     There are `num_parts`, or as many more as it takes, up to `most`. Returns the numbers of the sequences of
     each.
     """
     order, found = np.argsort(-load.lengths, kind="stable"), []
+    shares = np.stack([counts / shape.tokens[stream] for stream, counts in load.tokens.items()])
     for parts in range(num_parts, most + 1):
         bins: list[list[int]] = [[] for _ in range(parts)]
-        heap = [(0, number) for number in range(parts)]
-        heapify(heap)
+        loads = np.zeros((parts, len(shares)))
         for sequence in order.tolist():
-            tokens, number = heap[0]
+            number = int((loads + shares[:, sequence]).max(axis=1).argmin())
             bins[number].append(sequence)
-            heapreplace(heap, (tokens + int(load.lengths[sequence]), number))
+            loads[number] += shares[:, sequence]
         found = [np.array(sorted(numbers), dtype=np.int64) for numbers in bins]
         if parts >= len(order) or all(shape.holds(load[numbers]) for numbers in found):
             break

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
-from .gradient_checkpointing import counting_again
+from .gradient_checkpointing import computing_again, counting_again
 from .loop import Progress
 from .objective import Batch, Objective, configs_in
 
@@ -137,7 +137,13 @@ def count_flops_per_token(
     for batches in (list(part.micro_batches(accelerator.device)) for part in step.parts if part.edges[-1]):
         batch = batches[len(batches) // 2]
         counter, undisturbed = FlopCounterMode(display=False), undisturbed_randomness(accelerator.device)
-        with undisturbed, attending_by_groups(bare), counting_again(bare) as again, counter:
+        with (
+            undisturbed,
+            attending_by_groups(bare),
+            computing_again(bare),
+            counting_again(bare) as again,
+            counter,
+        ):
             sum(objective.losses(bare, batch).values(), start=torch.zeros(())).backward()
         bare.zero_grad()
         num_tokens = sum(map(count_tokens, batches))
@@ -151,7 +157,8 @@ def count_flops_per_token(
 def attending_by_groups(model: nn.Module) -> Iterator[None]:
     """Let packed sequences attend by groups meanwhile, on a GPU too.
 
-    A counter knows no operations of flex attention, and in torch 2.11 none of a flash kernel's shared heads.
+    torch 2.11's counter knows neither flex attention nor a flash kernel's shared heads. So a pattern that
+    leaves out pairs has the operations of all pairs on a GPU, and too high a utilization.
     """
     configs = [config for config in configs_in(model) if hasattr(config, "_attn_implementation")]
     kept = [config._attn_implementation_internal for config in configs]

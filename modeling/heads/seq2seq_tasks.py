@@ -90,7 +90,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         sequences = find_sequences(input_ids, mask, position_ids, bounds, pad)
         shifted = F.pad(input_ids, (1, 0), value=start)[:, :-1]
         own = {
-            "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_tensor(start)),
+            "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_full((), start)),
             "decoder_attention_mask": mask,
             "decoder_position_ids": position_ids,
             "cu_seq_lens_k": bounds,

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -63,6 +64,8 @@ class Block(GradientCheckpointingLayer, ABC):
         """
         attention, config = self.self_attention, self.self_attention.config
         weight, dropout = next(attention.parameters()), config.attention_dropout if drops else 0.0
+        if (mesh := getattr(weight, "device_mesh", None)) is not None:  # pieces may rest elsewhere
+            weight = torch.empty(0, dtype=weight.dtype, device=mesh.device_type)
         return kernel_of_packed(config, attention.pattern, weight, dropout=dropout, is_traced=is_traced)
 
     def forward(

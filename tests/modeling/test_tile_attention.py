@@ -14,14 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention
 from torch.testing import assert_close
 
-from tercet.modeling.attention import gpu_kernels
+from tercet.modeling.attention import gpu_kernels, kernels
 from tercet.modeling.attention.gpu_kernels import TILE, disagreement, find_tiles, near_by_tiles
 from tercet.modeling.attention.kernels import KERNELS, Situation, name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
 from tercet.modeling.attention.patterns import PATTERNS
 from tercet.training import compiling
 
-from ..objectives.test_static_shapes import HostWatch
+from ..fixed_sizes import META, watch
 
 FIELDS = {"max_position_embeddings": 256, "attention_block_size": 4, "attention_random_blocks": 1}
 STOCK = FIELDS | {"layer_types": ["stock_big_bird_attention", "full_attention"]}
@@ -156,7 +156,7 @@ def test_layers_that_are_not_compiled_have_few_graphs_of_the_kernel(builder, fle
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("kind", PATTERNS)
-def test_all_pairs_lie_in_the_tiles_and_no_host_waits(kind, is_causal, builder):
+def test_all_pairs_lie_in_the_tiles_and_no_host_waits(kind, is_causal, builder, monkeypatch):
     """Tiles without a pair are few."""
     if is_causal and PATTERNS[kind].is_bidirectional_only:
         pytest.skip("has no causal form")
@@ -168,10 +168,15 @@ def test_all_pairs_lie_in_the_tiles_and_no_host_waits(kind, is_causal, builder):
     chosen = torch.arange(num_tokens) == 600
     for global_tokens in (None, chosen):
         sequences = PackedSequences(bounds, bounds, 700, 700, global_tokens)
-        find_tiles(pattern, sequences, num_tokens)  # blocks of a pattern are copied to the device once
-        with HostWatch() as watch:
-            mask = find_tiles(pattern, sequences, num_tokens).mask
-        assert not watch.found
+        far = replace(
+            sequences,
+            cu_seq_lens_q=bounds.to(META),
+            global_tokens=None if global_tokens is None else global_tokens.to(META),
+        )
+        find_tiles(pattern, far, num_tokens)  # blocks of a pattern are copied to the device once
+        with watch(monkeypatch):
+            find_tiles(pattern, far, num_tokens)
+        mask = find_tiles(pattern, sequences, num_tokens).mask
         ids = sequence_ids(bounds, num_tokens)[0]
         allowed = torch.zeros(num_tokens, num_tokens, dtype=torch.bool)
         for number, length in enumerate(lengths.tolist()):
@@ -217,8 +222,22 @@ SITUATIONS = {
     ("older GPU", HALF, 0.0): ("grouped", "operator"),
     ("Hopper", HALF, 0.0): ("varlen_fa3", "varlen_fa3"),
     ("Hopper", HALF, 0.1): ("varlen", "varlen"),
+    ("grouped", HALF, 0.0): ("varlen", "varlen"),
+    ("sliding_alibi", HALF, 0.0): ("flex", "flex"),
+    ("decoder", HALF, 0.1): ("varlen", "varlen"),
+    ("decoder", FULL, 0.0): ("grouped", "operator"),
+    ("decoder with a bias", HALF, 0.0): ("flex", "flex"),
+    ("decoder with a bias", HALF, 0.1): (
+        "grouped (attention_dropout=0 would have flex)",
+        "operator (attention_dropout=0 would have flex)",
+    ),
+    ("seq2seq", HALF, 0.0): ("varlen", "varlen"),
+    ("seq2seq with a bias", FULL, 0.0): ("flex", "flex"),
 }
-"""What the first layer has on a GPU, as it is written and compiled, in which dtype and with which dropout."""
+"""What the first layer has on a GPU, as it is written and compiled, in which dtype and with which dropout.
+
+Of a seq2seq it is the decoder's; heads of `grouped` and `sliding_alibi` share keys.
+"""
 BUILT = {
     "stock": ("modern", STOCK),
     "additive": ("modern", {"attention_score": "additive"}),
@@ -226,6 +245,10 @@ BUILT = {
     "narrow t5": ("t5", {"head_dim": 8}),
     "older GPU": ("modern", {}),
     "Hopper": ("modern", {}),
+    "decoder": ("modern", {}, "decoder"),
+    "decoder with a bias": ("t5", {}, "decoder"),
+    "seq2seq": ("modern", {}, "seq2seq"),
+    "seq2seq with a bias": ("t5", {}, "seq2seq"),
 }
 
 
@@ -236,9 +259,10 @@ def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch)
     capability = {"older GPU": (7, 5), "Hopper": (9, 0)}.get(case, (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     active = third_kernel(monkeypatch)
-    variant, fields = BUILT.get(case, (case, {}))
+    variant, fields, *member = BUILT.get(case, (case, {}))
     options = {"head_dim": 16, "attention_dropout": dropout, "max_position_embeddings": 256} | fields
-    block = builder("encoder", variant, **options).model.layers[0]
+    stack = builder(*member or ["encoder"], variant, **options).model
+    block = getattr(stack, "decoder", stack).layers[0]
     with FakeTensorMode():
         projection = block.self_attention.q_proj
         projection.weight = nn.Parameter(torch.empty(64, 32, device="cuda", dtype=dtype))
@@ -249,6 +273,41 @@ def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch)
             compiled = block.attention_name
     assert (written, compiled) == SITUATIONS[case, dtype, dropout]
     assert active == (["FA3"] if "fa3" in written else [])
+
+
+BESIDE = {
+    ("modern", HALF, 0.0): [("varlen", "varlen"), ("varlen", "varlen")],
+    ("modern", FULL, 0.0): [("grouped", "grouped"), ("operator", "operator")],
+    ("grouped", HALF, 0.1): [("varlen", "varlen"), ("varlen", "varlen")],
+    ("t5", HALF, 0.0): [("flex", "varlen"), ("flex", "varlen")],
+    ("t5", HALF, 0.1): [("grouped", "varlen"), ("operator", "varlen")],
+    ("sliding_alibi", FULL, 0.0): [("flex", "grouped"), ("flex", "operator")],
+}
+"""What a decoder's layer chooses for itself and for an encoder, as it is written and in a graph."""
+
+
+@pytest.mark.parametrize(("variant", "dtype", "dropout"), BESIDE)
+def test_attention_to_an_encoder_has_a_kernel_of_its_own(variant, dtype, dropout, builder, monkeypatch):
+    """It has no bias, and sees all; the table is that of a GPU, though states are on a CPU."""
+    chosen = []
+
+    def choose(situation):
+        chosen.append(name_kernel(situation))
+        return lambda module, query, *_, **__: (query.transpose(1, 2), None)
+
+    for name in ("varlen", "flex"):
+        monkeypatch.setitem(KERNELS, name, replace(KERNELS[name], devices=None, is_available=None))
+    monkeypatch.setattr(kernels, "choose_kernel", choose)
+    options = {"head_dim": 16, "attention_dropout": dropout, "max_position_embeddings": 256}
+    model = builder("seq2seq", variant, **options).to(dtype).train()
+    inputs = inputs_of("seq2seq", LENGTHS[0])
+    others = {"decoder_input_ids": inputs["input_ids"], "cu_seq_lens_k": inputs["cu_seq_lens_q"]}
+    found = []
+    for is_traced in (False, True):
+        monkeypatch.setattr(kernels, "is_tracing", lambda is_traced=is_traced: is_traced)
+        model.model(**inputs, **others, max_length_k=150, use_cache=False)
+        found.append(tuple(chosen[-2:]))
+    assert found == BESIDE[variant, dtype, dropout]
 
 
 def third_kernel(monkeypatch) -> list[str]:

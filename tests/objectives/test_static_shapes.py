@@ -1,14 +1,18 @@
 """Micro-batches of one size: the same sums as ragged ones, whatever is learned."""
 
 import pickle
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from pydantic import TypeAdapter
 
 from tercet.objectives.base_recipe import ObjectiveContext
+from tercet.objectives.mixture import ObjectiveRecipe
+from tercet.text.corpus import TokenizedCorpus
 from tercet.training.batches import StepDataset
 from tercet.training.loop import accumulate_gradients
 from tercet.training.objective import IGNORE
@@ -22,11 +26,10 @@ from tercet.training.static_shapes import (
     Shape,
     deal,
     fill,
-    rounded,
 )
 
-from ..fixed_sizes import HostWatch, as_on_a_gpu, learned, sizes_of, watched
-from .test_recipes import KINDS, LENGTH, make_source, make_steps, read
+from ..fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watch, watched
+from .test_recipes import KINDS, LENGTH, MIXTURE, make_corpus, make_source, make_steps, read
 
 PREDICTING = [kind for kind in KINDS if kind != "character_language_modeling"]
 """Objectives of Transformers, whose micro-batches may have one size."""
@@ -70,13 +73,30 @@ def test_filling_fits_a_model_whose_positions_end_with_the_texts(tokenizer):
     learned(small_model(kind, len(tokenizer), **limits), objective, fixed_steps(source, objective))
 
 
-@pytest.mark.parametrize("kind", PREDICTING)
-def test_all_micro_batches_of_an_objective_have_one_size(kind, tokenizer):
-    source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
-    (steps,) = fixed_steps(source, objective)
-    assert set(sizes_of(steps)) == {1}
-    assert len(sizes_of(steps)) == len(steps.shapes)
+FINAL = {"final_mlm_probability": 0.4}
+CHANGING = {"kind": "mixture", "objectives": []}
+CHANGING["objectives"] = [part | {"objective": part["objective"] | FINAL} for part in MIXTURE["objectives"]]
+CORRUPTING = ("masked_language_modeling", "masked_next_token_prediction", "replaced_token_detection")
+RECIPES = [
+    *({"kind": kind} for kind in PREDICTING),
+    *({"kind": kind} | FINAL for kind in CORRUPTING),
+    CHANGING,
+]
+"""Of all objectives, and of those that change on the way."""
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join([*recipe, recipe["kind"]]))
+def test_all_micro_batches_of_an_objective_have_one_size(recipe, tokenizer):
+    source, objective = read_from(recipe, (make_corpus(40, 0), make_corpus(40, 1)), tokenizer, LENGTH)
+    steps = make_steps(source, objective, has_fixed_sizes=True, num_steps=200)
+    assert sizes_of(steps) == dict.fromkeys(steps.shapes, 1)
+
+
+def read_from(recipe, corpora, tokenizer, length: int):
+    """Cut what a recipe learns from: one corpus, or pairs of two; and build its objective."""
+    built = TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+    context = ObjectiveContext(tokenizer, length, decoder_start_id=0)
+    return built.examples(corpora if built.reads_pairs else corpora[0], context), built.build(context)
 
 
 def packed(*lengths: int) -> dict:
@@ -126,7 +146,7 @@ def test_a_step_of_other_lengths_takes_twice_as_many_micro_batches_at_most(lengt
     measured, lengths = np.full(100, 20), np.array(lengths)
     shape = Shape.measured([Load({"q": measured, "k": measured}, measured, measured)], 3)
     load = Load({"q": lengths, "k": lengths}, lengths, lengths)
-    parts = deal(load, shape, 3)
+    parts = deal(load, shape, 3, 6)
     assert sorted(np.concatenate(parts)) == list(range(len(lengths)))
     assert len(parts) <= 6
     sizes = [shape.widened(load[own]) for own in parts]
@@ -156,14 +176,39 @@ def test_a_size_holds_the_longest_sequence():
     assert shape.tokens == shape.longest == {"q": 512, "k": 512}
 
 
-def test_sizes_are_filled_by_at_least_97_percent():
-    """At 16,384 tokens and texts of up to 512."""
-    lengths = np.random.default_rng(0).integers(8, 513, 4 * 63)
-    load = Load({"q": lengths, "k": lengths}, lengths, lengths - 1)
-    parts = -(-int(lengths.sum()) // 16384)
-    shape = Shape.measured([load], parts)
-    assert lengths.sum() / (parts * shape.tokens["q"]) > 0.97
-    assert rounded(lengths.sum() / parts) <= shape.tokens["q"]
+TYPICAL = [
+    *(
+        ({"kind": kind}, 0.97)
+        for kind in ("masked_language_modeling", "hybrid_language_modeling", "denoising")
+    ),
+    (MIXTURE, 0.97),
+    ({"kind": "translation"}, 0.96),
+    ({"kind": "prefix_language_modeling"}, 0.89),
+]
+"""Of one stream, of mixtures, and of two streams whose proportions differ: how full sizes are at least."""
+
+
+def corpus_of(lengths: np.ndarray) -> TokenizedCorpus:
+    """Make documents of so many tokens, whose sentences have at most 25."""
+    edges = np.cumsum([0, *lengths])
+    ends = np.union1d(edges, np.arange(0, edges[-1], 25))
+    words = np.full(edges[-1], 7, dtype=np.uint16)
+    return TokenizedCorpus(words, words > 0, ends, np.searchsorted(ends, edges), np.ones_like(lengths))
+
+
+@pytest.mark.parametrize(("recipe", "least"), TYPICAL)
+def test_sizes_are_filled(recipe, least, tokenizer):
+    """In an epoch at 16,384 tokens, of texts of up to 512 whose translations differ by a fifth in length."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(8, 513, 3000)
+    others = (lengths * rng.normal(1, 0.2, len(lengths))).clip(4, 512).astype(np.int64)
+    source, objective = read_from(recipe, (corpus_of(lengths), corpus_of(others)), tokenizer, 514)
+    sizes = {"tokens_per_step": 4 * 16384, "tokens_per_micro_batch": 16384, "seed": 3}
+    steps = StepDataset(source, objective, **sizes, has_fixed_sizes=True)
+    epoch = [steps[0, number, 0] for number in range(len(steps.plan(0)[1]))]
+    batches = chain.from_iterable(step.micro_batches(CPU) for step in epoch)
+    ids = [batch[name] for batch in batches for name in ("input_ids", "decoder_input_ids") if name in batch]
+    assert least < sum(step.tokens for step in epoch) / sum(each.numel() for each in ids) <= 1
 
 
 def test_positions_are_those_of_the_targets(tokenizer):
@@ -176,35 +221,36 @@ def test_positions_are_those_of_the_targets(tokenizer):
 
 
 OPERATORS = {
-    "masked_language_modeling": 547,
-    "masked_language_modeling_with_next_sentence": 606,
-    "replaced_token_detection": 1169,
-    "masked_language_modeling_with_sentence_order": 606,
-    "sentence_denoising": 1258,
-    "causal_language_modeling": 555,
-    "masked_next_token_prediction": 547,
-    "hybrid_language_modeling": 555,
-    "fill_in_the_middle": 555,
-    "translation": 1225,
-    "span_corruption": 1218,
-    "prefix_language_modeling": 1218,
-    "mixture_of_denoisers": 1218,
-    "denoising": 1218,
+    "masked_language_modeling": 543,
+    "masked_language_modeling_with_next_sentence": 599,
+    "replaced_token_detection": 1163,
+    "masked_language_modeling_with_sentence_order": 599,
+    "sentence_denoising": 1250,
+    "causal_language_modeling": 551,
+    "masked_next_token_prediction": 543,
+    "hybrid_language_modeling": 551,
+    "fill_in_the_middle": 551,
+    "translation": 1219,
+    "span_corruption": 1212,
+    "prefix_language_modeling": 1212,
+    "mixture_of_denoisers": 1212,
+    "denoising": 1212,
 }
 """Operators of a micro-batch through two layers that are not compiled, by torch 2.13: they may only fall."""
 
 
 @pytest.mark.parametrize("kind", PREDICTING)
 def test_no_step_of_one_size_waits_for_the_host(kind, tokenizer, monkeypatch):
-    """Where tensors are not the CPU's, and attention is one operator; nor does it take more operators."""
+    """Nor does it take more operators; all of ragged sizes do wait."""
     source = make_source(kind, tokenizer)
     objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
-    model, steps = small_model(kind, len(tokenizer)), make_steps(source, objective, has_fixed_sizes=True)
-    for watch in watched(model, objective, steps, monkeypatch):
-        assert not watch.found
-        assert watch.count <= OPERATORS[kind] or not torch.__version__.startswith("2.13")
-    ragged = make_steps(source, objective)
-    assert all(watch.found for watch in watched(model, objective, ragged, monkeypatch))
+    model = small_model(kind, len(tokenizer)).to(META)
+    ragged, fixed = (make_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
+    for count in watched(objective, model, fixed, monkeypatch):
+        assert count <= OPERATORS[kind] or not torch.__version__.startswith("2.13")
+    for batch in ragged[0, 0, 0].micro_batches(META):
+        with watch(monkeypatch), pytest.raises(NotImplementedError):
+            objective.losses(model, batch)
 
 
 def test_a_whole_step_waits_for_nothing(tokenizer, monkeypatch):
@@ -213,11 +259,34 @@ def test_a_whole_step_waits_for_nothing(tokenizer, monkeypatch):
     objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH))
     model, accelerator = small_model(kind, len(tokenizer)), Accelerator(cpu=True)
     step = make_steps(make_source(kind, tokenizer), objective, has_fixed_sizes=True)[0, 0, 0]
-    with as_on_a_gpu(monkeypatch), HostWatch() as watch:
+    with as_on_a_gpu(monkeypatch):
+        assert accumulate_gradients(model, objective, step, accelerator)["loss"] > 0
+    model.to(META)
+    monkeypatch.setattr(Accelerator, "device", META)
+    with watch(monkeypatch):
         metrics = accumulate_gradients(model, objective, step, accelerator)
-        accelerator.clip_grad_norm_(model.parameters(), 1.0)
-    assert metrics["loss"] > 0
-    assert not watch.found
+        norm = accelerator.clip_grad_norm_(model.parameters(), 1.0)
+    assert {each.device for each in (norm, *metrics.values())} == {META}
+
+
+WAITS = {
+    "number": lambda x: float(x.sum()),
+    "copy": lambda x: x.cpu(),
+    "selection": lambda x: x[x > 0],
+    "changed selection": lambda x: x.masked_fill(x > 1, 0.0).index_put_((x > 0,), x[:1]),
+    "weights": lambda x: x * torch.ones(3).to(x.device),
+    "pageable memory": lambda x: x * torch.ones(3).to(x.device, non_blocking=True),
+    "list": lambda x: torch.tensor([1.0], device=x.device),
+    "indices": lambda x: x[torch.tensor([0, 2])],
+    "rows": lambda x: torch.ones(3)[x.long()],
+}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+def test_whatever_waits_for_the_host_is_seen(kind, monkeypatch):
+    x = torch.ones(3, device=META)
+    with watch(monkeypatch), pytest.raises((AssertionError, NotImplementedError, RuntimeError)):
+        WAITS[kind](x)
 
 
 def test_micro_batches_of_one_size_travel_and_hold_as_many_tokens_as_they_may(tokenizer):

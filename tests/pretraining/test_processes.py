@@ -1,6 +1,8 @@
 """Several processes make the model that one process makes, also where launchers of users start them."""
 
+import json
 from itertools import product
+from types import MappingProxyType
 
 import pytest
 from transformers import AutoModelForPreTraining
@@ -26,11 +28,14 @@ RAGGED = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 
 
 @pytest.fixture
 def compare(recipe_on, fork):
-    """Run one recipe in this process and another one in two: their results are the same."""
+    """Run one recipe in this process and another one in two: their results are the same.
 
-    def compare(kind, way, start=fork, **changes):
+    What `in_two` says is true of two processes alone.
+    """
+
+    def compare(kind, way, start=fork, in_two=MappingProxyType({}), **changes):
         one, _ = recipe_on(kind, "one", **RAGGED | changes)
-        two, file = recipe_on(kind, "two", **RAGGED | changes)
+        two, file = recipe_on(kind, "two", **RAGGED | changes | in_two)
         finish = start(way, "pretrain", str(file))
         expected, found = pretrain(one), two.folder / "model"
         finish()
@@ -42,6 +47,7 @@ def compare(recipe_on, fork):
                 assert left[name] == pytest.approx(right[name], rel=1e-6), name
             assert left.get("data") == right.get("data")
         assert AutoModelForPreTraining.from_pretrained(found)
+        return two
 
     return compare
 
@@ -58,8 +64,12 @@ def test_two_processes_make_the_model_of_one(kind, way, compare):
 
 
 @SLOW
-def test_two_processes_make_the_compiled_model_of_one(compare):
-    compare("causal_language_modeling", "copies", compile=True)
+@pytest.mark.parametrize("way", LAUNCHERS)
+def test_two_compiled_processes_make_the_model_of_one_as_it_is_written(way, compare):
+    """Of micro-batches of one size, that of ragged ones."""
+    compiled = compare("causal_language_modeling", way, in_two={"compile": True})
+    summary = json.loads((compiled.folder / "evaluation.json").read_text())
+    assert summary["trained_on"]["attention"] == "operator, 2 layers"
 
 
 @SLOW

@@ -266,3 +266,14 @@ def test_the_checksum_is_the_sum_of_those_of_parts_in_any_order():
     parts = [select_sequences(batch, np.array([number])) for number in (1, 0)]
     assert sum(map(checksum, parts)) == checksum(batch)
     assert checksum(select_sequences(batch, np.array([1, 0]))) == checksum(batch)
+
+
+def test_processes_that_compute_together_take_as_many_micro_batches_or_none(objective):
+    """Of ragged sizes, sequences that stand alone need not be a multiple of the processes."""
+    sizes = {"tokens_per_step": 60, "tokens_per_micro_batch": 20, "seed": 0}
+    for index in range(2):
+        steps = StepDataset(
+            Lengths([18] * 9), objective, **sizes, num_processes=2, process_index=index, are_parts_equal=True
+        )
+        with pytest.raises(ValueError, match="cannot take as many micro-batches each"):
+            steps[0, 0]
