@@ -43,7 +43,6 @@ TOLERANCE = 5e-2
 LOSS_COUNTS = 10.0
 """How many times a difference of losses counts as much as one of gradients."""
 
-
 PARTITIONING = {"ban_recompute_materialized_backward": False}
 """What is cheap to compute again from what is kept anyway is not kept, as norms and activations."""
 
@@ -147,7 +146,7 @@ def compiled_blocks(
         if wanted is True:
             raise
         reason = str(error).partition("\n")[0]
-        if is_sharded(model):  # whose hooks have not put the pieces back
+        if graphs is not None and is_sharded(model):  # whose hooks have not put the pieces back
             raise ValueError(
                 f"training.compile=auto: a layer of a model in pieces cannot be compiled ({reason}): set "
                 "training.compile=false"

@@ -20,6 +20,7 @@ Legend: N tokens of a stream, S sequences, K positions.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import add
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -215,14 +216,15 @@ def deal(load: Load, shape: Shape, num_parts: int, most: int) -> list[np.ndarray
     each.
     """
     order, found = np.argsort(-load.lengths, kind="stable"), []
-    shares = np.stack([counts / shape.tokens[stream] for stream, counts in load.tokens.items()])
+    shares = np.stack([counts / shape.tokens[stream] for stream, counts in load.tokens.items()], 1).tolist()
     for parts in range(num_parts, most + 1):
         bins: list[list[int]] = [[] for _ in range(parts)]
-        loads = np.zeros((parts, len(shares)))
+        loads = [[0.0] * len(load.tokens)] * parts
         for sequence in order.tolist():
-            number = int((loads + shares[:, sequence]).max(axis=1).argmin())
+            larger = [[*map(add, each, shares[sequence])] for each in loads]
+            number = min(range(parts), key=lambda part: max(larger[part]))
             bins[number].append(sequence)
-            loads[number] += shares[:, sequence]
+            loads[number] = larger[number]
         found = [np.array(sorted(numbers), dtype=np.int64) for numbers in bins]
         if parts >= len(order) or all(shape.holds(load[numbers]) for numbers in found):
             break
