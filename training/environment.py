@@ -19,7 +19,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from .precision import precision_of
-from .sharding import blocks_of, layout_of
+from .sharding import layout_of
 
 CONSEQUENCES = {
     "processes": "the data and their order stay, sums round and dropout draws otherwise",
@@ -44,9 +44,9 @@ def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]
 
 def attention_of(model: nn.Module, accelerator: Accelerator) -> str | None:
     """Name the kernels of attention by which a model learns, and the layers of each; `None`: it has none."""
-    blocks = blocks_of(accelerator.unwrap_model(model))
+    modules = accelerator.unwrap_model(model).modules()  # in pieces, blocks are of another class
     with accelerator.autocast():
-        names = Counter(str(block.attention_name) for block in blocks if hasattr(block, "attention_name"))
+        names = Counter(str(block.attention_name) for block in modules if hasattr(block, "attention_name"))
     found = (f"{name}, {number} layer{'s' * (number > 1)}" for name, number in names.items())
     return "; ".join(found) or None
 
