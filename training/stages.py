@@ -121,7 +121,7 @@ def cut(
         num_steps=recipe.steps if shuffle else None,
         has_fixed_sizes=shuffle
         and (accelerator.device.type == "cuda" or wants_graphs(recipe.compile, accelerator.device)),
-        are_parts_equal=sharding_plugin(accelerator) is not None,
+        are_parts_equal=shuffle and sharding_plugin(accelerator) is not None,  # evaluation gathers all
         num_processes=accelerator.num_processes,
         process_index=accelerator.process_index,
     )

@@ -8,10 +8,11 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from tercet.training import stages as staging
 from tercet.training.evaluation import HeldOut
 from tercet.training.loop import Progress
 from tercet.training.recipe import OptimizerRecipe, StageRecipe
-from tercet.training.stages import StagedSteps, build_stages
+from tercet.training.stages import StagedSteps, build_stages, cut_held_out
 from tercet.training.workers import leaving_no_workers
 
 from ..saved_weights import require_same, require_same_models, weights_in
@@ -93,6 +94,15 @@ def iter_places(stage):
 def test_stages_that_leave_no_step_are_refused(build):
     with pytest.raises(ValueError, match=r"training.stages last 19 steps, but training.steps = 19: shorten"):
         build(steps=19)
+
+
+def test_evaluation_of_a_model_in_pieces_may_be_shared_unequally(toys, objective, source, monkeypatch):
+    """It gathers the model; a step of training must not be."""
+    monkeypatch.setattr(staging, "sharding_plugin", lambda accelerator: True)
+    recipe, accelerator = toys.recipe(), Accelerator(cpu=True)
+    assert not cut_held_out(source, objective, recipe, accelerator).are_parts_equal
+    (stage,) = build_stages(source, None, objective, recipe, accelerator)
+    assert stage.steps.are_parts_equal
 
 
 def test_a_length_that_cannot_be_had_is_refused(build):
