@@ -106,9 +106,12 @@ def exchange_kernel(wants_third: bool) -> bool:
 
 @cache
 def agrees(name: str, attend: Callable[..., Tensor], gpu: torch.device) -> bool:
-    """Compare a kernel with the definition, in values and gradients, once for each device."""
+    """Compare a kernel with the definition, in values and gradients, once for each device.
+
+    Whoever asks first may be computing without gradients.
+    """
     try:
-        with torch.enable_grad(), torch.autocast(gpu.type, enabled=False):
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(gpu.type, enabled=False):
             difference = disagreement(attend, gpu)
     except Exception as error:  # whatever a compiler raises
         logger.warning(f"torch's {name} kernel is not used on {gpu}: {error}")

@@ -1,5 +1,6 @@
 """What torch's varlen kernel is asked for. It runs on GPUs only: the definition answers in its place here."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -132,6 +133,16 @@ def test_a_kernel_whose_gradients_are_no_numbers_is_not_believed(monkeypatch):
     monkeypatch.setattr(gpu_kernels, "KERNEL", kernel)
     agrees.cache_clear()
     assert not agrees("flash", gpu_kernels.varlen_attention, torch.device("cpu"))
+    agrees.cache_clear()
+
+
+@pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
+def test_a_kernel_is_believed_whoever_asks_for_it_first(mode, monkeypatch):
+    """Evaluation, vectors and prompts need no gradients, but the answer is kept for training, too."""
+    monkeypatch.setattr(gpu_kernels, "KERNEL", by_definition)
+    agrees.cache_clear()
+    with mode():
+        assert agrees("flash", gpu_kernels.varlen_attention, torch.device("cpu"))
     agrees.cache_clear()
 
 
