@@ -240,7 +240,9 @@ class DecoderCase(Case):
     def stock(self) -> PreTrainedModel:
         """Build GPT-2 with its head."""
         dropouts: dict[str, Any] = dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), self.dropout)
-        return GPT2LMHeadModel(GPT2Config(**self.sizes(), **self._signs(), **dropouts))
+        model = GPT2LMHeadModel(GPT2Config(**self.sizes(), **self._signs(), **dropouts))
+        vars(model)["loss_type"] = "ForCausalLM"  # else a warning about its absence breaks a compiled graph
+        return model
 
     def fields(self) -> dict[str, Any]:
         """Return what differs from the preset."""

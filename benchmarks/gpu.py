@@ -5,7 +5,7 @@
     python benchmarks/gpu.py --parts --page docs/performance.md   nothing: put the table there
     python benchmarks/gpu.py --smoke                              tiny shapes on a CPU, to see that it runs
 
-Parts are measured in the order of their importance, two at once on a GPU: one compiles while another is
+Parts are measured in the order of their importance, three at once on a GPU: some compile while another is
 timed. Each side is a process of its own with a time limit: what fails or hangs does not end the rest, and
 what no longer fits into the minutes is left out and named. Results are written down as they come.
 `gpu_cases.py` says what is measured, `gpu_laws.py` what must be equal, `gpu_runs.py` how.
@@ -27,13 +27,13 @@ from checkout import make_importable, require_libraries
 RESULTS = Path(__file__).parent / "results" / "gpu.json"
 
 LONGEST, SHORTEST = 240.0, 20.0
-"""Seconds that a part may take, and that must be left for one to begin."""
+"""Seconds in which a part has to be prepared, and that must be left for one to begin."""
 
 VARIABLES = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # which begins no CUDA: forked processes could not use it
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
-    "TORCHINDUCTOR_COMPILE_THREADS": "4",  # of each side, and several compile at once
+    "TORCHINDUCTOR_COMPILE_THREADS": "3",  # of each side, and several compile at once
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
 }
 """Of the environment, unless it says otherwise."""
@@ -120,7 +120,7 @@ def measure_all(
         try:
             if deadline - begin < SHORTEST:
                 raise TimeoutError(f"the {options.minutes:g} minutes were over (--parts {name})")
-            found = measure_part(part, conditions, options.rounds, min(deadline, begin + LONGEST), turn)
+            found = measure_part(part, conditions, options.rounds, begin + LONGEST, deadline, turn)
         except Exception as error:  # whatever it is, the other parts go on
             found = {"failure": f"{type(error).__name__}: {str(error)[:300]}"}
         with writing:
@@ -132,7 +132,7 @@ def measure_all(
             seconds = f"{now - begin:.0f} s, {result['wall_seconds']:.0f} s since the start"
             print(f"{name}: {seconds}", file=sys.stderr, flush=True)
 
-    with ThreadPoolExecutor(1 if options.smoke else 2) as threads:
+    with ThreadPoolExecutor(1 if options.smoke else 3) as threads:
         list(threads.map(measure_one, names))
 
 

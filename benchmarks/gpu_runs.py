@@ -47,32 +47,39 @@ STEPS = {"cuda": 120, "cpu": 12}
 SECONDS = 0.3
 """What is timed on a GPU takes about as long."""
 
+TIMING = 60.0
+"""Seconds that a part may be timed for, and half of which are left for it at the end."""
+
 Result = dict[str, Any]
 
 
-def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: float, turn: Lock) -> Result:
-    """Prepare all sides at once, and time them in turns; one that fails or is late does not end the others.
+def measure_part(
+    part: Part, conditions: Conditions, rounds: int, prepared: float, deadline: float, turn: Lock
+) -> Result:
+    """Prepare the sides, and time them in turns; one that fails or is late does not end the others.
 
     Args:
         part: What is measured.
         conditions: Of the sides' processes.
         rounds: Turns of each side.
-        deadline: By the monotonic clock.
+        prepared: When they have to be prepared, by the monotonic clock.
+        deadline: When nothing is measured any more.
         turn: Held while something is timed: other parts only compile and take first steps meanwhile.
     """
     if not part.sides:
         return pretrain(part.case, deadline, turn)
     sides: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
-    prepared = deadline - (deadline - time.monotonic()) / 5  # the last fifth is for sides that are in time
+    prepared = min(prepared, deadline - TIMING / 2)
     workers: dict[str, Worker] = {}
     steps = part.case.num_new_tokens if isinstance(part.case, WritingCase) else part.case.num_batches
 
-    def attempt(action: Callable[[str], None], name: str, what: str = "failure") -> None:
-        if "failure" in sides[name]:
+    def attempt(action: Callable[[str], None], name: str) -> None:
+        if {"failure", "unobserved"} & sides[name].keys():
             return
         try:
             action(name)
         except (RuntimeError, TimeoutError, OSError) as error:
+            what = "unobserved" if sides[name]["seconds"] else "failure"  # turns that were timed count
             sides[name][what] = str(error)[:300]
             if name in workers:
                 workers[name].process.kill()
@@ -83,6 +90,7 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
             sides[name]["laws"] = worker.do(result_of)
             worker.finish()
             return
+        sides[name]["warnings"] = [each for each in worker.warnings if each.startswith("training.compile")]
         sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
         for _ in range(part.sides[name].warm_ups - 1):
             with turn:
@@ -99,47 +107,54 @@ def measure_part(part: Part, conditions: Conditions, rounds: int, deadline: floa
         sides[name] |= workers[name].do(partial(observe, steps=steps))
         workers[name].finish()
 
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(len(part.sides) if part.begins_at_once else 1) as threads:
         list(threads.map(partial(attempt, begin), part.sides))
     if "laws" in sides:
         return {"sides": sides}
     with turn:
+        for worker in workers.values():
+            worker.deadline = min(time.monotonic() + TIMING, deadline)
         for name in turns([*part.sides], rounds):
             attempt(take_turn, name)
         for name in part.sides:
-            attempt(observe_side, name, "unobserved")
+            attempt(observe_side, name)
     return {"sides": sides} | describe(part.case)
 
 
 def pretrain(case: Any, deadline: float, turn: Lock) -> Result:
-    """Run `tercet pretrain` on text that is installed here, and read the second half of its log."""
+    """Run `tercet pretrain` on text that is installed here, and read the second half of its log.
+
+    A run of a few steps reads the text and compiles beforehand, while others are timed.
+    """
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     text = {"cuda": ("documentation",) * 2, "cpu": (ROOT / "CHANGELOG.md", ROOT / "README.md")}[kind]
     sizes = {name: each for name, each in case.sizes().items() if name != "vocab_size"}
-    with TemporaryDirectory() as folder, turn:
-        options = {
-            "model": json.dumps({"preset": case.preset, "overrides": sizes}),
-            "tokenizer.vocab_size": max(case.vocab_size, 300),
-            "corpus.train": text[0],
-            "corpus.validation": text[1],
-            "corpus.isolate_documents": "false",
-            "corpus.sequence_length": case.sequence_length,
-            "training.steps": STEPS[kind],
-            "training.tokens_per_step": case.batch_size * case.sequence_length,
-            "training.schedule": "{kind: linear, warmup_steps: 0}",
-            "training.optimizer.kind": case.optimizer,
-            "training.log_every": STEPS[kind] // 12,
-            "training.evaluate_every": "null",
-            "output": f"{folder}/run",
-        }
-        command = [sys.executable, "-m", "tercet", "pretrain", "decoder-demo"]
-        command += [f"{key}={value}" for key, value in options.items()]
-        limit = deadline - time.monotonic()
-        done = subprocess.run(
-            command, env=os.environ | {"TERCET_CACHE": folder}, capture_output=True, text=True, timeout=limit
-        )
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
+    options = {
+        "model": json.dumps({"preset": case.preset, "overrides": sizes}),
+        "tokenizer.vocab_size": max(case.vocab_size, 300),
+        "corpus.train": text[0],
+        "corpus.validation": text[1],
+        "corpus.isolate_documents": "false",
+        "corpus.sequence_length": case.sequence_length,
+        "training.tokens_per_step": case.batch_size * case.sequence_length,
+        "training.schedule": "{kind: linear, warmup_steps: 0}",
+        "training.optimizer.kind": case.optimizer,
+        "training.log_every": STEPS[kind] // 12,
+        "training.evaluate_every": "null",
+    }
+    with TemporaryDirectory() as folder:
+
+        def run(**more: Any) -> None:
+            command = [sys.executable, "-m", "tercet", "pretrain", "decoder-demo"]
+            command += [f"{key}={value}" for key, value in (options | more).items()]
+            variables, left = os.environ | {"TERCET_CACHE": folder}, deadline - time.monotonic()
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=left)
+            if done.returncode:
+                raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
+
+        run(**{"training.steps": 2, "output": f"{folder}/first"})
+        with turn:
+            run(**{"training.steps": STEPS[kind], "output": f"{folder}/run"})
         log = [each for each in read_log(Path(folder) / "run" / LOG) if "tokens_per_second" in each]
     return {"tokens_per_second": [each["tokens_per_second"] for each in log[len(log) // 2 :]]}
 

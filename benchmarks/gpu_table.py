@@ -27,7 +27,16 @@ def render(result: Mapping[str, Any]) -> str:
         lines += ["", "**Tiny shapes, only to see that everything runs: the figures mean nothing.**"]
     for head, rows in tables.items():
         lines += ["", *lines_of(head, rows, "l")]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *remarks(parts)]).rstrip()
+
+
+def remarks(parts: Mapping[str, Any]) -> Iterator[str]:
+    """Say why a side was not compiled, or not measured to the end."""
+    for name, part in parts.items():
+        for side, found in part.get("sides", {}).items():
+            late = [found["unobserved"]] if "unobserved" in found else []
+            for remark in (*found.get("warnings", ()), *late):
+                yield f"- {PARTS[name].case.name}, {side}: {remark}"
 
 
 def peak_of(result: Mapping[str, Any]) -> float:

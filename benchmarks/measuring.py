@@ -13,6 +13,7 @@ import os
 import platform
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -94,7 +95,7 @@ class Worker:
     """One side of a case in its own process, which works only when it is told to."""
 
     def __init__(self, case: Any, side: Side, conditions: Conditions, deadline: float = math.inf):
-        """Start it, and wait until it is prepared; `preparation` are the seconds that this took.
+        """Start it, and wait until it is prepared: in `preparation` seconds, with `warnings`.
 
         Args:
             case: What it works on.
@@ -108,7 +109,7 @@ class Worker:
         self.process = context.Process(target=work, args=(theirs, case, side, conditions), daemon=True)
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
-        self.preparation = self._receive()
+        self.preparation, self.warnings = self._receive()
 
     def work_once(self) -> float:
         """Do its work once (train on every batch, or write all texts); return the seconds that this took."""
@@ -155,8 +156,9 @@ def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> Non
         before = peak_memory(device)
         with side.products(device):
             start = time.perf_counter()
-            work_once = side.prepare(case, device)
-            pipe.send(time.perf_counter() - start)
+            with warnings.catch_warnings(record=True) as caught:
+                work_once = side.prepare(case, device)
+            pipe.send((time.perf_counter() - start, [str(each.message) for each in caught]))
             while task := pipe.recv():
                 pipe.send(task(work_once, device))
         pipe.send(peak_memory(device) - before)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from transformers.pytorch_utils import Conv1D
 
@@ -97,12 +98,13 @@ def renamed(name: str, preset: str) -> str:
     return name
 
 
-def padded(batch: Batch, pad_token_id: int) -> dict[str, Tensor]:
-    """Lay a packed batch out as the stock models take it: rows (B, T), padded to the longest."""
+def padded(batch: Batch, pad_token_id: int, multiple: int = 1) -> dict[str, Tensor]:
+    """Lay a packed batch out as the stock models take it: rows (B, T), T the longest or a multiple."""
 
     def rows(stream: Tensor, side: str, filler: int) -> Tensor:
         lengths = batch[f"cu_seq_lens_{side}"].diff().tolist()
-        return pad_sequence(list(stream[0].split(lengths)), batch_first=True, padding_value=filler)
+        found = pad_sequence(list(stream[0].split(lengths)), batch_first=True, padding_value=filler)
+        return F.pad(found, (0, -found.shape[1] % multiple), value=filler)
 
     inputs = {
         "input_ids": rows(batch["input_ids"], "k", pad_token_id),

@@ -21,7 +21,9 @@ Result = dict[str, Any]
 def keep(path: Path, result: Result) -> None:
     """Write all numbers down, after every case: what comes later may fail."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    beside.replace(path)
 
 
 def read(path: Path) -> Result:

@@ -1,11 +1,15 @@
 """The program for a GPU: a plain checkout is a package, laws can break, gates are judged."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import distributions
 from pathlib import Path
+from threading import Lock
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -145,3 +149,37 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
     assert rows[0][2:7] == ["50", "25 to 100", "10.0%", "25.0%", "0.5"]
     assert rows[0][9] == "4.0%"
     assert [row[2] for row in rows[5:]] == ["not measured: a / b", "45", "not measured: late"]
+    sides["tercet"] |= {"warnings": ["training.compile: why"], "unobserved": "late"}
+    lines = [*table.remarks({"8x512": part | {"sides": sides}})]
+    assert [line.rpartition(", ")[2] for line in lines] == ["tercet: training.compile: why", "tercet: late"]
+
+
+def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatch):
+    runs, cases = module("gpu_runs"), module("gpu_cases")
+    answers = {runs.count_graphs: iter([3]), runs.seconds_from_rest: iter([2.0, 1.0])}
+
+    class LateWorker:
+        preparation, warnings, process = 5.0, ["another", "training.compile: why"], Mock()
+
+        def __init__(self, *arguments):
+            pass
+
+        def work_once(self):
+            return 1.0
+
+        def do(self, task):
+            if (answer := next(answers[task], None)) is None:
+                raise TimeoutError("not ready in time")
+            return answer
+
+    monkeypatch.setattr(runs, "Worker", LateWorker)
+    part = replace(cases.PARTS["gpt2"].shrunk(), sides={"tercet": cases.OURS})
+    found = runs.measure_part(part, None, 3, math.inf, math.inf, Lock())["sides"]["tercet"]
+    assert found == {
+        "seconds": [2.0, 1.0],
+        "warnings": ["training.compile: why"],
+        "seconds_to_first_step": 6.0,
+        "graphs": 3,
+        "unobserved": "not ready in time",
+    }
+    assert LateWorker.process.kill.called
