@@ -33,6 +33,7 @@ from .attention.packing import (
     sequence_ids,
 )
 from .attention.patterns import PATTERNS, AttentionPattern
+from .attention.relative_bias import dtype_of_scores
 from .configuration_tercet import TercetConfig, takes_bounds
 from .layers.block import BLOCKS, Block
 from .layers.position_wise import Embeddings, build_norm, look_up
@@ -88,6 +89,16 @@ class StackCall(NamedTuple):
     def num_keys(self, num_tokens: int) -> int | None:
         """Count the keys of so many tokens; `None` if a graph does not know the length of the cache."""
         return None if isinstance(self.past_length, Tensor) else num_tokens + (self.past_length or 0)
+
+
+def dtype_of_stream(x: Tensor) -> torch.dtype:
+    """Return the type of the states between layers: that of `x`, or bfloat16 on a GPU that multiplies in it.
+
+    Half as many bytes are read, written and kept for the backward pass then. Sums of two states are rounded;
+    norms, and what stands between the two products of a kernel, are not.
+    """
+    products = x.dtype if x.is_cpu or x.is_meta else dtype_of_scores(x)
+    return products if products == torch.bfloat16 else x.dtype
 
 
 def separate_by_mask(implementation: str | None) -> None:
@@ -406,12 +417,14 @@ class TercetStack(TercetPreTrainedModel):
         masks = self.relative_bias(masks, x, past_key_values, arguments.get("is_causal"))
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
+        dtype, x = x.dtype, x.to(dtype_of_stream(x))
+        source = None if source is None else source.to(x.dtype)
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
         layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
         noted: dict[Any, list[Tensor]] | None = arguments.pop("layer_states", None)
         for layer in layers:
             if noted is not None:
-                noted.setdefault(self, []).append(x)
+                noted.setdefault(self, []).append(x.to(dtype))
             if output_positions is not None and layer is layers[-1]:
                 arguments = arguments | {"output_positions": output_positions}
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
@@ -425,7 +438,7 @@ class TercetStack(TercetPreTrainedModel):
                 past_key_values=past_key_values,
                 **arguments,
             )
-        x = self.norm(x)
+        x = self.norm(x).to(dtype)
         if noted is not None:
             noted[self].append(x)
         if output_positions is None:

@@ -134,10 +134,10 @@ class PostNormBlock(Block):
         self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
         """Normalize each sum."""
-        x = self.self_attention_norm(x + attend(stream))
+        x = self.self_attention_norm(x + attend(stream)).to(x.dtype)
         if self.cross_attention is not None:
-            x = self.cross_attention_norm(x + attend_to_encoder(x))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+            x = self.cross_attention_norm(x + attend_to_encoder(x)).to(x.dtype)
+        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x))).to(x.dtype)
 
 
 class ParallelBlock(Block):

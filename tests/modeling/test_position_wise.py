@@ -2,7 +2,8 @@
 
 Feed-forward networks against their formulas, in outputs and gradients.
 
-Norms and the residual stream keep the type of the weights under autocast.
+Norms keep the type of the weights under autocast, and the residual stream does on a CPU. On a GPU it is in
+bfloat16, as products are: outputs keep their type, and values and gradients differ by what they do anyway.
 
 Dropout drawn from sixteen bits: what it keeps, what it scales, and whose seed it follows.
 """
@@ -16,7 +17,12 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 from tercet import TercetEncoderConfig, TercetEncoderForMaskedLM
-from tercet.modeling import TercetDecoderConfig
+from tercet.modeling import (
+    TercetDecoderConfig,
+    TercetSeq2SeqConfig,
+    TercetSeq2SeqForConditionalGeneration,
+)
+from tercet.modeling.layers.block import BLOCKS, Block
 from tercet.modeling.layers.position_wise import (
     FEED_FORWARD,
     LEVELS,
@@ -128,19 +134,76 @@ def test_squared_relu_by_hand():
     assert x.grad.tolist() == [0, 0, 1, 6]
 
 
+def small_encoder(**fields):
+    torch.manual_seed(0)
+    return TercetEncoderForMaskedLM(
+        TercetEncoderConfig(
+            vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+            **fields,
+        )
+    )  # fmt: skip
+
+
+def types_of_the_stream(model):
+    types = []
+    for block in model.modules():
+        if isinstance(block, Block):
+            block.register_forward_hook(lambda _, given, found: types.extend((given[0].dtype, found.dtype)))
+    return types
+
+
 @pytest.mark.parametrize("norm_type", ["rms_norm", "layer_norm"])
 def test_the_stream_of_projected_embeddings_has_the_type_of_the_weights(norm_type):
-    config = TercetEncoderConfig(
-        vocab_size=50, hidden_size=32, embedding_size=16, head_transform=True, norm_type=norm_type,
-        num_hidden_layers=2, num_attention_heads=2,
-    )  # fmt: skip
-    model = TercetEncoderForMaskedLM(config)
-    types = []
-    for block in model.model.layers:
-        block.register_forward_hook(lambda _, inputs, output: types.extend((inputs[0].dtype, output.dtype)))
+    model = small_encoder(embedding_size=16, head_transform=True, norm_type=norm_type)
+    types = types_of_the_stream(model)
     with torch.autocast("cpu", torch.bfloat16):
         model(torch.tensor([[5, 6, 7]]))
     assert types == [torch.float32] * 4
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16, None])
+@pytest.mark.parametrize("norm_placement", BLOCKS)
+def test_on_a_gpu_the_stream_is_in_bfloat16_where_products_are(monkeypatch, norm_placement, precision):
+    model = small_encoder(norm_placement=norm_placement)
+    types = types_of_the_stream(model)
+    monkeypatch.setattr(Tensor, "is_cpu", False)
+    with torch.autocast("cpu", precision, enabled=precision is not None):
+        states = model.model(torch.tensor([[5, 6, 7]])).last_hidden_state
+    assert types == [torch.bfloat16 if precision == torch.bfloat16 else torch.float32] * 4
+    assert states.dtype == torch.float32
+
+
+def test_on_a_gpu_a_decoder_reads_its_encoder_in_the_type_of_its_stream(monkeypatch):
+    config = TercetSeq2SeqConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2)
+    model, read = TercetSeq2SeqForConditionalGeneration(config), []
+    for block in model.model.decoder.layers:
+        block.cross_attention.register_forward_pre_hook(lambda _, given: read.append(given[1].dtype))
+    monkeypatch.setattr(Tensor, "is_cpu", False)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model(input_ids=torch.tensor([[5, 6, 7]]), decoder_input_ids=torch.tensor([[5, 6]])).logits
+    assert read == [torch.bfloat16] * 2
+    assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("norm_placement", BLOCKS)
+def test_rounding_the_stream_adds_little_to_what_products_round(monkeypatch, norm_placement):
+    model, ids = small_encoder(norm_placement=norm_placement), torch.randint(5, 50, (4, 16))
+
+    def loss_and_gradient(precision):
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision is not None):
+            loss = model(ids, labels=ids).loss
+        model.zero_grad()
+        loss.backward()
+        return loss.detach(), torch.cat([weight.grad.flatten() for weight in model.parameters()])
+
+    loss, gradient = loss_and_gradient(None)
+    of_products, by_products = loss_and_gradient(torch.bfloat16)
+    monkeypatch.setattr(Tensor, "is_cpu", False)
+    of_both, by_both = loss_and_gradient(torch.bfloat16)
+    error, known = ((x - gradient).norm() / gradient.norm() for x in (by_both, by_products))
+    assert 0 < known < error < 4 * known
+    assert abs(of_both - loss) < 4e-3 * loss
+    assert abs(of_products - loss) < 4e-3 * loss
 
 
 def test_a_norm_computes_in_the_type_of_its_weights():
