@@ -31,7 +31,7 @@ from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig
 from ..modeling.attention.dot_product import SHORT, is_sparse, short_attention
 from ..modeling.attention.multi_head import Attention, CrossAttention, SelfAttention
 from ..modeling.attention.patterns import PATTERNS
-from ..modeling.heads.losses import CHUNK_BYTES, LARGE_CHUNK_BYTES
+from ..modeling.heads.losses import rows_per_chunk
 from ..modeling.layers.block import Block
 from ..modeling.modeling_tercet_decoder import TercetDecoderModel
 from ..modeling.pretrained import TercetLMHeadModel
@@ -381,8 +381,7 @@ def loss_bytes(
     """
     single, size = torch.float32.itemsize, products.itemsize
     targets = num_sequences * sequence.targets
-    limit = CHUNK_BYTES["cpu"] if is_cpu else LARGE_CHUNK_BYTES
-    rows = min(targets, max(1, limit // (size * config.vocab_size)))
+    rows = min(targets, rows_per_chunk(size * config.vocab_size, "cpu" if is_cpu else "cuda"))
     cast = 0 if size == single else size
     of_head = (single + size + cast) * config.vocab_size * config.head_width
     return 2 * size * rows * config.vocab_size + of_head + 2 * single * targets * config.head_width

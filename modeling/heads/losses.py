@@ -152,8 +152,11 @@ logger = logging.get_logger(__name__)
 CHUNK_BYTES = {"cpu": 2**26}
 """Logits held at a time, in bytes, by the type of the device."""
 
-LARGE_CHUNK_BYTES = 2**29
+LARGE_CHUNK_BYTES = 2**28
 """The same on other devices, which need larger products to be busy."""
+
+LARGE_CHUNK_ROWS = 4096
+"""Rows for which such a chunk may have twice as many bytes: adding up a weight's gradient costs less then."""
 
 BYTES_WITH_Z_LOSS = 6
 """Bytes that a logit of 16 bits counts in a chunk with a z-loss, whose softmax is float32's."""
@@ -394,13 +397,18 @@ def _chunks(num_rows: int, bytes_per_row: int, device: torch.device) -> Iterator
 
     Elsewhere than on a CPU, they are of equal size if up to twice as many can be: one graph serves them.
     """
-    limit = max(1, CHUNK_BYTES.get(device.type, LARGE_CHUNK_BYTES) // bytes_per_row)
-    num_chunks = max(-(-num_rows // limit), 1)
+    num_chunks = max(-(-num_rows // rows_per_chunk(bytes_per_row, device.type)), 1)
     if device.type != "cpu":
         numbers = range(num_chunks, 2 * num_chunks)
         num_chunks = next((number for number in numbers if num_rows % number == 0), num_chunks)
     edges = [num_rows * number // num_chunks for number in range(num_chunks + 1)]
     return (slice(start, stop) for start, stop in pairwise(edges))
+
+
+def rows_per_chunk(bytes_per_row: int, device: str) -> int:
+    """Return how many rows of logits, of so many bytes each, a type of device holds at a time at most."""
+    rows = max(1, CHUNK_BYTES.get(device, LARGE_CHUNK_BYTES) // bytes_per_row)
+    return rows if device == "cpu" else max(rows, min(2 * rows, LARGE_CHUNK_ROWS))
 
 
 def _accumulated(total: Tensor | None, part: Tensor) -> Tensor:

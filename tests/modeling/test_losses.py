@@ -85,10 +85,17 @@ def test_no_graph_learns_a_label_beyond_the_vocabulary():
 @pytest.mark.parametrize(
     ("num_rows", "sizes"), [(16_384, [2048] * 8), (16_383, [2730, 2731, 2730, 2731, 2730, 2731])]
 )
-def test_chunks_on_a_gpu_are_of_one_size_if_up_to_twice_as_many_can_be(num_rows, sizes):
-    bytes_per_row = cross_entropy.LARGE_CHUNK_BYTES // 3000
-    chunks = cross_entropy._chunks(num_rows, bytes_per_row, torch.device("cuda"))
+def test_chunks_on_a_gpu_are_of_one_size_if_up_to_twice_as_many_can_be(num_rows, sizes, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "rows_per_chunk", lambda *_: 3000)
+    chunks = cross_entropy._chunks(num_rows, 1, torch.device("cuda"))
     assert [rows.stop - rows.start for rows in chunks] == sizes
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "rows"), [(8192, 16_384), (32_768, 4096), (50_257, 4096), (131_072, 2048)]
+)
+def test_chunks_on_a_gpu_have_many_rows_before_they_have_few_bytes(vocab_size, rows):
+    assert cross_entropy.rows_per_chunk(2 * vocab_size, "cuda") == rows
 
 
 @pytest.mark.parametrize("distance", [60, 90, 1000])
