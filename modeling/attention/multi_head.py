@@ -48,9 +48,14 @@ class Attention(nn.Module):
         self.is_causal = pattern.is_causal
         self.num_key_value_groups = query_width // key_width
 
-    def heads(self, x: Tensor) -> Tensor:
-        """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D)."""
-        return x.view(*x.shape[:-1], -1, self.head_dim).transpose(1, 2)
+    def heads(self, x: Tensor, norm: nn.Module | None = None) -> Tensor:
+        """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D).
+
+        A norm of heads is computed before, in the order in which they lie: behind, compilers would write them
+        in the other order, and back for the next product.
+        """
+        x = x.view(*x.shape[:-1], -1, self.head_dim)
+        return (x if norm is None else norm(x)).transpose(1, 2)
 
     def attend(
         self,
@@ -106,8 +111,9 @@ class SelfAttention(Attention):
 
         `is_causal` replaces the direction of the layer's pattern for this call.
         """
-        query, key, value = map(self.heads, project(hidden_states, self.q_proj, self.k_proj, self.v_proj))
-        query, key = rotate(self.q_norm(query), by=rotation), rotate(self.k_norm(key), by=rotation)
+        query, key, value = project(hidden_states, self.q_proj, self.k_proj, self.v_proj)
+        query, key = self.heads(query, self.q_norm), self.heads(key, self.k_norm)
+        query, key, value = rotate(query, by=rotation), rotate(key, by=rotation), self.heads(value)
         key = self.score.prepare_key(key)
         if isinstance(past_key_values, EncoderDecoderCache):
             past_key_values = past_key_values.self_attention_cache
@@ -137,7 +143,7 @@ class CrossAttention(Attention):
 
         `is_causal` is the direction of self-attention, and changes nothing here.
         """
-        query = self.q_norm(self.heads(self.q_proj(hidden_states)))
+        query = self.heads(self.q_proj(hidden_states), self.q_norm)
         key, value = self.keys_and_values(encoder_hidden_states, past_key_values, attention_mask)
         return self.attend(hidden_states, query, key, value, attention_mask, self.pattern, **kwargs)
 
@@ -148,8 +154,8 @@ class CrossAttention(Attention):
         if cache is not None and cache.is_updated.get(self.layer_idx):
             layer: Any = cache.cross_attention_cache.layers[self.layer_idx]
             return layer.keys, layer.values
-        key, value = map(self.heads, project(encoder_hidden_states, self.k_proj, self.v_proj))
-        key = self.score.prepare_key(self.k_norm(key))
+        key, value = project(encoder_hidden_states, self.k_proj, self.v_proj)
+        key, value = self.score.prepare_key(self.heads(key, self.k_norm)), self.heads(value)
         if cache is not None:
             source = cache.cross_attention_cache
             whole, (key, value) = extend(source, key, value, self.layer_idx, mask)

@@ -215,7 +215,7 @@ def frequencies_of(width: int, base: float, device: torch.device) -> Tensor:
 
 
 Rotation = tuple[Tensor, Tensor]
-"""Cosines and sines of every position's angles, each (B, 1, T, R), in float32."""
+"""Cosines of every position's angles and sines, the first half of them negative: (B, 1, T, R), in float32."""
 
 
 class NoPositions(nn.Module):
@@ -329,7 +329,8 @@ class RotaryPositions(NoPositions):
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
         """Angles of `position_ids` (B, T)."""
         cos, sin = self.rotary_emb.turns(position_ids, layer_type)
-        return cos[:, None], sin[:, None]
+        left, right = sin.chunk(2, dim=-1)
+        return cos[:, None], torch.cat((-left, right), dim=-1)[:, None]
 
 
 class RotaryEmbedding(nn.Module):
@@ -405,5 +406,4 @@ def rotate(x: Tensor, by: Rotation | None) -> Tensor:
     cos, sin = by
     if (width := cos.shape[-1]) < x.shape[-1]:
         return torch.cat((rotate(x[..., :width], by), x[..., width:]), dim=-1)
-    left, right = x.chunk(2, dim=-1)
-    return (x * cos + torch.cat((-right, left), dim=-1) * sin).to(x.dtype)
+    return (x * cos + x.roll(width // 2, dims=-1) * sin).to(x.dtype)
