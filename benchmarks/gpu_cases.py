@@ -148,7 +148,7 @@ class Part:
     sides: Mapping[str, Side]
     gates: tuple[Gate, ...] = ()
     begins_at_once: bool = True
-    """Whether there is room for the first passes of all sides."""
+    """Whether sides are prepared together, and not one after another, for want of memory."""
 
     def shrunk(self) -> "Part":
         """Return the same with tiny shapes, ours compiled on any device, and the stock model once."""

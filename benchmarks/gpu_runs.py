@@ -47,8 +47,8 @@ STEPS = {"cuda": 120, "cpu": 12}
 SECONDS = 0.3
 """What is timed on a GPU takes about as long."""
 
-TIMING = 60.0
-"""Seconds that a part may be timed for, and half of which are left for it at the end."""
+TIMING, SHORTEST_TIMING = 60.0, 30.0
+"""Seconds that a part may be timed for, and that have to be left for it before the deadline."""
 
 Result = dict[str, Any]
 
@@ -67,9 +67,9 @@ def measure_part(
         turn: Held while something is timed: other parts only compile and take first steps meanwhile.
     """
     if not part.sides:
-        return pretrain(part.case, deadline, turn)
+        return pretrain(part.case, prepared, deadline, turn)
     sides: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
-    prepared = min(prepared, deadline - TIMING / 2)
+    prepared = min(prepared, deadline - SHORTEST_TIMING)
     workers: dict[str, Worker] = {}
     steps = part.case.num_new_tokens if isinstance(part.case, WritingCase) else part.case.num_batches
 
@@ -121,10 +121,11 @@ def measure_part(
     return {"sides": sides} | describe(part.case)
 
 
-def pretrain(case: Any, deadline: float, turn: Lock) -> Result:
+def pretrain(case: Any, prepared: float, deadline: float, turn: Lock) -> Result:
     """Run `tercet pretrain` on text that is installed here, and read the second half of its log.
 
-    A run of a few steps reads the text and compiles beforehand, while others are timed.
+    A run of a few steps reads the text and compiles beforehand, while others are timed; for the times, see
+    `measure_part`.
     """
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     text = {"cuda": ("documentation",) * 2, "cpu": (ROOT / "CHANGELOG.md", ROOT / "README.md")}[kind]
@@ -144,17 +145,18 @@ def pretrain(case: Any, deadline: float, turn: Lock) -> Result:
     }
     with TemporaryDirectory() as folder:
 
-        def run(**more: Any) -> None:
+        def run(end: float, **more: Any) -> None:
             command = [sys.executable, "-m", "tercet", "pretrain", "decoder-demo"]
             command += [f"{key}={value}" for key, value in (options | more).items()]
-            variables, left = os.environ | {"TERCET_CACHE": folder}, deadline - time.monotonic()
+            variables, left = os.environ | {"TERCET_CACHE": folder}, end - time.monotonic()
             done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=left)
             if done.returncode:
                 raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
 
-        run(**{"training.steps": 2, "output": f"{folder}/first"})
+        run(min(prepared, deadline), **{"training.steps": 2, "output": f"{folder}/first"})
         with turn:
-            run(**{"training.steps": STEPS[kind], "output": f"{folder}/run"})
+            end = min(time.monotonic() + 2 * TIMING, deadline)
+            run(end, **{"training.steps": STEPS[kind], "output": f"{folder}/run"})
         log = [each for each in read_log(Path(folder) / "run" / LOG) if "tokens_per_second" in each]
     return {"tokens_per_second": [each["tokens_per_second"] for each in log[len(log) // 2 :]]}
 

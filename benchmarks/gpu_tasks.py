@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from cases import SPECIAL, EncoderCase, without_text
 from peers import padded
-from sides import SIDES, Pass, Side, as_they_are, stock_pass
+from sides import ROW_MULTIPLE, SIDES, Pass, Side, as_they_are, stock_pass
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -61,7 +61,11 @@ def prepare_stock_classifier(case: ClassificationCase, device: torch.device) -> 
     with device:
         model = case.stock()
     batches = case.grouped_batches()
-    rows = [padded(each | {"labels": each["input_ids"]}, 0) | {"labels": each["labels"]} for each in batches]
+    multiple = ROW_MULTIPLE.get(device.type, 1)
+    rows = [
+        padded(each | {"labels": each["input_ids"]}, 0, multiple) | {"labels": each["labels"]}
+        for each in batches
+    ]
     moved = [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
     return stock_pass(model, moved, device, is_autocast=choose_precision("auto", device) == "bf16")
 

@@ -158,6 +158,8 @@ def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> Non
             start = time.perf_counter()
             with warnings.catch_warnings(record=True) as caught:
                 work_once = side.prepare(case, device)
+            for each in caught:
+                warnings.showwarning(each.message, each.category, each.filename, each.lineno)
             pipe.send((time.perf_counter() - start, [str(each.message) for each in caught]))
             while task := pipe.recv():
                 pipe.send(task(work_once, device))

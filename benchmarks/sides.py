@@ -48,8 +48,8 @@ from tercet.training.workers import DataCursor
 
 LEARNING_RATE = 1e-4
 
-WIDTHS = {"cuda": 8}
-"""What stock models' rows are multiples of: a GPU's products are slower otherwise."""
+ROW_MULTIPLE = {"cuda": 8}
+"""What the length of stock models' rows is a multiple of: attention on a GPU wants aligned rows."""
 
 Pass = Callable[[], Any]
 """Does a case's work once: here, takes one optimizer step on every batch."""
@@ -126,7 +126,7 @@ def step_on(
 
 def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict[str, Tensor]]:
     """Pad batches for the stock models, and move them."""
-    multiple = WIDTHS.get(device.type, 1)
+    multiple = ROW_MULTIPLE.get(device.type, 1)
     rows = [padded(batch, case.pad_token_id, multiple) for batch in batches]
     return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
 

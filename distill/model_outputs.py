@@ -125,7 +125,7 @@ def compute_outputs(
     outputs: Any = base_of(model)(
         **inputs,
         use_cache=False,
-        **({"layer_states": layers} if needs.hidden else {}),
+        layer_states=layers if needs.hidden else None,
         **({} if recorder is None else {"kernel": recorder}),
     )
     states = outputs.last_hidden_state

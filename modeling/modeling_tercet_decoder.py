@@ -142,9 +142,8 @@ class TercetDecoderModel(TercetStack):
             bounds, given = (cu_seq_lens_k, max_length_k), encoder_attention_mask
             source, source_mask = self.prepare_source(layout, x, source, given, bounds, output_attentions)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        states = self.transform(
-            layout, x, masks, arguments, source, source_mask, past_key_values, output_positions
-        )
+        places = source, source_mask, past_key_values, output_positions
+        states = self.transform(layout, x, masks, arguments, *places, can_round=not has_states)
         return BaseModelOutputWithPastAndCrossAttentions(states, past_key_values)
 
     def decode_step(

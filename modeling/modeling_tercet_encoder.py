@@ -111,7 +111,9 @@ class TercetEncoderModel(TercetStack):
             layout, x, attention_mask, output_attentions, is_causal=is_causal, global_tokens=global_tokens
         )
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        states = self.transform(layout, x, masks, arguments, output_positions=output_positions)
+        states = self.transform(
+            layout, x, masks, arguments, output_positions=output_positions, can_round=call.can_unpad
+        )
         return BaseModelOutput(last_hidden_state=states)
 
 

@@ -92,13 +92,13 @@ class StackCall(NamedTuple):
 
 
 def dtype_of_stream(x: Tensor) -> torch.dtype:
-    """Return the type of the states between layers: that of `x`, or bfloat16 on a GPU that multiplies in it.
+    """Return the type of states between layers in training: bfloat16 on a GPU that multiplies in it.
 
-    Half as many bytes are read, written and kept for the backward pass then. Sums of two states are rounded;
-    norms, and what stands between the two products of a kernel, are not.
+    Half as many bytes are read, written and kept for the backward pass then. The sums of a layer are rounded,
+    and so is the result of a norm behind them; norms compute in float32.
     """
-    products = x.dtype if x.is_cpu or x.is_meta else dtype_of_scores(x)
-    return products if products == torch.bfloat16 else x.dtype
+    can_round = x.dtype == torch.float32 and not (x.is_cpu or x.is_meta)
+    return torch.bfloat16 if can_round and dtype_of_scores(x) == torch.bfloat16 else x.dtype
 
 
 def separate_by_mask(implementation: str | None) -> None:
@@ -397,13 +397,15 @@ class TercetStack(TercetPreTrainedModel):
         source_mask: Mask = None,
         past_key_values: Cache | None = None,
         output_positions: Tensor | None = None,
+        can_round: bool = False,
     ) -> Tensor:
         """Apply the blocks and the final norm to the stream, and return to the layout of the input.
 
         With `output_positions` (n,) of the flattened batch, the last layer computes only their states:
         (1, n, C). Those of pads are zeros where pads are removed. What each layer reads, and the result, is
         noted in `arguments["layer_states"]`, lists by their stack, if there is such a dictionary: hooks, by
-        which transformers records it, keep layers from being compiled.
+        which transformers records it, keep layers from being compiled. Where none of them records, training
+        `can_round` the stream; see `dtype_of_stream`.
 
         Raises:
             ValueError: If a stack that reads an encoder is given `output_positions`, or no states of it.
@@ -417,8 +419,9 @@ class TercetStack(TercetPreTrainedModel):
         masks = self.relative_bias(masks, x, past_key_values, arguments.get("is_causal"))
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
-        dtype, x = x.dtype, x.to(dtype_of_stream(x))
-        source = None if source is None else source.to(x.dtype)
+        dtype = x.dtype
+        if can_round and self.training:
+            x = x.to(dtype_of_stream(x))
         # Drafts of `generate(assistant_early_exit=...)` lower the number of layers for a while.
         layers = cast(list[Block], list(self.layers)[: self.config.num_hidden_layers])
         noted: dict[Any, list[Tensor]] | None = arguments.pop("layer_states", None)

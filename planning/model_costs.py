@@ -271,10 +271,10 @@ def trace_kept(
 ) -> Kept:
     """Run a model's stacks on one and on two sequences without storage, and count what autograd keeps.
 
-    The operations are a CPU's. They keep somewhat more than a GPU's, whose root-mean-square norm and dropout
-    are fused. Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT`
-    positions and wherever weights are dropped, the short one, which does. Long sequences of sparse patterns
-    keep their blocks on a CPU. Windows are known to a GPU's kernel, which needs a mask for other patterns.
+    The operations are a CPU's. They keep more than those of a GPU, which compiles layers and rounds states.
+    Attention is the fused kernel's, which keeps no weights of pairs, or on a CPU, up to `SHORT` positions and
+    wherever weights are dropped, the short one, which does. Long sequences of sparse patterns keep their
+    blocks on a CPU. Windows are known to a GPU's kernel, which needs a mask for other patterns.
 
     Args:
         config: Of the model.

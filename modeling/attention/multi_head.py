@@ -51,8 +51,8 @@ class Attention(nn.Module):
     def heads(self, x: Tensor, norm: nn.Module | None = None) -> Tensor:
         """Split the last dimension into heads: (B, T, H*D) -> (B, H, T, D).
 
-        A norm of heads is computed before, in the order in which they lie: behind, compilers would write them
-        in the other order, and back for the next product.
+        A norm of heads is computed before the transposition. Behind it, compiled graphs would write gradients
+        in the order of heads, and copy them back for the next product.
         """
         x = x.view(*x.shape[:-1], -1, self.head_dim)
         return (x if norm is None else norm(x)).transpose(1, 2)

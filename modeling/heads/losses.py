@@ -156,7 +156,7 @@ LARGE_CHUNK_BYTES = 2**28
 """The same on other devices, which need larger products to be busy."""
 
 LARGE_CHUNK_ROWS = 4096
-"""Rows for which such a chunk may have twice as many bytes: adding up a weight's gradient costs less then."""
+"""Up to so many rows a chunk may have twice as many bytes: the weight's gradient is added up less often."""
 
 BYTES_WITH_Z_LOSS = 6
 """Bytes that a logit of 16 bits counts in a chunk with a z-loss, whose softmax is float32's."""

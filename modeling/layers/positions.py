@@ -215,7 +215,7 @@ def frequencies_of(width: int, base: float, device: torch.device) -> Tensor:
 
 
 Rotation = tuple[Tensor, Tensor]
-"""Cosines of every position's angles and sines, the first half of them negative: (B, 1, T, R), in float32."""
+"""Cosines of every position's angles and sines, the first half of these negated: (B, 1, T, R), in float32."""
 
 
 class NoPositions(nn.Module):

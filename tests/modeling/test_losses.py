@@ -94,7 +94,7 @@ def test_chunks_on_a_gpu_are_of_one_size_if_up_to_twice_as_many_can_be(num_rows,
 @pytest.mark.parametrize(
     ("vocab_size", "rows"), [(8192, 16_384), (32_768, 4096), (50_257, 4096), (131_072, 2048)]
 )
-def test_chunks_on_a_gpu_have_many_rows_before_they_have_few_bytes(vocab_size, rows):
+def test_chunks_on_a_gpu_may_be_twice_as_large_up_to_4096_rows(vocab_size, rows):
     assert cross_entropy.rows_per_chunk(2 * vocab_size, "cuda") == rows
 
 
