@@ -10,7 +10,8 @@ from tercet.distill.losses import (
     LastHiddenStateLoss,
     RelationLoss,
 )
-from tercet.distill.model_outputs import Heads, ModelOutputs
+from tercet.distill.model_outputs import Heads, ModelOutputs, RequiredOutputs, compute_outputs
+from tercet.modeling import TercetEncoderConfig, TercetEncoderForMaskedLM
 
 BOUNDS = torch.tensor([0, 3, 4, 8], dtype=torch.int32)
 BATCH = {
@@ -30,6 +31,17 @@ def draw(*shape, seed):
 
 def states(values):
     return ModelOutputs(None, None, torch.as_tensor(values), {}, {})
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_layers_note_their_states_only_for_a_loss_that_reads_them(hidden):
+    config = TercetEncoderConfig(vocab_size=10, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
+    model, given = TercetEncoderForMaskedLM(config), []
+    model.model.register_forward_pre_hook(lambda _, __, named: given.append(named), with_kwargs=True)
+    batch = BATCH | {"input_ids": BATCH["input_ids"].long()}
+    found = compute_outputs(model, batch, torch.tensor([0]), RequiredOutputs(hidden=hidden))
+    assert (given[0]["layer_states"] is not None) == hidden
+    assert [len(layers) for layers in found.hidden.values()] == [3] * hidden
 
 
 def heads(seed, layers, query_heads=2, key_heads=2, width=4, stack="encoder"):
