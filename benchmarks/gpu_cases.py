@@ -196,7 +196,7 @@ PACKED = Side(prepare_packed, "auto", retains_heap=True, products=as_they_are)
 
 LONG: dict[str, Any] = BASE | {"dropout": 0.0, "num_batches": 4}
 
-LONGEST: dict[str, Any] = LONG | {"num_batches": 1}
+ONE_STEP: dict[str, Any] = LONG | {"num_batches": 1}
 
 DROPPED: dict[str, Any] = LONG | {"dropout": 0.1}
 """As the recipe `bert-base` has it, of attention's weights as well."""
@@ -218,7 +218,7 @@ PARTS: dict[str, Part] = {
     ),
     "pretrain": Part(replace(EIGHT, name="tercet pretrain"), {}, (Gate("speed / 8x512", 0.95, 0.99),)),
     "big-bird": Part(
-        BigBirdCase("big bird, S16384", 30_522, 16_384, 1, **LONGEST),
+        BigBirdCase("big bird, S16384", 30_522, 16_384, 1, **ONE_STEP),
         BIG_BIRD,
         (Gate("speed / stock", 5, 10), Gate("speed / stock-bf16", 5, 10)),
         begins_at_once=False,

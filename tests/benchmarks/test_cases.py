@@ -34,7 +34,7 @@ def test_grouping_changes_the_company_but_not_the_sequences(case):
 def test_padding_keeps_every_token_and_target(case, multiple, module):
     batch = case.batches()[0]
     rows = module("peers").padded(batch, case.pad_token_id, multiple)
-    assert all(each.shape[1] % multiple == 0 for name, each in rows.items() if each.dim() == 2)
+    assert all(each.shape[1] % multiple == 0 for each in rows.values() if each.dim() == 2)
     is_real = rows["attention_mask"] == 1
     assert torch.equal(rows["input_ids"][is_real], batch["input_ids"][0])
     assert (rows["input_ids"][~is_real] == case.pad_token_id).all()
