@@ -22,6 +22,7 @@ from gpu_cases import Part
 from gpu_tasks import ClassificationCase, VectorsCase
 from measuring import Conditions, Worker, seconds_of, turns
 from sides import Pass
+from torch.autograd import DeviceType
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.profiler import ProfilerActivity, profile
 
@@ -37,6 +38,11 @@ WAITS = {
     "cpu": ("aten::_local_scalar_dense", "aten::nonzero"),
 }
 """Of what waits for the device, or would."""
+
+CUDA = DeviceType.CUDA  # pyright: ignore[reportAttributeAccessIssue]
+
+KERNELS = 40
+"""So many are listed."""
 
 READ_BY_ATTENTION = tuple(f"{name}_proj.weight" for name in "qkv")
 """Names of the matrices of a layer before attention."""
@@ -265,9 +271,20 @@ def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, floa
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
     with profile(activities=kinds) as profiler:
         work_once()
-    calls = [(event.key, event.count / steps) for event in profiler.key_averages()]
+    events = profiler.key_averages()
     counts = {
-        what: sum(number for key, number in calls if any(name in key for name in names))
+        what: sum(event.count for event in events if any(name in event.key for name in names)) / steps
         for what, names in (("launches", LAUNCHES[device.type]), ("waits", WAITS[device.type]))
     }
-    return {"memory_mib": memory} | share | counts
+    return {"memory_mib": memory} | share | counts | slowest_kernels(events, device, steps)
+
+
+def slowest_kernels(events: Any, device: torch.device, steps: int) -> Result:
+    """List what took most of the device's time, in milliseconds a step, and how long it worked in all."""
+    if device.type == "cuda":
+        spent = {event.key: event.self_device_time_total for event in events if event.device_type is CUDA}
+    else:
+        spent = {event.key: event.self_cpu_time_total for event in events}
+    spent = {name: microseconds / 1e3 / steps for name, microseconds in spent.items()}
+    slowest = sorted(spent, key=spent.__getitem__, reverse=True)[:KERNELS]
+    return {"busy_ms": sum(spent.values()), "kernels": {name[:160]: spent[name] for name in slowest}}
