@@ -208,8 +208,8 @@ PARTS: dict[str, Part] = {
         f"laws-{name}": Part(replace(CASES[name], dropout=0.0, num_hidden_layers=2, num_batches=1), LAWS)
         for name in ("encoder", "decoder", "seq2seq")
     },
-    "gpt2": training(DecoderCase("GPT-2, S1024", 50_257, 1024, 16, **LONG), SHARE, 0.4, 0.45),
-    "bert-512": training(EncoderCase("BERT-base, S512", 30_522, 512, 64, **LONG), SHARE, 0.35, 0.45),
+    "gpt2": training(DecoderCase("GPT-2, S1024", 50_257, 1024, 32, **LONG), SHARE, 0.4, 0.45),
+    "bert-512": training(EncoderCase("BERT-base, S512", 30_522, 512, 128, **LONG), SHARE, 0.35, 0.45),
     "8x512": training(EIGHT, "tokens/s", 1.2e6, 1.7e6),
     "8x512-131k": Part(
         replace(EIGHT, name="8x512, 131k tokens a step", batch_size=512),
@@ -228,11 +228,11 @@ PARTS: dict[str, Part] = {
         {"tercet": WRITERS["tercet-bf16"], "stock": WRITERS["stock-bf16"]},
         (Gate("speed / stock", 1, 2),),
     ),
-    "bert-128": training(EncoderCase("BERT-base, S128", 30_522, 128, 256, **LONG), SHARE, 0.35, 0.45),
+    "bert-128": training(EncoderCase("BERT-base, S128", 30_522, 128, 512, **LONG), SHARE, 0.35, 0.45),
     "4x256": training(EncoderCase("4x256, S128", 30_522, 128, 512, dropout=0.0), SHARE, 0.1, 0.2),
     "12x384": training(EncoderCase("12x384, S128", 30_522, 128, 512, 4, 384, 12, 12, 0.0), SHARE, 0.25, 0.35),
     "bert-128-dropout": training(
-        EncoderCase("BERT-base, S128, dropout 0.1", 30_522, 128, 256, **DROPPED), SHARE, 0.35, 0.45
+        EncoderCase("BERT-base, S128, dropout 0.1", 30_522, 128, 512, **DROPPED), SHARE, 0.35, 0.45
     ),
     "modernbert": training(
         ModernBertCase("ModernBERT-base, S512", 50_368, 512, 64, 4, 768, 22, 12, 0.0),

@@ -18,6 +18,7 @@ from tercet.training.compiling import CompiledBlocks
 from tercet.training.loop import accumulate_gradients
 from tercet.training.objective import on_device
 from tercet.training.precision import build_accelerator
+from tercet.training.recording import WARM_UPS, Recorder
 from tercet.training.stages import prepare_data
 
 TIMES_NOISE = 2.0
@@ -46,8 +47,8 @@ def laws(case: Case, device: torch.device) -> dict[str, dict[str, float]]:
     assert ragged.parts[0].sizes is None
     assert fixed.parts[0].sizes is not None
 
-    def by_engine(model: nn.Module, step: Step) -> Tensor:
-        accumulate_gradients(model, objective, step, accelerator)
+    def by_engine(model: nn.Module, step: Step, recorder: Recorder | None = None) -> Tensor:
+        accumulate_gradients(model, objective, step, accelerator, recorder=recorder)
         return taken_gradient(bare)
 
     exact = by_engine(bare, ragged)
@@ -57,6 +58,12 @@ def laws(case: Case, device: torch.device) -> dict[str, dict[str, float]]:
     found["packed = padded"] = taken_gradient(bare)
     with CompiledBlocks(bare, has_fixed_sizes=True).in_use():
         found["compiled = eager"] = by_engine(model, fixed)
+        if device.type == "cuda":
+            recorder = Recorder(bare)
+            for _ in range(WARM_UPS + 2):
+                found["recorded = eager"] = by_engine(model, fixed, recorder)
+            if not recorder.recordings:
+                raise RuntimeError("micro-batches cannot be recorded as CUDA graphs")
     limit = TIMES_NOISE * float((packed - exact).norm() / exact.norm())
     differences = {name: float((own - packed).norm() / packed.norm()) for name, own in found.items()}
     parity = compare(case)

@@ -39,8 +39,6 @@ WAITS = {
 }
 """Of what waits for the device, or would."""
 
-CUDA = DeviceType.CUDA  # pyright: ignore[reportAttributeAccessIssue]
-
 KERNELS = 40
 """So many are listed."""
 
@@ -97,6 +95,7 @@ def measure_part(
             worker.finish()
             return
         sides[name]["warnings"] = [each for each in worker.warnings if each.startswith("training.compile")]
+        worker.do(forget_peak)
         sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
         for _ in range(part.sides[name].warm_ups - 1):
             with turn:
@@ -202,6 +201,12 @@ def result_of(work_once: Pass, device: torch.device) -> Any:
     return work_once()
 
 
+def forget_peak(work_once: Pass, device: torch.device) -> None:
+    """Measure the peak of memory from here on: CUDA graphs take theirs in the first passes."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
 def count_graphs(work_once: Pass, device: torch.device) -> int:
     """Count the graphs that were compiled so far; give memory back that other sides may need."""
     torch.cuda.empty_cache()
@@ -258,14 +263,11 @@ def between(first: Any, last: Any) -> float:
 
 
 def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, float]:
-    """Count a step's launches and waits, and measure a pass's peak of memory and the optimizer's share.
+    """Count a step's launches and waits, and measure the passes' peak of memory and the optimizer's share.
 
     The profiler counts on a CPU as well, operators within others included: compiled blocks refuse a
     `TorchDispatchMode`.
     """
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    work_once()
     memory = peak_memory(device)
     share = optimizer_share(work_once, device)
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
@@ -282,7 +284,11 @@ def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, floa
 def slowest_kernels(events: Any, device: torch.device, steps: int) -> Result:
     """List what took most of the device's time, in milliseconds a step, and how long it worked in all."""
     if device.type == "cuda":
-        spent = {event.key: event.self_device_time_total for event in events if event.device_type is CUDA}
+        spent = {
+            event.key: event.self_device_time_total
+            for event in events
+            if event.device_type == DeviceType.CUDA
+        }
     else:
         spent = {event.key: event.self_cpu_time_total for event in events}
     spent = {name: microseconds / 1e3 / steps for name, microseconds in spent.items()}

@@ -34,6 +34,8 @@ class MaskedLanguageModelingWithPairs(Objective):
         pair_term: Name of the second term.
     """
 
+    can_be_recorded = True
+
     def __init__(self, masked_language_modeling: MaskedLanguageModeling, pair_term: str):
         self.weights = {"mlm": 1.0, pair_term: 1.0}
         self.masked_language_modeling = masked_language_modeling

@@ -62,6 +62,8 @@ class TaskObjective(Objective, Generic[Outputs]):
 class TextObjective(TaskObjective[Tensor]):
     """Scores of a whole text, (S, L), one row for each example. Abstract: what they are learned from."""
 
+    can_be_recorded = True
+
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Pack the examples; labels are (S,), or (S, 1, L) where an example has several."""
         batch = one_stream(gather(examples, "input_ids"))

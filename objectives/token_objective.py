@@ -40,6 +40,8 @@ class TokenObjective(Objective):
         z_loss: Weight of the squares of log Z in the loss (see `LossArguments`); scores have none.
     """
 
+    can_be_recorded = True
+
     noise: Noise
     """Whether examples are corrupted: never, always the same way, or anew whenever they are seen."""
 

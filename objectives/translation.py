@@ -223,6 +223,7 @@ class Translation(TeacherForcing):
     ):
         super().__init__("translation", decoder_start_id, label_smoothing, z_loss)
         self.reading = reading
+        self.can_be_recorded = reading is None or reading.sampling is None
         # Noise is made of the tokens of all targets of a step.
         self.reads_whole_step = reading is not None and reading.noise > 0
 

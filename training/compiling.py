@@ -24,6 +24,7 @@ from .evaluation import undisturbed_randomness
 from .exchange import add_up
 from .gradient_checkpointing import computing_again
 from .objective import Batch, Objective, configs_in
+from .recording import Recorder
 from .sharding import is_sharded, own_part
 from .stages import TrainingData
 from .static_shapes import wants_graphs
@@ -75,6 +76,8 @@ class CompiledBlocks:
         self.graphs: dict[nn.Module, Any] = {
             block: in_training(block, torch.compile(block.forward, **options)) for block in (*serves, *heads)
         }
+        self.recorder: Recorder | None = None
+        """Computes micro-batches as CUDA graphs."""
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -112,6 +115,8 @@ def compiled_blocks(
     objective: Objective,
     data: TrainingData,
     accelerator: Accelerator,
+    *,
+    records: bool = True,
 ) -> CompiledBlocks | None:
     """Compile a model's blocks, if it is wanted and they agree on a micro-batch of a run's first step.
 
@@ -121,6 +126,7 @@ def compiled_blocks(
         objective: What is learned.
         data: What from; without a layer that can be compiled, it forgoes fixed sizes.
         accelerator: Owns the device.
+        records: Whether micro-batches are recorded as CUDA graphs, where that can be.
 
     Raises:
         ValueError: It is wanted, and no layer can be compiled; or a layer of a model in pieces failed.
@@ -159,7 +165,17 @@ def compiled_blocks(
         return None
     for block in graphs.graphs:
         block.is_compiled = True  # pyright: ignore[reportArgumentType]
+    if records and has_fixed_sizes and can_be_recorded(model, objective, accelerator):
+        graphs.recorder = Recorder(model)
     return graphs
+
+
+def can_be_recorded(model: nn.Module, objective: Objective, accelerator: Accelerator) -> bool:
+    """Return whether micro-batches can be CUDA graphs: on one GPU, with nothing that the host does."""
+    is_alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
+    computes_again = any(getattr(each, "gradient_checkpointing", False) for each in model.modules())
+    does_more = accelerator.scaler is not None or is_sharded(model) or computes_again
+    return is_alone and objective.can_be_recorded and not does_more
 
 
 def disagreement(

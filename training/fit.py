@@ -153,7 +153,9 @@ class _Run:
         if computes_again(recipe.gradient_checkpointing, accelerator):
             enable_gradient_checkpointing(model)
         self.model = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
-        self.graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator)
+        self.graphs = compiled_blocks(
+            recipe.compile, model, objective, data, accelerator, records=recipe.cuda_graphs
+        )
         sets_rate = recipe.schedule.kind == "noam"
         copies = processes_of(accelerator) if isinstance(self.model, DistributedDataParallel) else None
         optimizer = build_optimizer(

@@ -6,9 +6,10 @@ It knows nothing of text, tasks or devices: the objective and `accelerate` do.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, cast
 from zlib import crc32
 
@@ -20,10 +21,15 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from .batches import Step
 from .compiling import CompiledBlocks
-from .objective import Objective
+from .objective import Batch, Objective
+from .recording import Recorder
 from .sharding import exchange_among_replicas, is_sharded, no_gradient, whole
 from .skipping import NonFiniteSteps
 from .workers import DataCursor
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass
@@ -115,7 +121,7 @@ def train(
     after_step: Callable[[Progress, dict[str, Tensor]], None] = lambda progress, metrics: None,
     should_stop: Callable[[], bool] = lambda: False,
     graphs: CompiledBlocks | None = None,
-    before_exchange: Callable[[], None] = lambda: None,
+    before_exchange: Callable[[], None] = nothing,
 ) -> None:
     """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
 
@@ -147,7 +153,8 @@ def train(
     while progress.step < steps:
         step = next(batches).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
-            metrics = accumulate_gradients(model, objective, step, accelerator, before_exchange)
+            recorder = None if graphs is None else graphs.recorder
+            metrics = accumulate_gradients(model, objective, step, accelerator, before_exchange, recorder)
         grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         broken.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
@@ -167,31 +174,61 @@ def accumulate_gradients(
     objective: Objective,
     step: Step,
     accelerator: Accelerator,
-    before_exchange: Callable[[], None] = lambda: None,
+    before_exchange: Callable[[], None] = nothing,
+    recorder: Recorder | None = None,
 ) -> dict[str, Tensor]:
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
     names = [*objective.weights, "loss"]
     metrics = {name: torch.zeros((), device=accelerator.device) for name in names}
+    factors = {name: 1 / max(number, 1) for name, number in step.targets.items()}
     micro_batches = step.micro_batches(accelerator.device)
+    compute = partial(add_gradients, model, objective, accelerator)
     exchanges_once = accelerator.num_processes > 1 and not is_sharded(model)
     for index, batch in enumerate(micro_batches):
         is_last = index == len(micro_batches) - 1
         # Processes exchange gradients once per step, during its last backward pass; those of a model in
         # pieces at once, since no process has room for all of them, and its replicas once per step.
         exchange_among_replicas(model, objective, is_last=is_last)
-        with accelerator.no_sync(model) if exchanges_once and not is_last else nullcontext():
-            sums = objective.losses(model, batch)
-            means = {name: total / max(step.targets[name], 1) for name, total in sums.items()}
-            loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
-            if is_last and exchanges_once and not objective.uses_all_parameters:
-                loss = loss + no_gradient(model)
-            if is_last:
-                before_exchange()
-            # Processes average gradients, but each holds only its part of the step's sum.
-            accelerator.backward(poisoned_if_not_finite(loss) * accelerator.num_processes)
-        for name, value in (means | {"loss": loss}).items():
-            metrics[name] += value.detach()
+        if recorder is not None:
+            found = recorder.compute(batch, factors, compute)
+        else:
+            with accelerator.no_sync(model) if exchanges_once and not is_last else nullcontext():
+                reaches_all = is_last and exchanges_once and not objective.uses_all_parameters
+                finish = before_exchange if is_last else nothing
+                found = compute(batch, factors, reaches_all=reaches_all, before_backward=finish)
+        for name, value in found.items():
+            metrics[name] += value
     return metrics
+
+
+def add_gradients(
+    model: nn.Module,
+    objective: Objective,
+    accelerator: Accelerator,
+    batch: Batch,
+    factors: Mapping[str, Any],
+    *,
+    reaches_all: bool = False,
+    before_backward: Callable[[], None] = nothing,
+) -> dict[str, Tensor]:
+    """Add a micro-batch's gradients to the parameters'; return its part of each term's mean, and of the loss.
+
+    Args:
+        model: Prepared by `accelerator`.
+        objective: Scores the model's answers.
+        accelerator: Scales the loss, where its precision needs it.
+        batch: On the device.
+        factors: By what the sum of each term is multiplied: one over the step's targets.
+        reaches_all: Whether every parameter gets a gradient, if only of zero.
+        before_backward: Called before the backward pass.
+    """
+    means = {name: total * factors[name] for name, total in objective.losses(model, batch).items()}
+    loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
+    before_backward()
+    # Processes average gradients, but each holds only its part of the step's sum.
+    scaled = poisoned_if_not_finite(loss) * accelerator.num_processes
+    accelerator.backward(scaled + no_gradient(model) if reaches_all else scaled)
+    return {name: value.detach() for name, value in (means | {"loss": loss}).items()}
 
 
 def poisoned_if_not_finite(loss: Tensor) -> Tensor:

@@ -135,6 +135,7 @@ class MixedObjective(Objective):
     def __init__(self, objectives: Sequence[Objective], shares: Sequence[float]):
         self.objectives = list(objectives)
         self.shares = list(shares)
+        self.can_be_recorded = all(objective.can_be_recorded for objective in objectives)
         self.reads_whole_step = any(objective.reads_whole_step for objective in objectives)
         self.weights = {}
         self.names: list[dict[str, str]] = []

@@ -51,6 +51,9 @@ class Objective(ABC):
     reads_whole_step: bool = False
     """Whether what is made of an example depends on the others of its step, so that processes collate all."""
 
+    can_be_recorded: bool = False
+    """Whether `losses` does the same work for all batches of one size, and none on the host."""
+
     @abstractmethod
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
         """Corrupt and pack examples into one batch.

@@ -143,6 +143,10 @@ class TrainingRecipe:
     gradients are others then. On CUDA, and where they are compiled, all micro-batches have one size, filled
     up where they are smaller; it may be larger than `tokens_per_micro_batch`, by 64 tokens and 1 %, or by a
     tenth if an encoder's and a decoder's shares of the tokens vary."""
+    cuda_graphs: bool = True
+    """Whether compiled micro-batches of one size are recorded and replayed as CUDA graphs, on one GPU, unless
+    their loss or gradients are others then: a step is launched at once, which small models need. It takes
+    memory beside that of evaluations."""
     gradient_checkpointing: bool = False
     """Whether layers are computed again in the backward pass, instead of keeping what they have computed
     (activation checkpointing): less memory, about a third more time, the same result."""

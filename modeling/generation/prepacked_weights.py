@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.utils import logging
 
-from ..layers.position_wise import is_plain, is_stand_in, is_untouched, joint_product, stand_in
+from ..layers.position_wise import TanhGelu, is_plain, is_stand_in, is_untouched, joint_product, stand_in
 
 ROWS_AT_ONCE = 512
 """Rows of a weight whose bits are summed together."""
@@ -75,7 +75,7 @@ FUSED: dict[type[nn.Module], tuple[str, str]] = {
     type(ACT2FN["relu"]): ("relu", ""),
     type(ACT2FN["silu"]): ("swish", ""),
     type(ACT2FN["gelu"]): ("gelu", "none"),
-    type(ACT2FN["gelu_pytorch_tanh"]): ("gelu", "tanh"),
+    TanhGelu: ("gelu", "tanh"),
 }
 """Activations that oneDNN applies to the results of a product before it writes them -> their names there."""
 

@@ -13,6 +13,7 @@ torch's own.
 Shapes: B batch, T positions, C model width, E width of token vectors, F width inside.
 """
 
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeGuard
@@ -58,15 +59,15 @@ def init_scale(layer: nn.Linear) -> float | None:
 
 
 def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-    """Apply each of several linear layers to `x`; in training on a CPU as one product of matrices.
+    """Apply each of several linear layers to `x`; in training on a CPU, or compiled, as one product.
 
-    One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
-    large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
-    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked) is called.
+    One product reads its input once, is of larger matrices, and its gradient needs no sum of several. Written
+    out on a GPU, its joined weights, which the backward pass keeps, would outlive what FSDP frees. A layer
+    that is more than a plain one (wrapped by PEFT, quantized, hooked) is called.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     has_bias = {layer.bias is not None for layer in plain}
-    if not x.is_cpu or len(plain) < len(layers) or len(has_bias) > 1:
+    if not (x.is_cpu or is_tracing()) or len(plain) < len(layers) or len(has_bias) > 1:
         return apply_each(x, *layers)
     weights = torch.cat([layer.weight for layer in plain])
     biases = torch.cat([layer.bias for layer in plain]) if has_bias == {True} else None
@@ -219,13 +220,32 @@ class _Drop(torch.autograd.Function):
         return masked(gradient, is_kept).mul_(ctx.factor), None
 
 
+GELU_SLOPE = 2 * (2 / math.pi) ** 0.5
+"""Of the approximation of GELU: tanh(u) is 2 sigmoid(2u) - 1."""
+
+
 def build_activation(name: str) -> nn.Module:
     """Build an activation by its name in transformers.
 
     `gelu_new` of GPT-2 and `gelu_pytorch_tanh` are one function (Hendrycks and Gimpel, 2016, section 2): the
     first spells it in eight operations, the second is one of torch's.
     """
-    return ACT2FN["gelu_pytorch_tanh" if name == "gelu_new" else name]
+    return TanhGelu() if name in ("gelu_new", "gelu_pytorch_tanh") else ACT2FN[name]
+
+
+class TanhGelu(nn.Module):
+    """GELU by its approximation with tanh (Hendrycks and Gimpel, 2016, section 2), x sigmoid(2u).
+
+    In compiled graphs it is written so: tanh's kernel on a GPU takes twice as long as the memory that it
+    reads and writes, an exponential does not.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activate a tensor of any shape."""
+        if not is_tracing():
+            return F.gelu(x, approximate="tanh")
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        return (exact * torch.sigmoid(GELU_SLOPE * (exact + 0.044715 * exact**3))).to(x.dtype)
 
 
 class PlainFeedForward(nn.Module):
