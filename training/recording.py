@@ -84,42 +84,45 @@ class Recorder:
         Warns:
             UserWarning: It cannot be recorded, or gives something else: nothing is recorded any more.
         """
+        self.recordings.pop(size, None)
         device = self.parameters[0].device
         before = {weight: copied(weight.grad) for weight in self.parameters}
+        for weight in self.parameters:
+            weight.grad = None
         randomness = get_randomness(device)
         expected = compute(batch, factors)
-        after = {weight: copied(weight.grad) for weight in self.parameters}
-        learned = [weight for weight in self.parameters if weight.grad is not None]
         continued = get_randomness(device)
-
-        def give(gradients: dict[nn.Parameter, Tensor | None]) -> None:
-            for weight in learned:
-                found, gradient = gradients[weight], self.gradients.setdefault(weight, weight.grad)  # pyright: ignore
-                gradient.zero_() if found is None else gradient.copy_(found)
-                weight.grad = gradient
-
-        give(before)
-        reason = "they have other losses or gradients"
+        taught = {weight: weight.grad for weight in self.parameters if weight.grad is not None}
+        for weight in taught:
+            weight.grad = self.gradients.setdefault(weight, torch.empty_like(weight)).zero_()
+        found, reason = None, "they have other losses or gradients"
         try:
             own = {name: value.clone() for name, value in tensors_of(batch).items()}
             scales = {name: torch.tensor(factor, device=device) for name, factor in factors.items()}
             graph, metrics = capture(lambda: compute({**batch, **own}, scales), self)
-            recording = Recording(graph, own, scales, metrics, learned, self.addresses())
+            recording = Recording(graph, own, scales, metrics, [*taught], self.addresses())
             set_randomness(device, randomness)
             found = self.replay(recording, batch, factors)
             pairs = [(found[name], expected[name]) for name in expected]
-            pairs += [(weight.grad, after[weight]) for weight in learned]
-            if agrees(pairs):
+            if agrees([*pairs, *((self.gradients[weight], taught[weight]) for weight in taught)]):
                 self.recordings[size] = recording
-                return found
         except (RuntimeError, ValueError, TypeError) as error:  # what waits for the GPU cannot be recorded
             reason = str(error).partition("\n")[0]
-        warnings.warn(f"training.cuda_graphs: steps are computed without CUDA graphs: {reason}", stacklevel=2)
-        self.is_working = False
-        self.recordings.clear()
-        give(after)
-        set_randomness(device, continued)
-        return expected
+        if size not in self.recordings:
+            warnings.warn(
+                f"training.cuda_graphs: steps are computed without CUDA graphs: {reason}", stacklevel=2
+            )
+            self.is_working = False
+            self.recordings.clear()
+            for weight, gradient in taught.items():
+                weight.grad = gradient
+            set_randomness(device, continued)
+        for weight, gradient in before.items():
+            if weight.grad is None:
+                weight.grad = gradient
+            elif gradient is not None:
+                weight.grad += gradient
+        return expected if found is None or not self.is_working else found
 
     def replay(self, recording: Recording, batch: Batch, factors: Mapping[str, float]) -> dict[str, Tensor]:
         """Do what was recorded with another micro-batch of the same size."""
