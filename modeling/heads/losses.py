@@ -389,14 +389,16 @@ class LossChunk(nn.Module):
         """
         states = states.to(weight.dtype)
         logits = F.linear(states, weight, bias)[:, :num_classes]
-        classes = labels.clamp(min=0) if has_gaps else labels
-        compute = _fused_gradient if is_tracing() else _softmax_gradient
-        loss, d_logits = compute(logits, classes, label_smoothing, z_loss)
-        if has_gaps:
+        if is_tracing():
+            loss, d_logits = _fused_gradient(logits, labels, label_smoothing, z_loss, len(weight))
+        else:
             is_gap = labels == IGNORE
-            loss, d_logits = loss.masked_fill(is_gap, 0), d_logits.masked_fill_(is_gap[:, None], 0)
-        if num_classes < len(weight):
-            d_logits = F.pad(d_logits, (0, len(weight) - num_classes))
+            classes = labels.masked_fill(is_gap, 0) if has_gaps else labels
+            loss, d_logits = _softmax_gradient(logits, classes, label_smoothing, z_loss)
+            if has_gaps:
+                loss, d_logits = loss.masked_fill(is_gap, 0), d_logits.masked_fill_(is_gap[:, None], 0)
+            if num_classes < len(weight):
+                d_logits = F.pad(d_logits, (0, len(weight) - num_classes))
         of_weight = states.T @ d_logits if states.is_cpu else d_logits.T @ states
         return loss.sum(), d_logits @ weight, of_weight, None if bias is None else d_logits.sum(0)
 
@@ -476,23 +478,41 @@ def _softmax_gradient(
 
 
 def _fused_gradient(
-    logits: Tensor, labels: Tensor, label_smoothing: float, z_loss: float = 0.0
+    logits: Tensor, labels: Tensor, label_smoothing: float, z_loss: float, width: int
 ) -> tuple[Tensor, Tensor]:
-    """Do the same as a compiler joins it to two passes over the logits; what lies between is float32."""
-    x = at_least_float32(logits)
-    is_label = torch.arange(x.shape[1], device=x.device) == labels[:, None]
+    """Do the same as a compiler joins it to two passes over the logits; what lies between is float32.
+
+    Labels may be `IGNORE`, whose losses and gradients are 0. These have `width` columns, zeros behind the
+    classes. The passes do little with a logit, which would take longer than to read it: no label is looked
+    for, and no logarithm is taken anew.
+    """
+    x, num_classes = at_least_float32(logits), logits.shape[1]
+    is_gap, is_known = (
+        labels == IGNORE,
+        labels < num_classes,
+    )  # others would only show where they are looked up
+    classes = labels.clamp(0, num_classes - 1)[:, None]
     largest = x.amax(-1, keepdim=True)
     log_z = ((x - largest).exp().sum(-1, keepdim=True).log() + largest).squeeze(1)
-    of_label = torch.where(is_label, x, 0).sum(-1)
-    loss, gradient = log_z - of_label, (x - log_z[:, None]).exp()
+    log_z = log_z.where(is_known, torch.nan)
+    of_label = x.gather(1, classes).squeeze(1)
+    loss, at_label = log_z - of_label, (of_label - log_z).exp()
+    gradient = (x - realized(log_z.masked_fill(is_gap, torch.inf))[:, None]).exp()
     if z_loss:
-        loss, gradient = loss + z_loss * log_z.square(), gradient * (1 + 2 * z_loss * log_z)[:, None]
+        loss, slope = loss + z_loss * log_z.square(), 1 + 2 * z_loss * log_z
+        gradient, at_label = gradient * slope[:, None], at_label * slope
     if label_smoothing:
+        spread = label_smoothing / num_classes
         loss = loss + label_smoothing * (of_label - x.mean(-1))
-        gradient = gradient - label_smoothing / x.shape[1]
-    gradient = gradient - is_label * (1 - label_smoothing)
-    is_known = labels < x.shape[1]  # other labels would only show in a kernel that looks them up
-    return loss.where(is_known, torch.nan), gradient.where(is_known[:, None], torch.nan).to(logits.dtype)
+        gradient, at_label = gradient - (~is_gap * spread)[:, None], at_label + label_smoothing - spread
+    gradient = F.pad(gradient.to(logits.dtype), (0, width - num_classes))
+    at_label = (at_label - 1).masked_fill(is_gap, 0).to(logits.dtype)
+    return loss.masked_fill(is_gap, 0), gradient.scatter(1, classes, at_label[:, None])
+
+
+def realized(x: Tensor) -> Tensor:
+    """Let a compiler write a tensor down, instead of computing it again for each number that needs it."""
+    return x.as_strided(x.shape, x.stride())
 
 
 def _distance_to_likeliest(logits: Tensor, probabilities: Tensor, rows: Tensor, labels: Tensor) -> Tensor:

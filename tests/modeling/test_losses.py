@@ -75,10 +75,31 @@ def test_a_compiled_chunk_equals_the_definition(case, settings, backend, monkeyp
     assert frames.frame_count == 1
 
 
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("settings", [(0.0, 0.0), (0.1, 0.3)])
+def test_rows_that_fill_the_vocabulary_up_are_no_classes(case, settings, backend):
+    """Nor have they a gradient, with and without gaps and compilation."""
+    inputs, labels = [x.detach() for x in case[0]], case[1].clone()
+    labels[::5] = IGNORE
+    forward = LossChunk().forward
+    options = {"has_gaps": True, "num_classes": V}
+    expected = forward(*inputs, labels, *settings, **options)
+    if backend is not None:
+        forward = torch.compile(forward, fullgraph=True, dynamic=False, backend=backend)
+    states, *filled = (cross_entropy.whole_tiles(x) if index else x for index, x in enumerate(inputs))
+    loss, d_states, *gradients = forward(states, *filled, labels, *settings, **options)
+    assert_close((loss, d_states), expected[:2])
+    of_weight, of_bias = gradients[0].T, gradients[1]
+    for found, wanted in ((of_weight, expected[2].T), (of_bias, expected[3])):
+        assert len(found) % cross_entropy.WHOLE_TILE == 0
+        assert_close(found[:V], wanted)
+        assert not found[V:].any()
+
+
 def test_no_graph_learns_a_label_beyond_the_vocabulary():
     """A kernel that looks it up would stop, and one that compares labels would find none."""
     labels = torch.tensor([0, V, torch.iinfo(torch.int32).max])
-    loss, gradient = cross_entropy._fused_gradient(torch.randn(3, V), labels, 0.0)
+    loss, gradient = cross_entropy._fused_gradient(torch.randn(3, V), labels, 0.0, 0.0, V)
     assert loss.isnan().tolist() == gradient.isnan().all(-1).tolist() == [False, True, True]
 
 
