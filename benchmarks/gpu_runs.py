@@ -39,7 +39,7 @@ WAITS = {
 }
 """Of what waits for the device, or would."""
 
-KERNELS = 40
+KERNELS = 12
 """So many are listed."""
 
 READ_BY_ATTENTION = tuple(f"{name}_proj.weight" for name in "qkv")

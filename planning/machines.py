@@ -141,8 +141,10 @@ PEAK_SHARES = {
         PeakShare(768, 0.65, "measured with an encoder of 12 layers on an AMD EPYC"),
     ),
     "cuda": (
-        PeakShare(512, 0.06, "measured with 8 layers and NorMuon on one H200, not compiled"),
-        PeakShare(768, 0.19, "measured with BERT-base and GPT-2 on one H200, not compiled"),
+        PeakShare(256, 0.12, "measured with an encoder of 4 layers on one H100"),
+        PeakShare(384, 0.18, "measured with an encoder of 12 layers on one H100"),
+        PeakShare(512, 0.24, "measured with 8 layers and NorMuon on one H100"),
+        PeakShare(768, 0.33, "measured with BERT-base and GPT-2 on one H100"),
         ASSUMED,
     ),
 }
@@ -157,7 +159,7 @@ def expected_share(device_type: str, width: int) -> tuple[float, tuple[PeakShare
 
     >>> share, known = expected_share("cuda", 640)
     >>> round(share, 3), [each.width for each in known]
-    (0.132, [512, 768])
+    (0.29, [512, 768])
     """
     known = PEAK_SHARES.get(device_type, (ASSUMED,))
     share = np.interp(log(width), [log(each.width) for each in known], [each.share for each in known])

@@ -187,6 +187,10 @@ def varlen_attention(
 TILE = 128
 """Queries and keys of a tile: what the kernel is tuned for."""
 
+SMALL_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64}
+"""Queries and keys that the kernel holds at a time, forward. With twice as many, big bird's masks fill the
+registers, and it took ten times as long as the backward pass."""
+
 GRAPHS = 64
 """Graphs of the kernel at most, in a process."""
 
@@ -300,8 +304,9 @@ def tiled_attention(
 
     is_plain = packed_bias is None and added is None
     compute = flex_attention if is_tracing() or query.is_cpu else compiled_attention
+    options = {} if query.is_cpu else {"kernel_options": SMALL_BLOCKS}
     attended: Any = compute(
-        query, key, value, None if is_plain else adjust, mask, scale=scaling, enable_gqa=True
+        query, key, value, None if is_plain else adjust, mask, scale=scaling, enable_gqa=True, **options
     )
     return attended.transpose(1, 2), None
 

@@ -117,9 +117,9 @@ def test_time_is_operations_by_speed():
     ("values", "width", "share", "told"),
     [
         ({"mfu": 0.3}, 768, 0.3, []),
-        ({}, 768, 0.19, ["19% at width 768: measured with BERT-base and GPT-2 on one H200"]),
-        ({}, 64, 0.06, ["6% at width 512: measured"]),
-        ({}, 627, 0.125, ["6% at width 512: measured", "19% at width 768: measured"]),
+        ({}, 768, 0.33, ["33% at width 768: measured with BERT-base and GPT-2 on one H100"]),
+        ({}, 64, 0.12, ["12% at width 256: measured"]),
+        ({}, 627, 0.285, ["24% at width 512: measured", "33% at width 768: measured"]),
         ({}, 8192, 0.4, ["40% at width 2048: assumed"]),
         ({"device": "m1"}, 768, 0.4, ["40% at width 2048: assumed"]),
         ({"device": "cpu"}, 256, 0.43, ["43% at width 256: measured with an encoder of 4 layers"]),
