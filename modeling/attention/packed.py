@@ -78,9 +78,9 @@ def stream_attention(
 ) -> tuple[Tensor, None]:
     """Attend by torch's own flash kernel: (1, H, N, D) to (1, N, H, D).
 
-    Its results lie token by token, as what follows reads them; of its inputs, the channels of a head have to.
+    Its results lie as its inputs: token by token, as what follows reads them.
     """
-    q, k, v = (x.transpose(1, 2).squeeze(0) for x in (query, key, value))
+    q, k, v = (x.transpose(1, 2).squeeze(0).contiguous() for x in (query, key, value))
     attended = varlen_attention(
         q,
         k,

@@ -59,15 +59,15 @@ def init_scale(layer: nn.Linear) -> float | None:
 
 
 def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-    """Apply each of several linear layers to `x`; in training on a CPU, or compiled, as one product.
+    """Apply each of several linear layers to `x`; in training on a CPU as one product of matrices.
 
-    One product reads its input once, is of larger matrices, and its gradient needs no sum of several. Written
-    out on a GPU, its joined weights, which the backward pass keeps, would outlive what FSDP frees. A layer
-    that is more than a plain one (wrapped by PEFT, quantized, hooked) is called.
+    One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
+    large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
+    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked) is called.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     has_bias = {layer.bias is not None for layer in plain}
-    if not (x.is_cpu or is_tracing()) or len(plain) < len(layers) or len(has_bias) > 1:
+    if not x.is_cpu or len(plain) < len(layers) or len(has_bias) > 1:
         return apply_each(x, *layers)
     weights = torch.cat([layer.weight for layer in plain])
     biases = torch.cat([layer.bias for layer in plain]) if has_bias == {True} else None
