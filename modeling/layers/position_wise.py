@@ -236,13 +236,13 @@ def build_activation(name: str) -> nn.Module:
 class TanhGelu(nn.Module):
     """GELU by its approximation with tanh (Hendrycks and Gimpel, 2016, section 2), x sigmoid(2u).
 
-    In compiled graphs it is written so: tanh's kernel on a GPU takes twice as long as the memory that it
-    reads and writes, an exponential does not.
+    Compiled layers that learn write it so: on a GPU tanh takes longer than to read and write its numbers, an
+    exponential does not.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Activate a tensor of any shape."""
-        if not is_tracing():
+        if not (self.training and is_tracing()):
             return F.gelu(x, approximate="tanh")
         exact = x.to(torch.promote_types(x.dtype, torch.float32))
         return (exact * torch.sigmoid(GELU_SLOPE * (exact + 0.044715 * exact**3))).to(x.dtype)
