@@ -286,3 +286,14 @@ def test_evaluation_drops_nothing():
     x = torch.randn(10)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0)(x) is x
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_compiled_layers_that_learn_have_the_gelu_of_others(dtype):
+    """In values and gradients."""
+    activate = build_activation("gelu_new")
+    x = torch.linspace(-30, 30, 601, dtype=dtype).requires_grad_()
+    compiled = torch.compile(lambda x: activate(x), fullgraph=True, backend="aot_eager")
+    found, expected = compiled(x), activate(x)
+    assert_close(found, expected)
+    assert_close(*(torch.autograd.grad(y.sum(), x)[0] for y in (found, expected)))

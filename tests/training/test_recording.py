@@ -2,12 +2,16 @@
 
 import re
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from tercet.training import recording
+from tercet.objectives.causal_language_modeling import CausalLanguageModeling
+from tercet.objectives.translation import DecoderReading, ScheduledSamplingRecipe, Translation
+from tercet.training import compiling, recording
+from tercet.training.mixture import MixedObjective
 from tercet.training.recording import MOST, WARM_UPS, Recorder
 
 NUMBER = WARM_UPS + 4
@@ -191,3 +195,32 @@ def test_a_fault_of_the_micro_batch_itself_is_raised(graphs, pair):
 
     with pytest.raises(ValueError, match="no such token"):
         recorder.compute(draw(), {"loss": 1.0}, broken)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"device": torch.device("cpu")}, False),
+        ({"num_processes": 2}, False),
+        ({"scaler": object()}, False),
+        ({"can_be_recorded": False}, False),
+        ({"gradient_checkpointing": True}, False),
+    ],
+)
+def test_one_gpu_records_what_the_host_has_no_part_in(changes, expected):
+    case = {"device": torch.device("cuda"), "num_processes": 1, "scaler": None, "can_be_recorded": True}
+    case, model = SimpleNamespace(**case | changes), Model()
+    model.gradient_checkpointing = changes.get("gradient_checkpointing", False)
+    assert compiling.can_be_recorded(model, case, case) == expected
+
+
+def test_recordings_need_objectives_that_draw_nothing_on_the_host():
+    """A decoder that reads its own predictions asks the device where."""
+    plain = CausalLanguageModeling()
+    sampling = Translation(1, reading=DecoderReading(ScheduledSamplingRecipe()))
+    assert plain.can_be_recorded
+    assert Translation(1).can_be_recorded
+    assert not sampling.can_be_recorded
+    assert not MixedObjective([plain, sampling], [0.5, 0.5]).can_be_recorded
+    assert MixedObjective([plain, plain], [0.5, 0.5]).can_be_recorded
