@@ -91,6 +91,7 @@ class SingleLabelObjective(TextObjective):
 
     def __init__(self, weights_of_labels: Tensor | None = None, label_smoothing: float = 0.0):
         super().__init__("label")
+        self.can_be_recorded = weights_of_labels is None  # which are brought to the device each time
         self.weights_of_labels = weights_of_labels
         self.label_smoothing = label_smoothing
 

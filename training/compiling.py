@@ -171,11 +171,18 @@ def compiled_blocks(
 
 
 def can_be_recorded(model: nn.Module, objective: Objective, accelerator: Accelerator) -> bool:
-    """Return whether micro-batches can be CUDA graphs: on one GPU, with nothing that the host does."""
+    """Return whether micro-batches can be CUDA graphs: on one GPU, by its flash kernels.
+
+    Other kernels of attention wait for the GPU, or keep tensors that only the host knows.
+    """
     is_alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
     computes_again = any(getattr(each, "gradient_checkpointing", False) for each in model.modules())
     does_more = accelerator.scaler is not None or is_sharded(model) or computes_again
-    return is_alone and objective.can_be_recorded and not does_more
+    if not is_alone or does_more or not objective.can_be_recorded:
+        return False
+    with accelerator.autocast():
+        kernels = [str(layer.attention_kernel(is_traced=True)) for layer in layers_of(model)]
+    return all(kernel.startswith("varlen") for kernel in kernels)
 
 
 def disagreement(

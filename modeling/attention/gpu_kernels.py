@@ -187,9 +187,10 @@ def varlen_attention(
 TILE = 128
 """Queries and keys of a tile: what the kernel is tuned for."""
 
-SMALL_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64}
+SMALL_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64, "FORCE_USE_FLEX_ATTENTION": True}
 """Queries and keys that the kernel holds at a time, forward. With twice as many, big bird's masks fill the
-registers, and it took ten times as long as the backward pass."""
+registers, and it took ten times as long as the backward pass. torch 2.9's other kernel, for few queries,
+would leave some out then."""
 
 GRAPHS = 64
 """Graphs of the kernel at most, in a process."""

@@ -487,10 +487,8 @@ def _fused_gradient(
     for, and no logarithm is taken anew.
     """
     x, num_classes = at_least_float32(logits), logits.shape[1]
-    is_gap, is_known = (
-        labels == IGNORE,
-        labels < num_classes,
-    )  # others would only show where they are looked up
+    is_gap = labels == IGNORE
+    is_known = labels < num_classes  # other labels would only show in a kernel that looks them up
     classes = labels.clamp(0, num_classes - 1)[:, None]
     largest = x.amax(-1, keepdim=True)
     log_z = ((x - largest).exp().sum(-1, keepdim=True).log() + largest).squeeze(1)

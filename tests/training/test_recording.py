@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
+from tercet.objectives.task_objectives import SingleLabelObjective
 from tercet.objectives.translation import DecoderReading, ScheduledSamplingRecipe, Translation
 from tercet.training import compiling, recording
 from tercet.training.mixture import MixedObjective
@@ -129,6 +131,30 @@ def test_a_loss_that_is_no_number_is_not_recorded_but_the_next_one(graphs, pair)
     require_equal(recorder, model, expected, draw(), 1.0)
 
 
+def test_it_is_recorded_with_the_numbers_of_an_earlier_one(graphs, pair):
+    """So that a replay that copies nothing differs."""
+    model, _, recorder = pair
+    batches = [draw() for _ in range(WARM_UPS + 1)]
+    seen = []
+
+    def compute(batch, factors):
+        seen.append(batch["numbers"].clone())
+        return model.compute(batch, factors)
+
+    for batch in batches:
+        recorder.compute(batch, {"loss": 1.0}, compute)
+    expected, captured, replayed = seen[-3:]
+    torch.testing.assert_close(captured, batches[-2]["numbers"])
+    torch.testing.assert_close((expected, replayed), (batches[-1]["numbers"],) * 2)
+
+
+def test_a_micro_batch_without_gradients_is_not_recorded_but_the_next_one(graphs, pair):
+    model, expected, recorder = pair
+    for factor in (*[1.0] * WARM_UPS, 0.0, 1.0):
+        require_equal(recorder, model, expected, draw(), factor)
+    assert [graph.replays for graph in graphs] == [1]
+
+
 def test_another_number_of_the_host_is_another_size(graphs, pair):
     model, expected, recorder = pair
     for number in range(2 * NUMBER):
@@ -153,11 +179,14 @@ def test_so_many_sizes_are_recorded(graphs, pair):
     assert len(graphs) == MOST
 
 
-@pytest.mark.parametrize("fault", ["other gradients", "no number", "no graph"])
+@pytest.mark.parametrize("fault", ["other gradients", "no number", "no graph", "a wait"])
 def test_a_recording_that_fails_or_differs_is_given_up_and_nothing_is_lost(graphs, pair, fault, monkeypatch):
     """A line says so, once."""
     model, expected, recorder = pair
-    if fault == "no graph":
+    if fault == "a wait":
+        message = "something waits for the GPU"
+        monkeypatch.setattr(recording, "noting_waits", waiting(message))
+    elif fault == "no graph":
         message = "operation not permitted when stream is capturing"
         monkeypatch.setattr(recording, "capture", failing(message))
     else:
@@ -172,7 +201,18 @@ def test_a_recording_that_fails_or_differs_is_given_up_and_nothing_is_lost(graph
         warnings.simplefilter("error")
         for length in (4, 9) * NUMBER:
             require_equal(recorder, model, expected, draw(length), 1.0)
-    assert len(graphs) == (fault != "no graph")
+    assert len(graphs) == (fault not in ("no graph", "a wait"))
+    assert not recorder.gradients, "what is not used is not kept"
+
+
+def waiting(message):
+    """Return what notes that a micro-batch waits."""
+
+    @contextmanager
+    def noting_waits(device):
+        yield [message]
+
+    return noting_waits
 
 
 def failing(message):
@@ -206,12 +246,16 @@ def test_a_fault_of_the_micro_batch_itself_is_raised(graphs, pair):
         ({"scaler": object()}, False),
         ({"can_be_recorded": False}, False),
         ({"gradient_checkpointing": True}, False),
+        ({"kernel": "varlen_fa3"}, True),
+        ({"kernel": "operator"}, False),
+        ({"kernel": "flex"}, False),
     ],
 )
 def test_one_gpu_records_what_the_host_has_no_part_in(changes, expected):
     case = {"device": torch.device("cuda"), "num_processes": 1, "scaler": None, "can_be_recorded": True}
-    case, model = SimpleNamespace(**case | changes), Model()
+    case, model = SimpleNamespace(**case | {"autocast": nullcontext, "kernel": "varlen"} | changes), Model()
     model.gradient_checkpointing = changes.get("gradient_checkpointing", False)
+    model.can_be_compiled, model.attention_kernel = True, lambda is_traced: case.kernel
     assert compiling.can_be_recorded(model, case, case) == expected
 
 
@@ -221,6 +265,8 @@ def test_recordings_need_objectives_that_draw_nothing_on_the_host():
     sampling = Translation(1, reading=DecoderReading(ScheduledSamplingRecipe()))
     assert plain.can_be_recorded
     assert Translation(1).can_be_recorded
+    assert SingleLabelObjective().can_be_recorded
+    assert not SingleLabelObjective(torch.ones(2)).can_be_recorded
     assert not sampling.can_be_recorded
     assert not MixedObjective([plain, sampling], [0.5, 0.5]).can_be_recorded
     assert MixedObjective([plain, plain], [0.5, 0.5]).can_be_recorded
