@@ -42,8 +42,14 @@ BOOKKEEPING = (
     *("retain_heap", "save_code", "timeout"),
 )
 MORE = (
-    *("evaluate_every", "patience", "max_grad_norm", "precision", "compile", "optimizer.learning_rate"),
-    *("optimizer.matrix_learning_rate", "optimizer.betas", "optimizer.epsilon", "optimizer.weight_decay"),
+    *("evaluate_every", "patience", "max_grad_norm", "precision", "compile", "cuda_graphs"),
+    *(
+        "optimizer.learning_rate",
+        "optimizer.matrix_learning_rate",
+        "optimizer.betas",
+        "optimizer.epsilon",
+        "optimizer.weight_decay",
+    ),
     *("optimizer.neuron_beta", "schedule.decay_shape", "average_checkpoints", "final_weights"),
     *(f"schedule.{name}" for name in ("kind", "warmup_steps", "warmup_ratio", "final_ratio", "decay_ratio")),
     *("schedule.factor", "stages.steps", "stages.tokens_per_step", "stages.sequence_length"),

@@ -125,8 +125,8 @@ def train(
 ) -> None:
     """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
 
-    The loss of a step is divided by its targets over all micro-batches and processes, so that neither changes
-    what is learned. A step whose loss or gradient is not finite leaves the weights alone and is counted.
+    A step's loss is divided by its targets over all micro-batches and processes, so that neither changes what
+    is learned. A step without a finite loss and gradient leaves the weights alone and is counted.
 
     Args:
         model: Prepared by `accelerator`, in training mode.
@@ -137,11 +137,10 @@ def train(
         accelerator: Owns devices, precision and processes.
         progress: Advanced in place.
         steps: Optimizer steps of the whole run.
-        max_grad_norm: Gradients longer than this are shortened to it.
+        max_grad_norm: Longer gradients are shortened to it.
         max_skipped_steps: Consecutive skipped steps after which the run is given up.
-        after_step: Called with the progress and the step's metrics, still on the device: each term's mean
-            over the step's targets, `loss`, their weighted sum (of both, this process's share), `grad_norm`,
-            and the first `learning_rate` (on the CPU). It alone logs, evaluates, saves, and waits for a GPU.
+        after_step: Called with the progress and metrics, on the device means of terms and `loss` (of this
+            process) and `grad_norm`, on the CPU the first `learning_rate`. It alone logs, saves, and waits.
         should_stop: Asked after every step; once it is true, the loop returns.
         graphs: Of the model's blocks, which compute in their place.
         before_exchange: Called before the backward pass in which processes exchange gradients.
@@ -153,7 +152,7 @@ def train(
     while progress.step < steps:
         step = next(batches).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
-            recorder = None if graphs is None else graphs.recorder
+            recorder = graphs and graphs.recorder
             metrics = accumulate_gradients(model, objective, step, accelerator, before_exchange, recorder)
         grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         broken.step_unless_broken(optimizer, grad_norm)

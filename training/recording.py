@@ -51,7 +51,9 @@ class Recording:
     """Of CUDA, or what replays like one."""
     batch: dict[str, Tensor]
     factors: dict[str, Tensor]
+    """By what its sums are multiplied."""
     metrics: dict[str, Tensor]
+    """What the last replay gave."""
     learned: list[nn.Parameter]
     """Parameters that get a gradient."""
     addresses: list[int]

@@ -157,6 +157,7 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
 def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatch):
     runs, cases = module("gpu_runs"), module("gpu_cases")
     answers = {runs.count_graphs: iter([3]), runs.seconds_from_rest: iter([2.0, 1.0])}
+    answers[runs.forget_peak] = iter([True])
 
     class LateWorker:
         preparation, warnings, process = 5.0, ["another", "training.compile: why"], Mock()

@@ -61,6 +61,7 @@ TAKE_EFFECT = {
     "max_grad_norm": (0.01, *WEIGHTS),
     "precision": ("bf16", "precision", {}),
     "compile": (True, "is_compiled", {}),
+    "cuda_graphs": (False, "records", {}),
     "evaluate_every": (2, "evaluations", {}),
     "patience": (2, "evaluations", {"evaluate_every": 1}),
     "checkpoint_every": (2, "checkpoints", {"keep_checkpoints": 9}),
@@ -130,13 +131,16 @@ def run(toys, tmp_path, monkeypatch):
             seen.max_skipped_steps = limit
             return counter(limit, *args)
 
+        def compile_blocks(wanted, *_, records):
+            seen.is_compiled, seen.records = wanted, records
+
         endless, counter, writer = stages.endless_steps, loop.NonFiniteSteps, fitting.CheckpointWriter
         with monkeypatch.context() as patch:
             patch.setattr(threads, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(fitting, "thread_adapter", adapt)
             patch.setattr(fitting, "CheckpointWriter", write)
             patch.setattr(fitting, "prepare_model", prepare)
-            patch.setattr(fitting, "compiled_blocks", lambda wanted, *_: setattr(seen, "is_compiled", wanted))
+            patch.setattr(fitting, "compiled_blocks", compile_blocks)
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
