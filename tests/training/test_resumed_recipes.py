@@ -61,7 +61,7 @@ TAKE_EFFECT = {
     "max_grad_norm": (0.01, *WEIGHTS),
     "precision": ("bf16", "precision", {}),
     "compile": (True, "is_compiled", {}),
-    "cuda_graphs": (False, "records", {}),
+    "cuda_graphs": (False, "records_graphs", {}),
     "evaluate_every": (2, "evaluations", {}),
     "patience": (2, "evaluations", {"evaluate_every": 1}),
     "checkpoint_every": (2, "checkpoints", {"keep_checkpoints": 9}),
@@ -132,7 +132,7 @@ def run(toys, tmp_path, monkeypatch):
             return counter(limit, *args)
 
         def compile_blocks(wanted, *_, records):
-            seen.is_compiled, seen.records = wanted, records
+            seen.is_compiled, seen.records_graphs = wanted, records
 
         endless, counter, writer = stages.endless_steps, loop.NonFiniteSteps, fitting.CheckpointWriter
         with monkeypatch.context() as patch:
