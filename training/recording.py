@@ -104,7 +104,7 @@ class Recorder:
         """
         self.recordings.pop(size, None)
         device = self.parameters[0].device
-        before = {weight: on_host(weight.grad) for weight in self.parameters}
+        before = {weight: on_host(weight.grad) for weight in self.parameters if weight.grad is not None}
         for weight in self.parameters:
             weight.grad = None
         randomness = get_randomness(device)
@@ -141,10 +141,10 @@ class Recorder:
                 self.gradients[weight].copy_(gradient)
             set_randomness(device, continued)
         for weight, gradient in before.items():
-            if weight.grad is None and gradient is not None:
+            if weight.grad is None:
                 weight.grad = gradient.to(device)
-            elif gradient is not None:
-                weight.grad += gradient.to(device)
+            else:
+                weight.grad.add_(gradient.to(device))
         if reason is not None:
             self.give_up(reason)
         return found
@@ -167,7 +167,7 @@ class Recorder:
                 gradient.copy_(weight.grad)
             weight.grad = gradient
         if empty:
-            torch._foreach_zero_(empty)
+            torch._foreach_zero_(empty)  # pyright: ignore[reportPrivateImportUsage]
         for name, value in tensors_of(batch).items():
             recording.batch[name].copy_(value, non_blocking=True)
         for name, factor in recording.factors.items():
@@ -250,9 +250,9 @@ def difference(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
     return float(apart / length.clamp(min=torch.finfo(length.dtype).tiny))
 
 
-def on_host(x: Tensor | None) -> Tensor | None:
-    """Copy a tensor, if there is one, to where no GPU's memory is needed for it."""
-    return None if x is None else x.detach().to("cpu", copy=True)
+def on_host(x: Tensor) -> Tensor:
+    """Copy a tensor to where no GPU's memory is needed for it."""
+    return x.detach().to("cpu", copy=True)
 
 
 def get_randomness(device: torch.device) -> Tensor | None:

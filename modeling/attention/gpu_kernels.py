@@ -305,7 +305,7 @@ def tiled_attention(
 
     is_plain = packed_bias is None and added is None
     compute = flex_attention if is_tracing() or query.is_cpu else compiled_attention
-    options = {} if query.is_cpu else {"kernel_options": SMALL_BLOCKS}
+    options: Any = {} if query.is_cpu else {"kernel_options": SMALL_BLOCKS}
     attended: Any = compute(
         query, key, value, None if is_plain else adjust, mask, scale=scaling, enable_gqa=True, **options
     )

@@ -334,7 +334,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             d_weight, d_bias, losses = None, None, []
             cast_weight, cast_bias = weight.to(dtype), None if bias is None else bias.to(dtype)
             if not weight.is_cpu:
-                cast_weight, cast_bias = whole_tiles(cast_weight), whole_tiles(cast_bias)
+                cast_weight = whole_tiles(cast_weight)
+                cast_bias = None if cast_bias is None else whole_tiles(cast_bias)
             bytes_per_logit = dtype.itemsize if not z_loss else max(dtype.itemsize, BYTES_WITH_Z_LOSS)
             for rows in _chunks(len(labels), len(weight) * bytes_per_logit, hidden_states.device):
                 streams = hidden_states[rows], cast_weight, cast_bias, labels[rows]
@@ -403,12 +404,12 @@ class LossChunk(nn.Module):
         return loss.sum(), d_logits @ weight, of_weight, None if bias is None else d_logits.sum(0)
 
 
-def whole_tiles(weight: Tensor | None) -> Tensor | None:
+def whole_tiles(weight: Tensor) -> Tensor:
     """Fill a head's weight (V, C) or bias (V,) with zeros up to a multiple of `WHOLE_TILE` rows.
 
     Of a vocabulary of any other size, a GPU's products are several times slower (GPT-2's 50,257 words).
     """
-    if weight is None or len(weight) % WHOLE_TILE == 0:
+    if len(weight) % WHOLE_TILE == 0:
         return weight
     return F.pad(weight, (*[0, 0] * (weight.dim() - 1), 0, -len(weight) % WHOLE_TILE))
 
