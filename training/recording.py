@@ -50,6 +50,7 @@ class Recording:
     graph: Any
     """Of CUDA, or what replays like one."""
     batch: dict[str, Tensor]
+    """What a replay reads."""
     factors: dict[str, Tensor]
     """By what its sums are multiplied."""
     metrics: dict[str, Tensor]
@@ -85,10 +86,10 @@ class Recorder:
         recording = self.recordings.get(size)
         if recording is not None and recording.addresses == self.addresses():
             return self.replay(recording, batch, factors)
-        is_due = recording is not None or (self.seen[size] > WARM_UPS and len(self.recordings) < MOST)
-        if is_due:
+        has_room = recording is not None or len(self.recordings) < MOST
+        if has_room and self.seen[size] > WARM_UPS:
             return self.record(size, batch, factors, compute)
-        if len(self.recordings) < MOST:
+        if has_room:
             self.earlier[size] = tensors_of(batch)
         return compute(batch, factors)
 
