@@ -3,13 +3,15 @@
     OUTPUT/revisions/chck_7M/   ->   from_pretrained("me/model", revision="chck_7M")
 
 `pushed.json` in the folder of each says to which repositories it has been pushed. While a run goes on, its
-models are pushed by a thread: what the Hub refuses, or a network that is down, costs the run a line, and all
-that is missing is tried again when the next model is there, and in the end.
+models are sent by a thread: what the Hub refuses, or a network that is down, costs the run a line, and all
+that is missing is tried again when the next model is there, and in the end. The run itself makes sure that
+they are whole, before: while `from_pretrained` loads a model, `PreTrainedModel.tie_weights` does nothing for
+the whole process, and two loads at once can leave it so.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -61,10 +63,19 @@ def push_revisions(
         ConnectionError: The Hub cannot be reached; those before are there.
     """
     for publication in publications_of(models, repo):
-        record, name = publication.folder / PUSHED, publication.folder.name
-        address = push(publication, private=private, revision=name, message=message)
-        replace_text(record, json.dumps(read_facts(record) | {repo: address}, indent=2) + "\n")
-        yield address
+        yield push_revision(publication, private=private, message=message)
+
+
+def push_revision(publication: Publication, *, private: bool = False, message: str | None = None) -> str:
+    """Push an intermediate model as a revision of its name, and return the address of the commit.
+
+    Raises:
+        ValueError, ConnectionError: As in `push`.
+    """
+    record, name = publication.folder / PUSHED, publication.folder.name
+    address = push(publication, private=private, revision=name, message=message)
+    replace_text(record, json.dumps(read_facts(record) | {publication.repo: address}, indent=2) + "\n")
+    return address
 
 
 class BackgroundPush:
@@ -77,12 +88,18 @@ class BackgroundPush:
 
     def __init__(self, folder: Path, repo: str):
         self.folder, self.repo = folder, repo
+        self.prepared: dict[Path, Publication] = {}
         self.news: SimpleQueue[bool] = SimpleQueue()
         self.thread = Thread(target=self._work, name="push", daemon=True)
         self.thread.start()
 
-    def wake(self) -> None:
-        """Let everything that is missing be pushed, soon."""
+    def wake(self, models: Iterable[Path]) -> None:
+        """Make sure that models are whole, and let them, and what is missing, be pushed, soon."""
+        for model in models:
+            try:
+                self.prepared[model] = prepare(model, self.repo, revision=model.name)
+            except Exception as error:  # one that is damaged: the run goes on, and pushes the others
+                tell(f"{model.name} cannot be pushed to {self.repo}: {first_line(error)}")
         self.news.put(True)
 
     def finish(self) -> None:
@@ -108,8 +125,9 @@ class BackgroundPush:
             while not self.news.empty():  # one attempt for all that has come meanwhile
                 goes_on = self.news.get() and goes_on
             try:
-                for address in push_revisions(not_pushed(self.folder, self.repo), self.repo):
-                    tell(f"pushed {address}")
+                for model in not_pushed(self.folder, self.repo):
+                    if publication := self.prepared.get(model):
+                        tell(f"pushed {push_revision(publication)}")
             except Exception as error:  # whatever a network and a Hub may do: the run goes on
                 again = "is tried again with the next one" if goes_on else "was the last attempt"
                 tell(f"the push to {self.repo} failed, and {again}: {first_line(error)}")

@@ -17,7 +17,7 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
 from ..hub.push import make_repository
-from ..hub.revisions import BackgroundPush
+from ..hub.revisions import BackgroundPush, not_pushed
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
 from ..training.disk import partial_path, publish_folder, removing_on_failure
@@ -47,7 +47,7 @@ def keeping_revisions(
         return
     if training.push_checkpoints is not None and accelerator.is_main_process:
         pushes = BackgroundPush(recipe.folder, training.push_checkpoints)
-        pushes.wake()  # what an earlier part of the run could not push
+        pushes.wake(not_pushed(recipe.folder, training.push_checkpoints))  # by an earlier part of the run
 
     def keep(
         name: str, weights: Mapping[str, Tensor], progress: Progress, scores: Mapping[str, float]
@@ -56,9 +56,9 @@ def keeping_revisions(
         if series.words_per_token:
             about["words"] = round(progress.tokens * series.words_per_token)
         about["trained_on"] = environment_of(parts.model, accelerator)
-        save_revision(recipe, parts, name, weights, progress.state_dict() | about)
+        folder = save_revision(recipe, parts, name, weights, progress.state_dict() | about)
         if pushes is not None:
-            pushes.wake()
+            pushes.wake([folder])
 
     series = RevisionSeries(training.revisions, keep)
     if training.revisions == BABYLM:
@@ -104,7 +104,7 @@ def save_revision(
     name: str,
     weights: Mapping[str, Tensor],
     about: dict[str, Any],
-) -> None:
+) -> Path:
     """Write an intermediate model into a folder, whole or not at all; one of that name is replaced.
 
     Args:
@@ -113,6 +113,9 @@ def save_revision(
         name: Of the revision.
         weights: Of all that is trained.
         about: Progress and scores.
+
+    Returns:
+        The folder.
     """
     folder = recipe.folder / REVISIONS / name
     partial, texts = partial_path(folder), recipe.folder / TEXTS
@@ -125,6 +128,7 @@ def save_revision(
         if texts.exists():
             shutil.copy(texts, partial)
         publish_folder(partial, folder)
+    return folder
 
 
 def count_words(documents: Sequence[Documents], cache: str | Path | None) -> int:

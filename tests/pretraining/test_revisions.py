@@ -6,10 +6,11 @@ import threading
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from tercet.__main__ import main
 from tercet.hub import push as client
+from tercet.hub import revisions as client_of_revisions
 from tercet.pretraining.revisions import count_words
 from tercet.pretraining.run import pretrain
 from tercet.training import revisions
@@ -86,6 +87,40 @@ def test_a_hub_that_fails_costs_a_line_and_what_is_missing_is_pushed_later(
     del hub.repositories[REPO]  # what is recorded here is not taken for what is there
     assert main([*command, "--private"]) == 0
     assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-4"}
+
+
+def test_models_are_loaded_by_the_run_alone(recipe_on, hub, monkeypatch):  # noqa: F811
+    """While one is loaded, `tie_weights` does nothing in the whole process."""
+    load, loading = PreTrainedModel.from_pretrained.__func__, []
+
+    def observed(cls, *arguments, **options):
+        loading.append(threading.current_thread())
+        return load(cls, *arguments, **options)
+
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", classmethod(observed))
+    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    pretrain(recipe)
+    assert {"step-2", "step-4"} <= set(hub.repositories[REPO].branches)
+    assert len(loading) > 4
+    assert set(loading) == {threading.main_thread()}
+
+
+def test_a_damaged_model_costs_a_line_and_the_others_are_pushed(recipe_on, hub, monkeypatch, capsys):  # noqa: F811
+    prepare = client_of_revisions.prepare
+
+    def refuse_first(model, repo, **options):
+        if model.name == "step-2":
+            raise ValueError("model.safetensors has weights that are not finite")
+        return prepare(model, repo, **options)
+
+    monkeypatch.setattr(client_of_revisions, "prepare", refuse_first)
+    recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
+    pretrain(recipe)
+    said = capsys.readouterr().err
+    assert f"step-2 cannot be pushed to {REPO}: model.safetensors has weights that are not finite" in said
+    assert f"not pushed to {REPO}: step-2;" in said
+    assert "step-4" in hub.repositories[REPO].branches
+    assert "step-2" not in hub.repositories[REPO].branches
 
 
 def test_what_an_attempt_missed_goes_with_the_next_one(recipe_on, hub, monkeypatch, capsys):  # noqa: F811
