@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
-from tercet.studies import lessons, networks
+from tercet.studies import lessons, networks, sizes
 from tercet.studies.running import run_study
 from tercet.studies.study import all_studies, find_study
 from tercet.studies.verdicts import judge_value, judged
@@ -98,6 +100,17 @@ def copies_once(request, monkeypatch, learned):
 
     if "copying" in request.node.name:
         monkeypatch.setattr(networks, "learn", learn)
+
+
+@pytest.fixture(autouse=True)
+def operations_for_seconds(request, monkeypatch):
+    """Count operations where blocks and heads are timed: other work on the machine changes their times."""
+    if "distilled-speed" not in request.node.name:
+        yield
+        return
+    with FlopCounterMode(display=False) as counter:
+        monkeypatch.setattr(sizes, "time", SimpleNamespace(process_time=counter.get_total_flops))
+        yield
 
 
 SHRUNKEN = [name for name in STUDIES if name not in PLANTED]
