@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -72,58 +73,73 @@ def measure_part(
     """
     if not part.sides:
         return pretrain(part.case, prepared, deadline, turn)
-    sides: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
-    prepared = min(prepared, deadline - SHORTEST_TIMING)
-    workers: dict[str, Worker] = {}
-    steps = part.case.num_new_tokens if isinstance(part.case, WritingCase) else part.case.num_batches
+    sides = Sides(part, conditions, min(prepared, deadline - SHORTEST_TIMING), deadline, turn)
+    with ThreadPoolExecutor(len(part.sides) if part.begins_at_once else 1) as threads:
+        list(threads.map(partial(sides.attempt, sides.begin), part.sides))
+    if "laws" in part.sides:
+        return {"sides": sides.found}
+    with turn:
+        for worker in sides.workers.values():
+            worker.deadline = min(time.monotonic() + TIMING, deadline)
+        for name in turns([*part.sides], rounds):
+            sides.attempt(sides.take_turn, name)
+        for name in part.sides:
+            sides.attempt(sides.observe, name)
+    return {"sides": sides.found} | describe(part.case)
 
-    def attempt(action: Callable[[str], None], name: str) -> None:
-        if {"failure", "unobserved"} & sides[name].keys():
+
+class Sides:
+    """A part's sides, each in a process of its own, and what is found of them; see `measure_part`."""
+
+    def __init__(self, part: Part, conditions: Conditions, prepared: float, deadline: float, turn: Lock):
+        self.part, self.conditions = part, conditions
+        self.prepared, self.deadline, self.turn = prepared, deadline, turn
+        self.found: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
+        self.workers: dict[str, Worker] = {}
+
+    def attempt(self, action: Callable[[str], None], name: str) -> None:
+        """Do something with a side, unless something before has failed, and note if this does."""
+        found = self.found[name]
+        if {"failure", "unobserved"} & found.keys():
             return
         try:
             action(name)
         except (RuntimeError, TimeoutError, OSError) as error:
-            what = "unobserved" if sides[name]["seconds"] else "failure"  # turns that were timed count
-            sides[name][what] = str(error)[:300]
-            if name in workers:
-                workers[name].process.kill()
+            what = "unobserved" if found["seconds"] else "failure"  # turns that were timed count
+            found[what] = str(error)[:300]
+            if name in self.workers:
+                self.workers[name].process.kill()
 
-    def begin(name: str) -> None:
-        workers[name] = worker = Worker(part.case, part.sides[name], conditions, prepared)
+    def begin(self, name: str) -> None:
+        """Let a side compile and take its first steps, or let laws be tried."""
+        side, found = self.part.sides[name], self.found[name]
+        self.workers[name] = worker = Worker(self.part.case, side, self.conditions, self.prepared)
         if name == "laws":
-            sides[name]["laws"] = worker.do(result_of)
+            found["laws"] = worker.do(result_of)
             worker.finish()
             return
-        sides[name]["warnings"] = [each for each in worker.warnings if each.startswith("training.compile")]
         worker.do(forget_peak)
-        sides[name]["seconds_to_first_step"] = worker.preparation + worker.work_once()
-        for _ in range(part.sides[name].warm_ups - 1):
-            with turn:
-                worker.deadline = deadline  # to wait for others is not to be late
-                worker.work_once()
-        sides[name]["graphs"] = worker.do(count_graphs)
-        worker.deadline = deadline
+        seconds, told = worker.do(first_pass)
+        found["seconds_to_first_step"] = worker.preparation + seconds
+        for _ in range(side.warm_ups - 1):
+            with self.turn:
+                worker.deadline = self.deadline  # to wait for others is not to be late
+                told += worker.do(first_pass)[1]
+        found["warnings"] = [each for each in (*worker.warnings, *told) if each.startswith("training.")]
+        found["graphs"] = worker.do(count_graphs)
+        worker.deadline = self.deadline
 
-    def take_turn(name: str) -> None:
-        sides[name]["seconds"].append(workers[name].do(seconds_from_rest))
+    def take_turn(self, name: str) -> None:
+        """Time a side once."""
+        self.found[name]["seconds"].append(self.workers[name].do(seconds_from_rest))
 
-    def observe_side(name: str) -> None:
-        sides[name]["recompilations"] = workers[name].do(count_graphs) - sides[name]["graphs"]
-        sides[name] |= workers[name].do(partial(observe, steps=steps))
-        workers[name].finish()
-
-    with ThreadPoolExecutor(len(part.sides) if part.begins_at_once else 1) as threads:
-        list(threads.map(partial(attempt, begin), part.sides))
-    if "laws" in sides:
-        return {"sides": sides}
-    with turn:
-        for worker in workers.values():
-            worker.deadline = min(time.monotonic() + TIMING, deadline)
-        for name in turns([*part.sides], rounds):
-            attempt(take_turn, name)
-        for name in part.sides:
-            attempt(observe_side, name)
-    return {"sides": sides} | describe(part.case)
+    def observe(self, name: str) -> None:
+        """Count what a side does in a step, and end it."""
+        found, worker, case = self.found[name], self.workers[name], self.part.case
+        steps = case.num_new_tokens if isinstance(case, WritingCase) else case.num_batches
+        found["recompilations"] = worker.do(count_graphs) - found["graphs"]
+        found |= worker.do(partial(observe, steps=steps))
+        worker.finish()
 
 
 def pretrain(case: Any, prepared: float, deadline: float, turn: Lock) -> Result:
@@ -199,6 +215,16 @@ def describe(case: Any) -> Result:
 def result_of(work_once: Pass, device: torch.device) -> Any:
     """Return what a side's work returns."""
     return work_once()
+
+
+def first_pass(work_once: Pass, device: torch.device) -> tuple[float, list[str]]:
+    """Time a pass in which kernels and graphs may still be made, and tell what it warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        seconds = seconds_of(work_once, device)
+    for each in caught:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return seconds, [str(each.message) for each in caught]
 
 
 def forget_peak(work_once: Pass, device: torch.device) -> None:

@@ -31,7 +31,7 @@ def render(result: Mapping[str, Any]) -> str:
 
 
 def remarks(parts: Mapping[str, Any]) -> Iterator[str]:
-    """Say why a side was not compiled, or not measured to the end."""
+    """Say why a side was not compiled or recorded, or not measured to the end."""
     for name, part in parts.items():
         for side, found in part.get("sides", {}).items():
             late = [found["unobserved"]] if "unobserved" in found else []

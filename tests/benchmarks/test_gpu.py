@@ -157,7 +157,8 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
 def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatch):
     runs, cases = module("gpu_runs"), module("gpu_cases")
     answers = {runs.count_graphs: iter([3]), runs.seconds_from_rest: iter([2.0, 1.0])}
-    answers[runs.forget_peak] = iter([True])
+    answers |= {runs.forget_peak: iter([True])}
+    answers |= {runs.first_pass: iter([(1.0, ["one more"]), (1.0, ["training.cuda_graphs: why"])])}
 
     class LateWorker:
         preparation, warnings, process = 5.0, ["another", "training.compile: why"], Mock()
@@ -165,20 +166,17 @@ def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatc
         def __init__(self, *arguments):
             pass
 
-        def work_once(self):
-            return 1.0
-
         def do(self, task):
             if (answer := next(answers[task], None)) is None:
                 raise TimeoutError("not ready in time")
             return answer
 
     monkeypatch.setattr(runs, "Worker", LateWorker)
-    part = replace(cases.PARTS["gpt2"].shrunk(), sides={"tercet": cases.OURS})
+    part = replace(cases.PARTS["gpt2"].shrunk(), sides={"tercet": replace(cases.OURS, warm_ups=2)})
     found = runs.measure_part(part, None, 3, math.inf, math.inf, Lock())["sides"]["tercet"]
     assert found == {
         "seconds": [2.0, 1.0],
-        "warnings": ["training.compile: why"],
+        "warnings": ["training.compile: why", "training.cuda_graphs: why"],
         "seconds_to_first_step": 6.0,
         "graphs": 3,
         "unobserved": "not ready in time",
