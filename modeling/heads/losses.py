@@ -492,21 +492,24 @@ def _fused_gradient(
     is_known = labels < num_classes  # other labels would only show in a kernel that looks them up
     classes = labels.clamp(0, num_classes - 1)[:, None]
     largest = x.amax(-1, keepdim=True)
-    log_z = ((x - largest).exp().sum(-1, keepdim=True).log() + largest).squeeze(1)
-    log_z = log_z.where(is_known, torch.nan)
-    of_label = x.gather(1, classes).squeeze(1)
-    loss, at_label = log_z - of_label, (of_label - log_z).exp()
-    gradient = (x - realized(log_z.masked_fill(is_gap, torch.inf))[:, None]).exp()
+    log_sum = (x - largest).exp().sum(-1).log().where(is_known, torch.nan)
+    of_label, largest = x.gather(1, classes).squeeze(1), largest.squeeze(1)
+    log_z = log_sum + largest
+    loss = log_sum + (largest - of_label)  # less rounded than log_z - of_label, as is what follows
+    d_label = torch.expm1(-loss)
+    gradient = (x - realized(log_z)[:, None]).exp()
     if z_loss:
-        loss, slope = loss + z_loss * log_z.square(), 1 + 2 * z_loss * log_z
-        gradient, at_label = gradient * slope[:, None], at_label * slope
+        slope = 2 * z_loss * log_z
+        loss, d_label = loss + z_loss * log_z.square(), d_label + slope * (1 + d_label)
+        gradient = gradient * (1 + slope)[:, None]
     if label_smoothing:
         spread = label_smoothing / num_classes
         loss = loss + label_smoothing * (of_label - x.mean(-1))
-        gradient, at_label = gradient - (~is_gap * spread)[:, None], at_label + label_smoothing - spread
-    gradient = F.pad(gradient.to(logits.dtype), (0, width - num_classes))
-    at_label = (at_label - 1).masked_fill(is_gap, 0).to(logits.dtype)
-    return loss.masked_fill(is_gap, 0), gradient.scatter(1, classes, at_label[:, None])
+        gradient, d_label = gradient - spread, d_label + label_smoothing - spread
+    gradient = gradient.masked_fill(is_gap[:, None], 0).to(logits.dtype)
+    d_label = d_label.masked_fill(is_gap, 0).to(logits.dtype)
+    gradient = F.pad(gradient, (0, width - num_classes)).scatter(1, classes, d_label[:, None])
+    return loss.masked_fill(is_gap, 0), gradient
 
 
 def realized(x: Tensor) -> Tensor:

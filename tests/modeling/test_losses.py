@@ -103,6 +103,33 @@ def test_no_graph_learns_a_label_beyond_the_vocabulary():
     assert loss.isnan().tolist() == gradient.isnan().all(-1).tolist() == [False, True, True]
 
 
+@pytest.mark.parametrize("largest", [10.0, 30.0, 100.0])
+def test_fused_gradients_of_words_that_are_known_are_not_rounded_away(largest):
+    """However large the logits are: what is left to learn is what others have."""
+    rows, labels = torch.arange(400), torch.randint(V, (400,))
+    logits = torch.randn(400, V)
+    logits[rows, labels] = largest + torch.rand(400)
+    logits[rows, (labels + 1) % V] = largest - torch.empty(400).uniform_(10, 14)
+    loss, gradient = cross_entropy._fused_gradient(logits, labels, 0.0, 0.0, V)
+    log_probabilities = logits.double().log_softmax(-1)[rows, labels]
+    assert_close(loss.sum().double(), -log_probabilities.sum(), rtol=0.01, atol=0)
+    assert_close(gradient[rows, labels].norm().double(), log_probabilities.expm1().norm(), rtol=0.01, atol=0)
+    assert gradient[rows, labels].all()
+
+
+@pytest.mark.parametrize("settings", [(0.0, 0.0), (0.1, 0.3)])
+def test_fused_gradients_are_the_definitions_also_beside_gaps_without_end(settings):
+    """The logits of a row without a label may be anything."""
+    logits, labels = torch.randn(4, V).double(), torch.tensor([0, IGNORE, 5, IGNORE])
+    logits[1, 2] = math.inf
+    own = labels != IGNORE
+    loss, gradient = cross_entropy._fused_gradient(logits, labels, *settings, V)
+    wanted = cross_entropy._softmax_gradient(logits[own], labels[own], *settings)
+    assert_close((loss[own], gradient[own]), wanted, rtol=1e-14, atol=1e-14)
+    assert not loss[~own].any()
+    assert not gradient[~own].any()
+
+
 @pytest.mark.parametrize(
     ("num_rows", "sizes"), [(16_384, [2048] * 8), (16_383, [2730, 2731, 2730, 2731, 2730, 2731])]
 )
