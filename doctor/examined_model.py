@@ -14,7 +14,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ground.messages import shortened
+from ..ground.messages import quietly, shortened
 from ..ground.saved_weights import Fit, StoredWeights, compare_weights, inspect_weights
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
 
@@ -135,7 +135,7 @@ class ExaminedModel:
     @cached_property
     def reloaded(self) -> PreTrainedModel:
         """The same model, saved to a temporary folder and loaded from there."""
-        with TemporaryDirectory() as folder:
+        with TemporaryDirectory() as folder, quietly():
             self.model.save_pretrained(folder)
             return type(self.model).from_pretrained(folder, dtype=torch.float32).eval()
 
@@ -181,7 +181,10 @@ def load_examined_model(name: str, *, trust_remote_code: bool = False) -> Examin
     stored = inspect_weights(folder)
     fit = compare_weights(loader, folder, **arguments)
     require_size(fit, stored)
-    model = loader.from_pretrained(folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments)
+    with quietly():
+        model = loader.from_pretrained(
+            folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments
+        )
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     return ExaminedModel(name, model.eval(), tokenizer, fit)
 

@@ -5,6 +5,7 @@ None of these is imported before it is needed: commands answer wrong recipes at 
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from threading import RLock
 
 LONGEST = 200
 """Characters of a foreign message that fit into one of ours."""
@@ -33,17 +34,25 @@ def shortened(names: Iterable[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + rest
 
 
+_ONE_AT_A_TIME = RLock()
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence what transformers reports of a model that is examined here anyway, and its progress bars."""
+    """Silence what transformers reports of a model that is examined here anyway, and its progress bars.
+
+    One thread at a time: what is switched is the process's. So is what `from_pretrained` puts in the place of
+    `PreTrainedModel.tie_weights` meanwhile, and two that load at once would leave there.
+    """
     from transformers.utils import logging
 
-    verbosity, shows_progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if shows_progress:
-            logging.enable_progress_bar()
+    with _ONE_AT_A_TIME:
+        verbosity, shows_progress = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if shows_progress:
+                logging.enable_progress_bar()

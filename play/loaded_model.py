@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import torch
@@ -67,7 +66,6 @@ class LoadedModel:
         self.predictor = predictor
         self.model: PreTrainedModel = examined.model
         self.tokenizer: PreTrainedTokenizerBase = examined.tokenizer
-        self._lock = Lock()
 
     @property
     def config(self) -> Any:
@@ -155,14 +153,14 @@ class LoadedModel:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one thread use the model at a time, without gradients, whatever the others want of it.
+        """Let one thread use a model at a time, without gradients, whatever the others want of it or another.
 
         Raises:
             ValueError: The model computes what is no number.
         """
         model: Any = self.model
         parts = {model, model.base_model, model.get_encoder() if self.member == "seq2seq" else model}
-        with self._lock, torch.no_grad(), quietly(), finite_outputs(*parts):
+        with torch.no_grad(), quietly(), finite_outputs(*parts):
             yield
 
 
