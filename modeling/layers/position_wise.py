@@ -16,6 +16,7 @@ Shapes: B batch, T positions, C model width, E width of token vectors, F width i
 import math
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import MethodType
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -111,14 +112,21 @@ def is_untouched(module: nn.Module) -> bool:
 
 
 def stand_in(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Mark what may be `forward` of a module for a while because it computes the same."""
+    """Mark what may be `forward` of a module for a while because it computes the same.
+
+    A module that is pickled meanwhile looks it up by its name, and finds its own.
+    """
     vars(forward)["is_stand_in"] = True
+    forward.__name__ = "forward"
     return forward
 
 
 def is_stand_in(forward: object) -> bool:
-    """Return whether the `forward` of a module is a stand-in."""
-    return getattr(forward, "is_stand_in", False)
+    """Return whether the `forward` of a module is a stand-in, or was one when it was pickled."""
+    if not isinstance(forward, MethodType):
+        return False
+    own = getattr(type(forward.__self__), "forward", None)
+    return forward.__func__ is own or getattr(forward, "is_stand_in", False)
 
 
 def build_norm(config: NeuralConfig, width: int | None = None) -> nn.Module:

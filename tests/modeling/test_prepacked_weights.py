@@ -5,6 +5,7 @@ Weights that have changed are prepacked again, however they have changed.
 
 import copy
 import gc
+import pickle
 import weakref
 
 import pytest
@@ -147,6 +148,20 @@ def test_afterwards_modules_are_as_before(model):
 
 
 @torch.no_grad()
+def test_what_is_copied_meanwhile_can_be_pickled_and_read(x):
+    """With another thread that generates, or from within: the copy is a plain model in the end."""
+    model = Activated("gelu").eval()
+    with torch.no_grad(), prepacked_weights(model):
+        expected = model(x)
+        read, copied = pickle.loads(pickle.dumps(model)), copy.deepcopy(model)
+    for each in (read, copied, pickle.loads(pickle.dumps(copied))):
+        with torch.no_grad():
+            assert_close(each(x), expected)
+            with prepacked_weights(each):
+                assert_close(each(x), expected)
+        assert not any("forward" in vars(module) for module in each.modules())
+
+
 def test_an_activation_that_somebody_watches_is_called(model, x):
     pair, seen = Activated("gelu").eval(), []
     pair.act_fn.register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
