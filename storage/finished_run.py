@@ -17,6 +17,7 @@ from typing import Any
 
 from ..configs.documents import read_document
 from ..ground.saved_weights import require_plain
+from ..training.model_paths import MODEL
 from ..training.model_paths import TASK as TASK
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
 from .model_folder import CERTIFICATE, CONFIG
@@ -74,14 +75,15 @@ def find_run(folder: Path) -> FinishedRun:
     Raises:
         ValueError: There is no model, or a file is a pipe or device, or one with facts is damaged.
     """
-    model = folder / "model" if (folder / "model" / CONFIG).exists() else folder
+    model = folder / MODEL if (folder / MODEL / CONFIG).exists() else folder
     if not (model / CONFIG).exists():
         raise ValueError(
             f"{folder} has no trained model (there is no {CONFIG}): name the folder that `tercet "
             "pretrain` or `save_pretrained` wrote"
         )
     require_plain(*model.iterdir())
-    output = model.parent if (model.parent / EVALUATION).exists() else model
+    is_of_run = model.name == MODEL and (model.parent / EVALUATION).exists()
+    output = model.parent if is_of_run else model  # what else lies beside a run has other scores
     certificate = next(
         (path / CERTIFICATE for path in (model, output) if (path / CERTIFICATE).exists()), None
     )
