@@ -11,6 +11,7 @@ names. All is looked at before anything is sent: what is damaged or missing show
 
 import json
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_fac
 from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from ..storage.own_model import require_sound
 from ..storage.remote_code import add_auto_map, code_of, saved_code
-from ..storage.sentence_vectors import files_of_modules
+from ..storage.sentence_vectors import MODULES, OF_TRANSFORMER, SETTINGS, files_of_modules
 from .model_card import CARD, build_card, what_is_missing
 
 TOKENIZER = (
@@ -35,6 +36,10 @@ TOKENIZER = (
     "merges.txt",
     "source.spm",
     "target.spm",
+    "target_vocab.json",
+    "entity_vocab.json",
+    "bpe.codes",
+    "spm.model",
     "spiece.model",
     "sentencepiece.bpe.model",
     "tokenizer.model",
@@ -42,6 +47,14 @@ TOKENIZER = (
     "additional_chat_templates/*.jinja",
 )
 """What else tokenizers consist of, ours and the stock ones."""
+
+MODEL_FILES = (
+    *("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"),
+    *TOKENIZER,
+    *(TOKENIZER_CONFIG, GENERATION_CONFIG, TASK, CERTIFICATE, RECIPE),
+    *(MODULES, SETTINGS, OF_TRANSFORMER, "[0-9]_*/config.json"),
+)
+"""Names by which programs find out how a model is to be read."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +127,13 @@ def prepare(folder: str | Path, repo: str, revision: str | None = None) -> Publi
     if run.certificate:
         files.append(published_facts(CERTIFICATE, run.certificate))
     return Publication(repo, run.model, sorted(files, key=lambda file: file.path), what_is_missing(run, card))
+
+
+def may_be_of_model(path: str) -> bool:
+    """Return whether programs would read a model by a file of this name in its repository."""
+    return any(
+        path.count("/") == pattern.count("/") and fnmatchcase(path, pattern) for pattern in MODEL_FILES
+    )
 
 
 def require_repo_id(repo: str) -> None:

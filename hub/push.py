@@ -5,19 +5,16 @@ again, and an unchanged file never is. The token is what `huggingface_hub` finds
 `hf auth login` stored), and no message holds it.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatch
 from importlib.metadata import version
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from ..ground.messages import first_line
-from .publication import Publication
-
-WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
-"""Names of weights in a repository: those that an earlier push left are deleted, lest they be loaded."""
+from ..ground.messages import first_line, shortened
+from .publication import Publication, may_be_of_model
 
 
 def push(
@@ -28,6 +25,8 @@ def push(
     message: str | None = None,
 ) -> str:
     """Send a publication, and return the address of the commit.
+
+    What an earlier push has left and programs would read with the model is deleted, and named in a warning.
 
     Args:
         publication: From `prepare`.
@@ -63,7 +62,7 @@ def push(
         outdated = [
             name
             for name in api.list_repo_files(repo, repo_type=repo_type, revision=revision)
-            if name not in sent and any(fnmatch(name, pattern) for pattern in WEIGHTS)
+            if name not in sent and may_be_of_model(name)
         ]
         commit = api.create_commit(
             repo,
@@ -74,6 +73,12 @@ def push(
             commit_message=message or f"Push with Tercet {version('tercet')}",
             repo_type=repo_type,
             revision=revision,
+        )
+    if outdated:
+        warnings.warn(
+            f"{publication.address}: deleted what an earlier push left and programs would read with this "
+            f"model: {shortened(outdated)}",
+            stacklevel=2,
         )
     return str(commit.commit_url)
 

@@ -43,27 +43,24 @@ def not_pushed(folder: Path, repo: str) -> list[Path]:
     return [path for path in revisions_of(folder) if repo not in read_facts(path / PUSHED)]
 
 
-def publications_of(models: list[Path], repo: str) -> Iterator[Publication]:
-    """Gather what is to be sent of intermediate models, one after another.
-
-    Raises:
-        ValueError: One of them is damaged.
-    """
-    for model in models:
-        yield prepare(model, repo, revision=model.name)
-
-
 def push_revisions(
     models: list[Path], repo: str, *, private: bool = False, message: str | None = None
 ) -> Iterator[str]:
     """Push intermediate models, each as a revision of its name, and yield the addresses of the commits.
 
     Raises:
-        ValueError: One is damaged, or the Hub refuses it; those before are there.
+        ValueError: One is damaged, or the Hub refuses it; the others are there.
         ConnectionError: The Hub cannot be reached; those before are there.
     """
-    for publication in publications_of(models, repo):
-        yield push_revision(publication, private=private, message=message)
+    refused: ValueError | None = None
+    for model in models:
+        try:
+            publication = prepare(model, repo, revision=model.name)
+            yield push_revision(publication, private=private, message=message)
+        except ValueError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
 
 
 def push_revision(publication: Publication, *, private: bool = False, message: str | None = None) -> str:
@@ -124,13 +121,17 @@ class BackgroundPush:
             goes_on = self.news.get()
             while not self.news.empty():  # one attempt for all that has come meanwhile
                 goes_on = self.news.get() and goes_on
-            try:
-                for model in not_pushed(self.folder, self.repo):
-                    if publication := self.prepared.get(model):
-                        tell(f"pushed {push_revision(publication)}")
-            except Exception as error:  # whatever a network and a Hub may do: the run goes on
-                again = "is tried again with the next one" if goes_on else "was the last attempt"
-                tell(f"the push to {self.repo} failed, and {again}: {first_line(error)}")
+            said: set[str] = set()
+            for model in filter(self.prepared.__contains__, not_pushed(self.folder, self.repo)):
+                try:
+                    tell(f"pushed {push_revision(self.prepared[model])}")
+                except Exception as error:  # whatever a network and a Hub may do: the run goes on
+                    again = "is tried again with the next one" if goes_on else "was the last attempt"
+                    if (reason := first_line(error)) not in said:
+                        tell(f"the push to {self.repo} failed, and {again}: {reason}")
+                    said.add(reason)
+                    if isinstance(error, ConnectionError):
+                        break
 
 
 def tell(line: str) -> None:

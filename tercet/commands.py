@@ -561,9 +561,9 @@ def push_checkpoints(options: Namespace) -> None:
     """
     from pathlib import Path
 
-    from .hub.publication import describe, require_repo_id
+    from .hub.publication import describe, prepare, require_repo_id
     from .hub.push import branches_of
-    from .hub.revisions import not_pushed, publications_of, push_revisions, revisions_of
+    from .hub.revisions import not_pushed, push_revisions, revisions_of
 
     singles = ("revision", "space", "space_folder")
     if given := [f"--{name}".replace("_", "-") for name in singles if getattr(options, name)]:
@@ -573,7 +573,8 @@ def push_checkpoints(options: Namespace) -> None:
     if not (models := revisions_of(folder)):
         raise ValueError(f"{folder} has no intermediate models (revisions/): set training.revisions")
     if options.dry_run:
-        print("\n\n".join(describe(each, each.folder.name) for each in publications_of(models, options.repo)))
+        prepared = (prepare(model, options.repo, revision=model.name) for model in models)
+        print("\n\n".join(describe(each, each.folder.name) for each in prepared))
         return
     there, missing = branches_of(options.repo), not_pushed(folder, options.repo)
     todo = [model for model in models if model in missing or model.name not in there]

@@ -3,6 +3,7 @@
 import json
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from huggingface_hub import ModelCard, constants
 
 from tercet.__main__ import main
 from tercet.hub import push as client
-from tercet.hub.publication import prepare
+from tercet.hub.publication import PublishedFile, prepare
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.storage.finished_run import find_run
 
 SIZES = {"vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -53,6 +55,27 @@ def test_what_is_prepared_arrives_in_one_commit(folder, hub, capsys):
     for name, source in prepared.items():
         assert arrived[name] == (source if isinstance(source, bytes) else source.read_bytes())
     assert sum(path.endswith("/commit/main") for _, path in hub.requests) == 1
+
+
+def test_a_model_is_not_read_by_files_of_the_one_before(folder, hub):
+    """Be it a chat template, or how states become a vector; what no program reads with it stays."""
+    names = ["chat_template.jinja", "modules.json", "1_Pooling/config.json"]
+    others = ["notes.md", "models/large/model.safetensors", "model.fp16.safetensors", "prompts/chat.jinja"]
+    publication = prepare(folder, "me/small")
+    earlier = [PublishedFile(name, b"{}") for name in (*names, *others)]
+    client.push(replace(publication, files=[*publication.files, *earlier]))
+    kept = {file.path for file in publication.files} - {*names}
+    with pytest.warns(UserWarning, match="me/small: deleted .* chat_template.jinja, modules.json, 1_Pooling"):
+        client.push(replace(publication, files=[each for each in publication.files if each.path in kept]))
+    assert set(hub.files("me/small")) == kept | {*others, ".gitattributes"}
+
+
+def test_a_model_beside_a_run_has_no_scores_of_the_run(folder, tmp_path):
+    """Such as one that was merged or trained on: they are those of `model`."""
+    (tmp_path / "evaluation.json").write_text('{"step": 7}')
+    assert find_run(folder).evaluation == {}
+    folder.rename(tmp_path / "model")
+    assert find_run(tmp_path).evaluation == find_run(tmp_path / "model").evaluation == {"step": 7}
 
 
 def test_a_repeated_push_sends_nothing_large(folder, hub):

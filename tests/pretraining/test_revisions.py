@@ -123,6 +123,28 @@ def test_a_damaged_model_costs_a_line_and_the_others_are_pushed(recipe_on, hub, 
     assert "step-2" not in hub.repositories[REPO].branches
 
 
+def test_a_refused_model_does_not_hold_up_the_others(recipe_on, hub, monkeypatch, capsys):  # noqa: F811
+    """Neither those of the run nor those of the command."""
+    push = client.push
+
+    def refuse_first(publication, **options):
+        if options["revision"] == "step-1":
+            raise ValueError("a rule of the repository forbids this branch")
+        return push(publication, **options)
+
+    monkeypatch.setattr("tercet.hub.revisions.push", refuse_first)
+    recipe, _ = recipe_on(KIND, revisions=1, steps=3, push_checkpoints=REPO)
+    pretrain(recipe)
+    said = capsys.readouterr().err
+    assert "was the last attempt: a rule of the repository forbids this branch" in said
+    assert f"not pushed to {REPO}: step-1;" in said
+    assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-3"}
+    del hub.repositories[REPO].branches["step-3"]
+    assert main(["push", str(recipe.folder), REPO, "--checkpoints", "--private"]) == 2
+    assert "forbids this branch" in capsys.readouterr().err
+    assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-3"}
+
+
 def test_what_an_attempt_missed_goes_with_the_next_one(recipe_on, hub, monkeypatch, capsys):  # noqa: F811
     """The first push fails; the end of the run brings both."""
     push, calls = client.push, []
