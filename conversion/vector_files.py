@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow
 from pyarrow.parquet import ParquetWriter
 
-from ..text.bad_records import DamageError, Limit, RowError
+from ..text.bad_records import DamageError, Limit, RowError, foreign_character
 from ..text.packed_files import ending, lines_of, problem_of_bytes
 from ..text.record_files import TEXT_LINES, find_file, naming_keys
 from ..text.row_files import is_number
@@ -259,6 +259,9 @@ def in_batches(values: Iterable[Any], source: str, column: str) -> Iterator[list
         for place, text in enumerate(texts):
             if not isinstance(text, str):
                 complaint = f"has no text in column {column!r} ({text!r:.60}): take it out, or fill it in"
+                raise named(RowError(row + place, complaint), source)
+            if character := foreign_character(text):
+                complaint = f"holds U+{ord(character):04X}, which is no character of a text: take it out"
                 raise named(RowError(row + place, complaint), source)
         yield texts
         row += len(texts)

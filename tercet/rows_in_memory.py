@@ -115,6 +115,9 @@ def as_dataset(rows: Any, name: str) -> "Dataset":
 def texts_in(rows: Any) -> list[Any] | None:
     """Return texts, or tuples of the texts of each column, as a list; `None` where rows are no texts.
 
+    Raises:
+        ValueError: Some are, and others not.
+
     >>> texts_in("a"), texts_in(word for word in ("a", "b")), texts_in([{"a": "b"}]), texts_in({"a": "b"})
     (['a'], ['a', 'b'], None, None)
     """
@@ -124,7 +127,11 @@ def texts_in(rows: Any) -> list[Any] | None:
     if has_columns or not isinstance(rows, Iterable):
         return None
     values: list[Any] = [*getattr(rows, "to_pylist", rows.__iter__)()]
-    return values if all(isinstance(each, str | tuple) for each in values) else None
+    are_texts = [isinstance(each, str | tuple) for each in values]
+    if any(are_texts) and not all(are_texts):
+        place = are_texts.index(False)
+        raise ValueError(f"row {place + 1} has no text ({values[place]!r:.60}): take it out, or fill it in")
+    return values if all(are_texts) else None
 
 
 def named(columns: Sequence[Any], name: str) -> Iterator[tuple[int, Any]]:

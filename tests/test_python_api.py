@@ -328,6 +328,11 @@ def test_vectors_are_the_same_of_texts_tables_and_files(tuned, frame, tmp_path):
     assert main(["embed", str(tuned.model_path), rows, "--output", output]) == 0
     assert (np.load(output) == expected).all()
     assert tercet.embed(tuned, []).shape == (0, expected.shape[1])
+    for gap in (None, float("nan"), 7):
+        with pytest.raises(ValueError, match=f"row 2 has no text \\({gap}\\)"):
+            tercet.embed(tuned, ["a", gap])
+    with pytest.raises(ValueError, match=r"row 2 holds U\+D800"):
+        tercet.embed(tuned, ["a", "b" + chr(0xD800)])
     with pytest.raises(ValueError, match="texts has no column 'title': name one of its columns"):
         tercet.embed(tuned, frame[:3], column="title")
     with pytest.raises(ValueError, match=r"texts: row 2 has no text in column 'text'"):
