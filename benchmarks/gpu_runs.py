@@ -23,7 +23,7 @@ from gpu_cases import Part
 from gpu_tasks import ClassificationCase, VectorsCase
 from measuring import Conditions, Worker, seconds_of, turns
 from sides import Pass
-from torch.autograd import DeviceType
+from torch.autograd import DeviceType  # pyright: ignore[reportPrivateImportUsage]
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.profiler import ProfilerActivity, profile
 
