@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,6 +36,7 @@ from datatrove.pipeline.dedup.minhash import (
     MinhashDedupFilter,
     MinhashDedupSignature,
 )
+from datatrove.pipeline.readers.base import BaseDiskReader
 from datatrove.utils.hashing import HashConfig
 from transformers import PreTrainedTokenizerBase
 
@@ -194,7 +196,7 @@ def block_of(recipe: BlockRecipe, key: str, *modules: Any) -> PipelineStep:
     """Build a block of datatrove by the name of its class.
 
     Raises:
-        ValueError: There is none of this name, or its arguments are not possible.
+        ValueError: There is none of this name, its arguments are not possible, or it draws without a seed.
     """
     known = {
         name: each
@@ -204,7 +206,22 @@ def block_of(recipe: BlockRecipe, key: str, *modules: Any) -> PipelineStep:
     }
     if recipe.name not in known:
         raise ValueError(f"{key}: datatrove has no {recipe.name!r}: use one of {', '.join(sorted(known))}")
-    return built(known[recipe.name], {}, recipe.arguments, f"{key}: arguments")
+    block = known[recipe.name]
+    require_repeatable(block, recipe, key)
+    return built(block, {}, recipe.arguments, f"{key}: arguments")
+
+
+def require_repeatable(block: type[PipelineStep], recipe: BlockRecipe, key: str) -> None:
+    """Raise a `ValueError` if a block may give other documents when the same text is read again."""
+    other = "the same text may give other documents each time it is read"
+    if "seed" in signature(block).parameters and recipe.arguments.get("seed") is None:
+        raise ValueError(
+            f"{key}: {recipe.name} may draw at random, and {other}: add seed: 0 to its arguments"
+        )
+    if issubclass(block, BaseDiskReader) and recipe.arguments.get("shuffle_files"):
+        raise ValueError(
+            f"{key}: {recipe.name} shuffles without a seed, and {other}: leave shuffle_files out"
+        )
 
 
 def options_of(recipe: PreparationRecipe) -> dict[str, Any]:
