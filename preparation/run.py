@@ -49,7 +49,17 @@ from ..text.special_tokens import control_tokens, ends_read_as_text
 from ..text.tokenization import digest_of, num_ids, text_backend
 from ..text.tokenizer import load_tokenizer
 from ..training.lock import occupied
-from .blocks import ENTRY, UNFINISHED, ManifestWriter, RecordReader, ShardWriter, Words, hash_of, shard_name
+from .blocks import (
+    ENTRY,
+    UNFINISHED,
+    ManifestWriter,
+    RecordCounter,
+    RecordReader,
+    ShardWriter,
+    Words,
+    hash_of,
+    shard_name,
+)
 from .executors import build_executor, built
 from .pieces import Piece, files_of, tasks_of
 from .recipe import BlockRecipe, DeduplicationRecipe, PreparationRecipe
@@ -112,7 +122,7 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     forget_missing(target, len(tasks))
     last.run()
     if target.isfile(MANIFEST):
-        tell(target, output)
+        tell(target, output, recipe)
     else:
         print(f"the tasks are queued; the last one writes {output}/{MANIFEST}", file=sys.stderr)
 
@@ -133,11 +143,12 @@ def executors_of(
 ) -> PipelineExecutor:
     """Build all executors, each with what has to be done before it, and return the last one."""
 
-    def beginning() -> tuple[RecordReader | None, list[PipelineStep]]:
+    def beginning() -> tuple[RecordReader | RecordCounter, list[PipelineStep]]:
         corpus = recipe.corpus
         blocks = [block_of(each, "filters", filters, formatters, extractors) for each in recipe.filters]
         if corpus.reader is not None:
-            return None, [block_of(corpus.reader, "corpus.reader", readers), *blocks]
+            counter = RecordCounter()
+            return counter, [block_of(corpus.reader, "corpus.reader", readers), counter, *blocks]
         reader = RecordReader(tasks, corpus.text_column, corpus.skip_bad_records, corpus.largest_record)
         return reader, [reader, *blocks]
 
@@ -316,8 +327,8 @@ def forget_missing(target: DataFolder, shards: int) -> None:
         target.rm(f"{WORK}/manifest/completions/00000")
 
 
-def tell(target: DataFolder, output: str) -> None:
-    """Say what was prepared, and warn of what was left out."""
+def tell(target: DataFolder, output: str, recipe: PreparationRecipe) -> None:
+    """Say what was prepared and how much the recipe leaves out, and warn of what is bad."""
     manifest = Manifest.read(target.cat_file(MANIFEST).decode(), f"{output}/{MANIFEST}")
     counts = asdict(manifest.counts)
     told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
@@ -326,3 +337,8 @@ def tell(target: DataFolder, output: str) -> None:
         manifest.tally.warn(output)
     number = len(manifest.shards)
     print(f"prepared {told} in {number:,} shard{'s' * (number != 1)}", file=sys.stderr, flush=True)
+    read = manifest.tally.records - manifest.tally.skipped
+    if left := read - manifest.counts.documents:
+        causes = [each.name for each in recipe.filters] + ["deduplication"] * (recipe.deduplicate is not None)
+        named = f"by {', '.join(causes)}, or " if causes else ""
+        print(f"left out {left:,} of {read:,} documents: {named}without text", file=sys.stderr, flush=True)

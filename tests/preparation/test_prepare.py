@@ -135,6 +135,28 @@ def test_a_filter_that_draws_leaves_the_same_documents_to_deduplicate(described,
     assert other == dict.fromkeys(one, 1)
 
 
+def test_what_is_left_out_is_counted(described, tmp_path, capsys):
+    """By filters and deduplication, whoever reads; what is empty is left out, too."""
+    long = [" ".join(DOCUMENTS[start : start + 5]) for start in range(0, 200, 5)]
+    file = tmp_path / "rows" / "twice.jsonl"
+    file.parent.mkdir()
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*long, *long[:7], "lorem ipsum"]))
+    reader = {"name": "JsonlReader", "arguments": {"data_folder": str(file.parent)}}
+    chosen: Any = {
+        "filters": [{"name": "RegexFilter", "arguments": {"regex_exp": "lorem"}}],
+        "deduplicate": {},
+    }
+    for name, corpus in (("files", {"path": str(file)}), ("reader", {"path": None, "reader": reader})):
+        location = tercet.prepare(described(name, corpus=corpus, **chosen))
+        assert manifest_in(location).tally.records == 48
+        prepared, left_out = capsys.readouterr().err.splitlines()
+        assert prepared.startswith("prepared 40 documents, ")
+        assert left_out == "left out 8 of 48 documents: by RegexFilter, deduplication, or without text"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*DOCUMENTS, " "]))
+    tercet.prepare(described("empty", corpus={"path": str(file)}))
+    assert capsys.readouterr().err.endswith("left out 1 of 241 documents: without text\n")
+
+
 def test_what_does_not_fit_is_refused(described, tmp_path, tokenizer):
     prepare = partial(pytest.raises, ValueError)
     with prepare(match="datatrove has no 'GopherFilter': use one of C4BadWordsFilter"):
