@@ -305,8 +305,8 @@ def check_keys(cls: Any, data: Any) -> None:
     Raises:
         ValueError: The first unknown key, with its value and the key that was probably meant.
     """
-    for path, value, owners in _unknown_keys(cls, data, ()):
-        raise ValueError(f"{_dotted(path)} = {_shown(value)}: {_remedy(path, owners, cls)}")
+    for path, value, owners, others in _unknown_keys(cls, data, ()):
+        raise ValueError(f"{_dotted(path)} = {_shown(value)}: {_remedy(path, owners, others, cls)}")
 
 
 def check_numbers(data: Any) -> None:
@@ -341,8 +341,13 @@ def describe_errors(error: ValueError, data: Any) -> str:
     return f"{_dotted(path)} = {_shown(value)}: {remedy}{_nearest(value, remedy)}" if path else remedy
 
 
-def _unknown_keys(annotation: Any, data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any, list[Any]]]:
-    """Walk data and annotation together; yield each unknown key's path, value, and the dataclasses there."""
+def _unknown_keys(
+    annotation: Any, data: Any, path: KeyPath
+) -> Iterator[tuple[KeyPath, Any, list[Any], list[Any]]]:
+    """Walk data and annotation together; yield each unknown key's path, value, and the dataclasses there.
+
+    Behind them stand those of another kind that have the key.
+    """
     if isinstance(data, list):
         elements = [arg for member in _members(annotation) for arg in get_args(member) if get_args(member)]
         for index, value in enumerate(data):
@@ -361,7 +366,7 @@ def _unknown_keys(annotation: Any, data: Any, path: KeyPath) -> Iterator[tuple[K
         if key in hints:
             yield from _unknown_keys(hints[key], value, (*path, key))
         else:
-            yield (*path, key), value, chosen
+            yield (*path, key), value, chosen, [other for other in candidates if key in _hints(other)]
 
 
 def _leaves(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
@@ -398,9 +403,12 @@ def _accepts_kind(cls: Any, data: dict[str, Any]) -> bool:
     )
 
 
-def _remedy(path: KeyPath, owners: list[Any], cls: Any) -> str:
-    """Describe which key was probably meant: one beside the unknown one, or elsewhere."""
+def _remedy(path: KeyPath, owners: list[Any], others: list[Any], cls: Any) -> str:
+    """Describe which key was probably meant: of another kind, beside the unknown one, or elsewhere."""
     *above, key = map(str, path)
+    hints = [member for other in others for member in _members(_hints(other).get("kind"))]
+    if kinds := [kind for hint in hints for kind in get_args(hint)]:
+        return f"unknown key of this kind; {'.'.join(above)} has it with kind {', '.join(kinds)}"
     siblings = list(dict.fromkeys(name for owner in owners for name in _hints(owner)))
     return f"unknown key; {_meant(above, key, siblings, cls)}"
 

@@ -124,7 +124,8 @@ class FineTuningSchedule:
     evaluations_per_epoch: Positive = 1
     """Number of evaluations in an epoch; each also writes a checkpoint."""
     patience: Positive | None = None
-    """Early stopping: number of evaluations without a better score after which a run ends; off by default."""
+    """Early stopping: number of evaluations without a better score after which a run ends; off by default.
+    With it or without, the finished model has the weights of the best evaluation."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32."""
     compile: bool | Literal["auto"] = "auto"

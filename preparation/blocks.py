@@ -110,6 +110,23 @@ class RecordReader(BaseReader):
                 raise ValueError(str(error).replace(str(file), piece.file)) from error
 
 
+class RecordCounter(PipelineStep):
+    """Count the documents of a reader of datatrove, in `tally`, and hand them on."""
+
+    type, name = "counter", "records"
+
+    def __init__(self):
+        super().__init__()
+        self.tally = Tally()
+
+    def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> Iterator[Document]:
+        """Count the documents of a task anew."""
+        self.tally = Tally()
+        for document in data:
+            self.tally.records += 1
+            yield document
+
+
 class Words(WordTokenizer):
     """Cut texts into the words of our corpora for MinHash, whose own need a package for each language."""
 
@@ -136,7 +153,7 @@ class ShardWriter(PipelineStep):
         tokenizer: What `text_backend` made, as JSON.
         control_tokens: Names and ids of the tokens that are recognized in the text.
         ends: Names of tokens that begin or end texts, which are counted where they stand in the text.
-        reader: Of the same pipeline, for what it counts; `None` if it is datatrove's.
+        reader: What counts the records in the same pipeline.
         sources: What each task reads, in words.
     """
 
@@ -148,7 +165,7 @@ class ShardWriter(PipelineStep):
         tokenizer: str,
         control_tokens: dict[str, int],
         ends: Sequence[str],
-        reader: RecordReader | None,
+        reader: RecordReader | RecordCounter,
         sources: Sequence[Sequence[str]],
     ):
         super().__init__()
@@ -199,11 +216,8 @@ class ShardWriter(PipelineStep):
 
         writer = save_corpus(parts(), folder, size, tally)
         tokens, sentences, documents = writer.num_tokens, writer.num_sentences, writer.num_documents
-        if self.reader is not None:
-            read = self.reader.tally
-            tally.records, tally.skipped, tally.first = read.records, read.skipped, read.first
-        else:
-            tally.records = documents
+        read = self.reader.tally
+        tally.records, tally.skipped, tally.first = read.records, read.skipped, read.first
         num_bytes = int(np.fromfile(folder / "document_bytes", dtype=np.int64).sum())
         return Shard(
             shard,

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,6 +36,7 @@ from datatrove.pipeline.dedup.minhash import (
     MinhashDedupFilter,
     MinhashDedupSignature,
 )
+from datatrove.pipeline.readers.base import BaseDiskReader
 from datatrove.utils.hashing import HashConfig
 from transformers import PreTrainedTokenizerBase
 
@@ -47,7 +49,17 @@ from ..text.special_tokens import control_tokens, ends_read_as_text
 from ..text.tokenization import digest_of, num_ids, text_backend
 from ..text.tokenizer import load_tokenizer
 from ..training.lock import occupied
-from .blocks import ENTRY, UNFINISHED, ManifestWriter, RecordReader, ShardWriter, Words, hash_of, shard_name
+from .blocks import (
+    ENTRY,
+    UNFINISHED,
+    ManifestWriter,
+    RecordCounter,
+    RecordReader,
+    ShardWriter,
+    Words,
+    hash_of,
+    shard_name,
+)
 from .executors import build_executor, built
 from .pieces import Piece, files_of, tasks_of
 from .recipe import BlockRecipe, DeduplicationRecipe, PreparationRecipe
@@ -110,7 +122,7 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     forget_missing(target, len(tasks))
     last.run()
     if target.isfile(MANIFEST):
-        tell(target, output)
+        tell(target, output, recipe)
     else:
         print(f"the tasks are queued; the last one writes {output}/{MANIFEST}", file=sys.stderr)
 
@@ -131,11 +143,12 @@ def executors_of(
 ) -> PipelineExecutor:
     """Build all executors, each with what has to be done before it, and return the last one."""
 
-    def beginning() -> tuple[RecordReader | None, list[PipelineStep]]:
+    def beginning() -> tuple[RecordReader | RecordCounter, list[PipelineStep]]:
         corpus = recipe.corpus
         blocks = [block_of(each, "filters", filters, formatters, extractors) for each in recipe.filters]
         if corpus.reader is not None:
-            return None, [block_of(corpus.reader, "corpus.reader", readers), *blocks]
+            counter = RecordCounter()
+            return counter, [block_of(corpus.reader, "corpus.reader", readers), counter, *blocks]
         reader = RecordReader(tasks, corpus.text_column, corpus.skip_bad_records, corpus.largest_record)
         return reader, [reader, *blocks]
 
@@ -194,7 +207,7 @@ def block_of(recipe: BlockRecipe, key: str, *modules: Any) -> PipelineStep:
     """Build a block of datatrove by the name of its class.
 
     Raises:
-        ValueError: There is none of this name, or its arguments are not possible.
+        ValueError: There is none of this name, its arguments are not possible, or it draws without a seed.
     """
     known = {
         name: each
@@ -204,7 +217,22 @@ def block_of(recipe: BlockRecipe, key: str, *modules: Any) -> PipelineStep:
     }
     if recipe.name not in known:
         raise ValueError(f"{key}: datatrove has no {recipe.name!r}: use one of {', '.join(sorted(known))}")
-    return built(known[recipe.name], {}, recipe.arguments, f"{key}: arguments")
+    block = known[recipe.name]
+    require_repeatable(block, recipe, key)
+    return built(block, {}, recipe.arguments, f"{key}: arguments")
+
+
+def require_repeatable(block: type[PipelineStep], recipe: BlockRecipe, key: str) -> None:
+    """Raise a `ValueError` if a block may give other documents when the same text is read again."""
+    other = "the same text may give other documents each time it is read"
+    if "seed" in signature(block).parameters and recipe.arguments.get("seed") is None:
+        raise ValueError(
+            f"{key}: {recipe.name} may draw at random, and {other}: add seed: 0 to its arguments"
+        )
+    if issubclass(block, BaseDiskReader) and recipe.arguments.get("shuffle_files"):
+        raise ValueError(
+            f"{key}: {recipe.name} shuffles without a seed, and {other}: leave shuffle_files out"
+        )
 
 
 def options_of(recipe: PreparationRecipe) -> dict[str, Any]:
@@ -299,8 +327,8 @@ def forget_missing(target: DataFolder, shards: int) -> None:
         target.rm(f"{WORK}/manifest/completions/00000")
 
 
-def tell(target: DataFolder, output: str) -> None:
-    """Say what was prepared, and warn of what was left out."""
+def tell(target: DataFolder, output: str, recipe: PreparationRecipe) -> None:
+    """Say what was prepared and how much the recipe leaves out, and warn of what is bad."""
     manifest = Manifest.read(target.cat_file(MANIFEST).decode(), f"{output}/{MANIFEST}")
     counts = asdict(manifest.counts)
     told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
@@ -309,3 +337,8 @@ def tell(target: DataFolder, output: str) -> None:
         manifest.tally.warn(output)
     number = len(manifest.shards)
     print(f"prepared {told} in {number:,} shard{'s' * (number != 1)}", file=sys.stderr, flush=True)
+    read = manifest.tally.records - manifest.tally.skipped
+    if left := read - manifest.counts.documents:
+        causes = [each.name for each in recipe.filters] + ["deduplication"] * (recipe.deduplicate is not None)
+        named = f"by {', '.join(causes)}, or " if causes else ""
+        print(f"left out {left:,} of {read:,} documents: {named}without text", file=sys.stderr, flush=True)

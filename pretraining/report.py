@@ -57,6 +57,7 @@ from ..storage.scores import INTERVAL, METRICS, what_is_scored
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import LeftOut
+from ..training.final_weights import EMA, LAST, MEAN
 from ..training.objective import Objective
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE
 from ..training.tracking import Record, as_json
@@ -132,7 +133,7 @@ def verdicts(summary: Mapping[str, Any], log: Sequence[Record]) -> Iterator[Verd
                 outcome,
             )
     yield from about_the_start(summary["scores"], log)
-    yield from about_the_end(log)
+    yield from about_the_end(log, summary.get("weights", LAST))
 
 
 def loss_with_interval(term: str, summary: Mapping[str, Any]) -> str:
@@ -169,17 +170,24 @@ def about_the_start(scores: Mapping[str, Any], log: Sequence[Record]) -> Iterato
             )
 
 
-def about_the_end(log: Sequence[Record]) -> Iterator[Verdict]:
-    """Yield a verdict if the held-out loss had risen by the end."""
+def about_the_end(log: Sequence[Record], kind: str = LAST) -> Iterator[Verdict]:
+    """Yield a verdict if the held-out loss had risen by the end.
+
+    Args:
+        log: The records of steps and evaluations.
+        kind: Of the finished model's weights. A mean exists at the end alone: what it is of is judged.
+    """
+    name = f"evaluation/{EMA}/loss" if kind == EMA else "evaluation/loss"
+    whose = " of the weights before averaging" if kind == MEAN else ""
     losses = [
-        (record["evaluation/loss"], record["step"])
+        (record[name], record["step"])
         for record in log
-        if record.get("evaluation/loss") is not None and record["step"] > 0
+        if record.get(name) is not None and record["step"] > 0
     ]
     if losses and losses[-1][0] - min(losses)[0] >= LEAST_GAIN:
         best, step = min(losses)
         yield Verdict(
-            f"Overfitting: the held-out loss was lowest after step {step:,} ({shown(best)}), and is "
+            f"Overfitting: the held-out loss{whose} was lowest after step {step:,} ({shown(best)}), and is "
             f"{shown(losses[-1][0])} at the end.",
             "worse",
         )

@@ -291,6 +291,8 @@ class _Run:
             self.watch.compare()
         if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
             self._evaluate()
+        if self.is_finished and self.metrics.step < progress.step:  # an early end between two records
+            self.tracker.write_step(float(metrics["learning_rate"]))
         if self.revisions is not None and (names := self.revisions.due(progress)):
             self._keep_revision(
                 self.revisions, names
@@ -328,6 +330,7 @@ class _Run:
         if self.retention.is_skipping:
             self.tracker.say("the last steps were skipped: only the final checkpoint includes them")
         if is_finished:
+            self._tell_of_early_end()
             return Outcome(self.progress, self.scores.values, self.checkpoint, None)
         signal = self.interruption.name or "a signal to another process"
         self.tracker.say(
@@ -336,13 +339,27 @@ class _Run:
         )
         return Outcome(self.progress, self.scores.values, self.checkpoint, signal)
 
+    def _tell_of_early_end(self) -> None:
+        """Say that patience has ended the run, or, of a run resumed after that, why it takes no step."""
+        step, steps, patience = self.progress.step, self.recipe.steps, self.recipe.patience
+        if step >= steps:
+            return
+        best = self.progress.best_step
+        than = "an earlier one" if best is None else f"that after step {best}"
+        stopped = (
+            f"early stopping after step {step} of {steps}: training.patience = {patience}, and no later "
+            f"evaluation was better than {than}"
+        )
+        remedy = "; no step was taken: raise training.patience, or set it to null, to go on"
+        self.tracker.say(stopped + remedy * (self.tracker.first_step == step))
+
     def _evaluate(self) -> None:
         if self.data.held_out is None:
             return
         with self._doing(EVALUATING), self.tracker.paused():
             self.scores.measure_all(self.progress.step)
         self.progress.judge(self.scores.criterion)
-        self.tracker.record_evaluation(self.scores.values)
+        self.tracker.record_evaluation(self.scores.values, is_last=self.is_finished)
 
     @property
     def _lacks_mean(self) -> bool:
@@ -360,7 +377,7 @@ class _Run:
         with self.tracker.paused():
             scores = self.scores.measure_mean(self.state.bare_model, earlier)
         if scores:
-            self.tracker.record_evaluation(scores)
+            self.tracker.record_evaluation(scores, is_last=True)
 
     def _save(self) -> None:
         if self._lacks_mean:

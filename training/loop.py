@@ -58,6 +58,8 @@ class Progress:
     """The lowest criterion that an evaluation has given; see `HeldOut.criterion`."""
     evaluations_since: int = 0
     """Evaluations since then."""
+    best_step: int | None = None
+    """Step of the evaluation that gave `best`."""
     seconds: float = 0.0
     """Time spent in steps, evaluation and checkpoints left out; advanced by whoever keeps the clock."""
 
@@ -89,7 +91,7 @@ class Progress:
     def judge(self, criterion: float) -> None:
         """Note what an evaluation has given; what is not a number is never better."""
         if criterion < (math.inf if self.best is None else self.best):
-            self.best, self.evaluations_since = criterion, 0
+            self.best, self.best_step, self.evaluations_since = criterion, self.step, 0
         else:
             self.evaluations_since += 1
 

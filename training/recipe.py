@@ -158,7 +158,9 @@ class TrainingRecipe:
     evaluate_every: Positive | None = None
     """Steps between evaluations; by default only at the end."""
     patience: Positive | None = None
-    """Early stopping: number of evaluations without improvement after which the run ends; off by default."""
+    """Early stopping: number of evaluations without improvement after which the run ends; off by default. The
+    finished model has the weights of that end (or `final_weights`), not those of the best evaluation: with
+    `revisions` at the steps of `evaluate_every`, these are kept, too."""
     checkpoint_every: Positive | None = None
     """Steps between checkpoints; by default only at the end."""
     keep_checkpoints: Positive = 2

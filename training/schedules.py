@@ -27,9 +27,9 @@ def build_schedule(optimizer: Optimizer, recipe: ScheduleRecipe, *, steps: int, 
 
     Raises:
         ValueError: The warm-up is given twice, is longer than the run, or missing where the curve needs it;
-            or the curve has no choice of a shape that is given.
+            or the curve does not use a key that is given.
     """
-    require_used_shape(recipe)
+    require_used_keys(recipe)
     curve = CURVES[recipe.kind](recipe, warmup_updates(recipe, steps), steps, width)
     return LambdaLR(optimizer, lambda updates_done: curve(updates_done + 1))
 
@@ -56,13 +56,15 @@ def warmup_updates(recipe: ScheduleRecipe, steps: int) -> int:
     return warmup
 
 
-def require_used_shape(recipe: ScheduleRecipe) -> None:
-    """Raise a `ValueError` if a recipe chooses a shape of decay for a curve that has its own."""
-    if recipe.kind != "warmup_stable_decay" and recipe.decay_shape != "sqrt":
-        raise ValueError(
-            f"schedule.decay_shape = {recipe.decay_shape}: the {recipe.kind} schedule has a shape of its "
-            f"own; remove it, or choose kind warmup_stable_decay"
-        )
+def require_used_keys(recipe: ScheduleRecipe) -> None:
+    """Raise a `ValueError` if a recipe sets what its curve does not use; defaults are no choice."""
+    for key, (kinds, problem) in USED_BY.items():
+        value = getattr(recipe, key)
+        if recipe.kind not in kinds and value != getattr(ScheduleRecipe, key):
+            raise ValueError(
+                f"schedule.{key} = {value}: the {recipe.kind} schedule {problem}; remove it, or choose kind "
+                f"{' or '.join(kinds)}"
+            )
 
 
 def noam(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
@@ -112,6 +114,14 @@ CURVES = {
     "warmup_stable_decay": warmup_stable_decay,
 }
 """What makes each kind's curve from the recipe, w, N and d."""
+
+USED_BY = {
+    "final_ratio": (("linear", "cosine", "warmup_stable_decay"), "does not fall to a final learning rate"),
+    "decay_ratio": (("warmup_stable_decay",), "has no decay of its own length"),
+    "decay_shape": (("warmup_stable_decay",), "has a shape of its own"),
+    "factor": (("noam",), "does not derive the learning rate from the hidden size"),
+}
+"""Key -> the kinds that use it, and why the others do not."""
 
 DECAY_SHAPES: dict[str, Callable[[float], float]] = {
     "sqrt": lambda x: 1 - math.sqrt(x),

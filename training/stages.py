@@ -24,7 +24,7 @@ from .final_weights import require_averages
 from .objective import Objective
 from .optimizers import require_used_constants
 from .recipe import StageRecipe, TrainingRecipe
-from .schedules import require_used_shape, warmup_updates
+from .schedules import require_used_keys, warmup_updates
 from .sharding import sharding_plugin
 from .static_shapes import wants_graphs
 from .workers import DataCursor, PrefetchLoader
@@ -311,7 +311,7 @@ def require_consistent(recipe: TrainingRecipe) -> None:
             run.
     """
     warmup_updates(recipe.schedule, recipe.steps)
-    require_used_shape(recipe.schedule)
+    require_used_keys(recipe.schedule)
     require_used_constants(recipe.optimizer, recipe.schedule.kind == "noam")
     require_evaluations(recipe)
     require_averages(recipe)

@@ -118,7 +118,7 @@ class Tracker:
             self.bar.update()
         self._tell_expected_time()
         if self.progress.step % self.log_every == 0 or self.progress.step == self.steps:
-            self._write_step(float(metrics["learning_rate"]))
+            self.write_step(float(metrics["learning_rate"]))
 
     def _tell_expected_time(self) -> None:
         """Say after some steps how long those that are left will take."""
@@ -138,8 +138,8 @@ class Tracker:
                 f"({seconds:.2g} s each); evaluations come on top"
             )
 
-    def record_evaluation(self, scores: dict[str, float]) -> None:
-        """Write the scores of an evaluation at the present step."""
+    def record_evaluation(self, scores: dict[str, float], *, is_last: bool = False) -> None:
+        """Write the scores of an evaluation at the present step; the last one of a run is always shown."""
         record = {
             "step": self.progress.step,
             "tokens": self.progress.tokens,
@@ -147,7 +147,7 @@ class Tracker:
         }
         self._write(record | {f"evaluation/{name}": value for name, value in scores.items()})
         shown = {name: value for name, value in scores.items() if not name.endswith(TARGETS)}
-        if self.bar is not None or self.shown_evaluations.is_due(self.progress.step):
+        if self.bar is not None or is_last or self.shown_evaluations.is_due(self.progress.step):
             values = ", ".join(f"{name} {value:.4g}" for name, value in shown.items())
             self.say(f"evaluation at step {self.progress.step}: {values}")
         if empty := without_targets(scores):
@@ -189,7 +189,7 @@ class Tracker:
         if self.bar is not None:
             self.bar.close()
 
-    def _write_step(self, learning_rate: float) -> None:
+    def write_step(self, learning_rate: float) -> None:
         """Write the means since the record before, and show the most important."""
         num_steps = self.progress.step - self.metrics.step
         means = self.metrics.means(self.accelerator)

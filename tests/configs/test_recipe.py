@@ -97,6 +97,7 @@ def test_a_recipe_survives_the_way_to_data_and_back(write):
     ("override", "answer"),
     [
         ("objective.rate=0.3", "objective.rate = 0.3: unknown key"),
+        ("objective.rate=0.3", ": unknown key of this kind; objective has it with kind masking"),
         ("objective.kind=juggling", 'objective.kind = "juggling": must be '),
         ("objective.kind=translations", "; did you mean translation?"),
         ("objective.smoothing=much", 'objective.smoothing = "much": must be a valid number'),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,11 @@ def require_same(one: TokenizedCorpus, other: TokenizedCorpus) -> None:
     for name in ARRAYS:
         np.testing.assert_array_equal(np.asarray(getattr(one, name)), np.asarray(getattr(other, name)), name)
         assert getattr(one, name).dtype == getattr(other, name).dtype
+
+
+def documents_of(corpus: TokenizedCorpus) -> list[list[int]]:
+    """List the tokens of all documents."""
+    return [corpus.document(number).tolist() for number in range(corpus.num_documents)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -116,12 +122,53 @@ def test_near_duplicates_are_left_out_and_the_first_stays(described, tmp_path, t
     require_same(opened(tercet.prepare(recipe), tokenizer), tokenize(long, tokenizer))
 
 
+def test_a_filter_that_draws_leaves_the_same_documents_to_deduplicate(described, tmp_path, tokenizer):
+    long = [" ".join(DOCUMENTS[start : start + 5]) for start in range(0, 200, 5)]
+    file = tmp_path / "twice.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in long + long))
+    filters = [{"name": "SamplerFilter", "arguments": {"rate": 0.7, "seed": 0}}]
+    recipe = described(corpus={"path": str(file)}, filters=filters)
+    drawn = opened(tercet.prepare(recipe), tokenizer)
+    kept = opened(tercet.prepare(recipe | {"output": str(tmp_path / "once"), "deduplicate": {}}), tokenizer)
+    one, other = (Counter(map(tuple, documents_of(corpus))) for corpus in (drawn, kept))
+    assert max(one.values()) == 2
+    assert other == dict.fromkeys(one, 1)
+
+
+def test_what_is_left_out_is_counted(described, tmp_path, capsys):
+    """By filters and deduplication, whoever reads; what is empty is left out, too."""
+    long = [" ".join(DOCUMENTS[start : start + 5]) for start in range(0, 200, 5)]
+    file = tmp_path / "rows" / "twice.jsonl"
+    file.parent.mkdir()
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*long, *long[:7], "lorem ipsum"]))
+    reader = {"name": "JsonlReader", "arguments": {"data_folder": str(file.parent)}}
+    chosen: Any = {
+        "filters": [{"name": "RegexFilter", "arguments": {"regex_exp": "lorem"}}],
+        "deduplicate": {},
+    }
+    for name, corpus in (("files", {"path": str(file)}), ("reader", {"path": None, "reader": reader})):
+        location = tercet.prepare(described(name, corpus=corpus, **chosen))
+        assert manifest_in(location).tally.records == 48
+        prepared, left_out = capsys.readouterr().err.splitlines()
+        assert prepared.startswith("prepared 40 documents, ")
+        assert left_out == "left out 8 of 48 documents: by RegexFilter, deduplication, or without text"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*DOCUMENTS, " "]))
+    tercet.prepare(described("empty", corpus={"path": str(file)}))
+    assert capsys.readouterr().err.endswith("left out 1 of 241 documents: without text\n")
+
+
 def test_what_does_not_fit_is_refused(described, tmp_path, tokenizer):
     prepare = partial(pytest.raises, ValueError)
     with prepare(match="datatrove has no 'GopherFilter': use one of C4BadWordsFilter"):
         tercet.prepare(described(filters=[{"name": "GopherFilter"}]))
     with prepare(match="RegexFilter does not take: use regex_exp"):
         tercet.prepare(described(filters=[{"name": "RegexFilter", "arguments": {"pattern": "x"}}]))
+    sampler = {"name": "SamplerFilter", "arguments": {"rate": 0.5}}
+    with prepare(match="filters: SamplerFilter may draw at random, and .*: add seed: 0 to its arguments"):
+        tercet.prepare(described(filters=[sampler]))
+    shuffled = {"name": "JsonlReader", "arguments": {"data_folder": str(tmp_path), "shuffle_files": True}}
+    with prepare(match=r"corpus\.reader: JsonlReader shuffles without a seed, .*leave shuffle_files out"):
+        tercet.prepare(described(corpus={"path": None, "reader": shuffled}))
     with prepare(match=r"executor\.arguments of SlurmPipelineExecutor.*'time'"):
         tercet.prepare(described(executor={"kind": "slurm"}))
     assert not (tmp_path / "prepared").exists()

@@ -168,3 +168,23 @@ def test_a_loss_that_rises_at_the_end_is_told():
     (verdict,) = about_the_end(log)
     assert (verdict.outcome, "lowest after step 20" in verdict.text) == ("worse", True)
     assert [*about_the_end(log[:2])] == []
+
+
+def test_the_weights_of_the_finished_model_are_judged_at_the_end():
+    """The moving average still falls; a mean has no score before the end, and its last weights are named."""
+    losses = ((10, 3.0, 3.1), (20, 2.5, 2.9), (30, 2.7, 2.6))
+    log = [
+        {"step": step, "evaluation/loss": last, "evaluation/ema/loss": ema, "evaluation/mean/loss": 2.6}
+        for step, last, ema in losses
+    ]
+    summary = {"scores": {}, "without_context": {}, "trigram": {}}
+    assert [*verdicts_of_pretraining(summary | {"weights": "ema"}, log)] == []
+    log[-1]["evaluation/ema/loss"] = 3.2
+    (of_average,) = verdicts_of_pretraining(summary | {"weights": "ema"}, log)
+    (of_last,) = verdicts_of_pretraining(summary | {"weights": "last"}, log)
+    (of_mean,) = verdicts_of_pretraining(summary | {"weights": "mean"}, log)
+    assert "after step 20 (2.900), and is 3.200 at the end" in of_average.text
+    assert "after step 20 (2.500), and is 2.700 at the end" in of_last.text
+    assert of_mean.text == of_last.text.replace(
+        "held-out loss", "held-out loss of the weights before averaging"
+    )

@@ -9,7 +9,7 @@ from tercet.training.checkpoint import best, checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.loop import Progress
-from tercet.training.tracking import LOG
+from tercet.training.tracking import LOG, read_log
 
 from ..saved_weights import require_same_models
 
@@ -92,6 +92,25 @@ def test_an_early_end_is_an_end(run, tmp_path):
     assert_same_end(
         run(FALLS_THEN_RISES[4:], patience=4, resume=True), run(FALLS_THEN_RISES, "whole", patience=4)
     )
+
+
+def test_an_early_end_is_said_and_its_last_steps_are_in_the_log(run, tmp_path, capsys):
+    run(FALLS_THEN_RISES, patience=2, log_every=5)
+    *_, evaluation, step, told = capsys.readouterr().err.splitlines()
+    assert evaluation == "evaluation at step 8: found 2"
+    assert step.startswith("step 8/12: loss ")
+    stopped = (
+        "early stopping after step 8 of 12: training.patience = 2, and no later evaluation was better than "
+        "that after step 4"
+    )
+    assert told == stopped
+    records = read_log(tmp_path / "run" / LOG)
+    assert [record["step"] for record in records if "loss" in record] == [5, 8]
+    run([], patience=2, log_every=5, resume=True)
+    *_, told = capsys.readouterr().err.splitlines()
+    assert told == f"{stopped}; no step was taken: raise training.patience, or set it to null, to go on"
+    run(FALLS_THEN_RISES[4:], log_every=5, resume=True)
+    assert "early stopping" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("best_is_highest", [False, True])

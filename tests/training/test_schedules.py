@@ -1,6 +1,7 @@
 """Learning rates against values worked out by hand."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from tercet.configs.recipe import load_recipe, recipe_folders
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.recipe import ScheduleRecipe
-from tercet.training.schedules import build_schedule, warmup_updates
+from tercet.training.schedules import CURVES, build_schedule, warmup_updates
 
 STEPS, WIDTH = 10, 64
 
@@ -138,11 +139,25 @@ def test_six_percent_warm_up_where_nothing_is_said():
         ({"kind": "noam", "warmup_steps": 0}, "noam is infinite at the first step"),
         ({"kind": "inverse_square_root", "warmup_ratio": 0.0}, "infinite at the first step"),
         ({"kind": "cosine", "decay_shape": "linear"}, "= linear: the cosine schedule has a shape of its own"),
+        (
+            {"kind": "cosine", "decay_ratio": 0.5},
+            r"schedule\.decay_ratio = 0\.5: the cosine schedule .*; remove it, or choose kind warmup",
+        ),
+        ({"kind": "linear", "factor": 3.0}, r"factor = 3\.0: the linear schedule .*, or choose kind noam"),
+        ({"kind": "constant", "final_ratio": 0.3}, r"0\.3: the constant .* kind linear or cosine or warmup"),
+        ({"kind": "noam", "final_ratio": 0.3}, r"final_ratio = 0\.3: the noam schedule"),
     ],
 )
 def test_an_impossible_warmup_or_shape_is_refused(fields, answer):
     with pytest.raises(ValueError, match=answer):
         rates(**fields)
+
+
+@pytest.mark.parametrize("kind", CURVES)
+def test_the_defaults_of_unused_keys_are_no_choice(kind):
+    """The recipe that a run leaves names every key."""
+    defaults: Any = {"final_ratio": 0.0, "decay_ratio": 0.2, "decay_shape": "sqrt", "factor": 1.0}
+    rates(kind=kind, warmup_steps=2, **defaults)
 
 
 @pytest.mark.parametrize("steps", [1, 20, 10**6])
