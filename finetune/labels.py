@@ -2,9 +2,9 @@
 
 A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. Numbers that a
 data set names are read as these names, since each split may number its own. How a file writes a label does
-not matter: 1, 1.0 and "1" are the same one, and so are true and "True". White space at its ends is no part of
-a name, within it all white space is one space, an accent is one with its letter, and what cannot be seen is
-left out.
+not matter: 1, 1.0 and "1" are the same one, and so are true and "True"; beside names or numbers like 1.5, a
+text 1.0 is a name itself. White space at its ends is no part of a name, within it all white space is one
+space, an accent is one with its letter, and what cannot be seen is left out.
 """
 
 import re
@@ -99,7 +99,7 @@ class Labels:
         Raises:
             RowError: It is none of the labels.
         """
-        found = self.spellings.get(written(value, row, column))
+        found = self.spelled(written(value, row, column))
         if found is None:
             raise RowError(
                 row,
@@ -108,6 +108,10 @@ class Labels:
                 f"has a label in column {column!r} that is none of the names",
             )
         return found
+
+    def spelled(self, name: str) -> int | None:
+        """Return the number of the label that a name or number stands for, if there is one."""
+        return self.spellings.get(name, self.spellings.get(as_whole(name)))
 
     def numbers_of(self, rows: Dataset, column: str) -> np.ndarray:
         """Return the numbers of a column of labels, (E,)."""
@@ -134,38 +138,30 @@ def find_labels(
         ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
 
     Warns:
-        UserWarning: White space in labels is left out, some differ in upper and lower case alone, or the
-            recipe numbers the data set's names otherwise.
+        UserWarning: Labels are written otherwise than in the rows, some differ in upper and lower case alone,
+            or the recipe numbers the data set's names otherwise.
     """
     found = listed_values(rows, column) if are_lists else enumerate(label_values(rows, column))
-    values, spaced = set[str](), Counter[str]()
+    values, texts = set[str](), Counter[str]()
     for row, value in found:
         values.add(written(value, row, column))
-        if isinstance(value, str) and value != plain(value):
-            spaced[value] += 1
-    if spaced:
-        shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in spaced.most_common(MOST_SHOWN))
-        warnings.warn(
-            f"column {column!r} has labels with white space or unseen characters, left out, or loose "
-            f"accents, joined: {shown}",
-            stacklevel=2,
-        )
+        if isinstance(value, str):
+            texts[value] += 1
     known = named_labels(rows, column, names)
+    are_whole = not known and all(map(WHOLE_LABEL.fullmatch, values))
+    called = as_whole if are_whole else str
+    values = set(map(called, values))
+    tell_of_rewritten(column, {text: count for text, count in texts.items() if called(plain(text)) != text})
     labels = known or Labels(in_order(values), are_numbered=False)
     if known:
         require_plain_names(labels.names)
-    if nameless := sorted(values - set(labels.spellings)):
+    numbers = {value: labels.spelled(value) for value in values}
+    if nameless := sorted(value for value, number in numbers.items() if number is None):
         raise ValueError(
             f"column {column!r} has {nameless[0]!r}, which is none of the {len(labels)} names "
             f"{listed(labels.names)}: name all in task.label_names"
         )
-    classes = class_names(rows, column)
-    if any(labels.spellings.get(name, number) != number for number, name in enumerate(classes)):
-        warnings.warn(
-            f"column {column!r} numbers its labels as {listed(classes)}, task.label_names as "
-            f"{listed(labels.names)}: they are read by their names",
-            stacklevel=2,
-        )
+    tell_of_order(column, class_names(rows, column), labels)
     folded = Counter(map(str.casefold, values))
     if not known and (alike := [name for name in labels.names if folded[name.casefold()] > 1]):
         warnings.warn(
@@ -173,13 +169,42 @@ def find_labels(
             "is one of its own; write them alike if they are the same",
             stacklevel=2,
         )
-    if len(values) < least:
+    present = {labels.names[number] for number in numbers.values() if number is not None}
+    if len(present) < least:
         raise ValueError(
-            f"all labels are {labels.names[labels.spellings[values.pop()]]!r}: there is nothing to learn"
-            if values
-            else NO_LABELS
+            f"all labels are {present.pop()!r}: there is nothing to learn" if present else NO_LABELS
         )
     return labels
+
+
+def tell_of_rewritten(column: str, texts: Mapping[str, int]) -> None:
+    """Warn of texts that are no names as they stand, if there are any.
+
+    Warns:
+        UserWarning: There are.
+    """
+    if texts:
+        most = Counter(texts).most_common(MOST_SHOWN)
+        shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in most)
+        warnings.warn(
+            f"column {column!r} has labels with white space or unseen characters, left out, loose accents, "
+            f"joined, or whole numbers in another form, as 1: {shown}",
+            stacklevel=3,
+        )
+
+
+def tell_of_order(column: str, classes: Sequence[str], labels: Labels) -> None:
+    """Warn if the recipe has the data set's names in another order.
+
+    Warns:
+        UserWarning: It has.
+    """
+    if any(labels.spellings.get(name, number) != number for number, name in enumerate(classes)):
+        warnings.warn(
+            f"column {column!r} numbers its labels as {listed(classes)}, task.label_names as "
+            f"{listed(labels.names)}: they are read by their names",
+            stacklevel=3,
+        )
 
 
 def in_order(values: Iterable[str]) -> list[str]:
@@ -263,8 +288,6 @@ def written(value: Any, row: int, column: str) -> str:
         RowError: It is no label.
     """
     value = plain(value) if isinstance(value, str) else value
-    if isinstance(value, str) and (whole := WHOLE_LABEL.fullmatch(value)):
-        return str(int(whole["number"]))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if not isinstance(value, str | int) or value == "":
@@ -275,6 +298,16 @@ def written(value: Any, row: int, column: str) -> str:
             f"has no label in column {column!r}",
         )
     return str(value)
+
+
+def as_whole(name: str) -> str:
+    """Write a whole number without a point, and any other name as it is.
+
+    >>> as_whole("1.0"), as_whole("-0"), as_whole("1.5")
+    ('1', '0', '1.5')
+    """
+    whole = WHOLE_LABEL.fullmatch(name)
+    return str(int(whole["number"])) if whole else name
 
 
 def label_values(rows: Dataset, column: str) -> Sequence[Any]:

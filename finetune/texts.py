@@ -44,7 +44,7 @@ from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .frames import separate_pairs
-from .labels import Labels, find_labels, label_lists, label_values, labels_known, name_of, written
+from .labels import Labels, as_whole, find_labels, label_lists, label_values, labels_known, name_of, written
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
@@ -176,7 +176,7 @@ def require_set(values: Sequence[Any], known: Labels | None, row: int, column: s
 
 def require_once(values: Sequence[Any], row: int, column: str) -> None:
     """Raise a `RowError` if a list of labels has a number twice: it may be meant in the other form."""
-    numbers = [name for value in values if WHOLE.fullmatch(name := written(value, row, column))]
+    numbers = [name for value in values if WHOLE.fullmatch(name := as_whole(written(value, row, column)))]
     if len(set(numbers)) < len(numbers):
         raise RowError(
             row,

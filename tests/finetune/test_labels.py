@@ -42,6 +42,9 @@ def found(values, names=(), feature=None):
         (["NA", "null", "nan"], ["NA", "nan", "null"], [0, 2, 1]),
         (["007", "7"], ["007", "7"], [0, 1]),
         (["1", "one"], ["1", "one"], [0, 1]),
+        (["1.0", "1.5", "2.0"], ["1.0", "1.5", "2.0"], [0, 1, 2]),
+        (["1", "1.0", "one"], ["1", "1.0", "one"], [0, 1, 2]),
+        (["1", "1.0", "2."], ["1", "2"], [0, 0, 1]),
         ([" a", "a\t", "a\u00a0", "b"], ["a", "b"], [0, 0, 0, 1]),
         (["very  good", "very good", "bad"], ["bad", "very good"], [1, 1, 0]),
         (["x\u200b", "x", "\ufeffx", "y"], ["x", "y"], [0, 0, 0, 1]),
@@ -167,6 +170,18 @@ def test_white_space_in_labels_is_left_out_and_told():
     assert find_labels(tags, "label", are_lists=True).names == ["B-X", "I-X", "O"]
 
 
+def test_whole_numbers_in_another_form_are_told():
+    with pytest.warns(UserWarning, match=r"or whole numbers in another form, as 1: '1.0' in 2, '2.' in 1"):
+        labels = find_labels(column(["1", "1.0", "1.0", "2."]), "label")
+    assert labels.numbers_of(column(["2.00", "1"]), "label").tolist() == [1, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        labels = find_labels(column(["1.0", "1.5"]), "label")
+        find_labels(column(["1.0", "0.0"]), "label", ("bad", "good"))
+    with pytest.raises(ValueError, match=r"row 1 has the label '1' .* none of \(1.0, 1.5\)"):
+        labels.numbers_of(column(["1"]), "label")
+
+
 def test_labels_that_differ_in_case_alone_are_told():
     with pytest.warns(UserWarning, match=r"differ in upper and lower case alone \(Yes, yes\): each is one"):
         assert found(["Yes", "no", "yes"])[0] == ["Yes", "no", "yes"]
@@ -218,6 +233,7 @@ def test_labels_are_the_same_in_all_files(tmp_path):
         (["a", "a"], (), "all labels are 'a': there is nothing to learn"),
         ([1, 1], (), "all labels are '1': there is nothing"),
         ([1, 1], ("no", "yes"), "all labels are 'yes': there is nothing"),
+        (["1.0", "yes"], ("no", "yes"), "all labels are 'yes': there is nothing"),
         ([[], []], (), "there are no labels: name a column that has some"),
         ([[], []], ("a", "b"), "there are no labels"),
         (["a", None], (), "row 2 has nothing in column 'label': take it out, or fill it in"),
