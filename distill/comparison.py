@@ -124,8 +124,9 @@ def lead_of_predictions(
     task: Task, own: Sequence[Prediction], others: Sequence[Prediction], references: Sequence[Any]
 ) -> list[float] | None:
     """Compare the score by which a task is judged, on the same rows."""
-    scores = [task.score_of_rows(predictions, references) for predictions in (own, others)]
-    return lead(scores, len(own), resamples=RESAMPLES)
+    drawn = [task.drawn(predictions, references) for predictions in (own, others)]
+    scores = [task.score_of_rows(*each) for each in drawn]
+    return lead(scores, len(drawn[0][0]), resamples=RESAMPLES)
 
 
 def lead_of_examples(own: np.ndarray, others: np.ndarray) -> list[float] | None:
@@ -201,10 +202,10 @@ def keep_of_predictions(
     task: Task, own: Sequence[Prediction], teachers: Sequence[Prediction], references: Sequence[Any]
 ) -> Kept:
     """Compare the score by which a task is judged, on the same rows."""
-    scores = [task.score_of_rows(predictions, references) for predictions in (own, teachers)]
-    return keep_of_rows(
-        scores, len(own), is_better_high=task.metrics[task.metric_for_best_model], resamples=RESAMPLES
-    )
+    drawn = [task.drawn(predictions, references) for predictions in (own, teachers)]
+    scores = [task.score_of_rows(*each) for each in drawn]
+    is_better_high = task.metrics[task.metric_for_best_model]
+    return keep_of_rows(scores, len(drawn[0][0]), is_better_high=is_better_high, resamples=RESAMPLES)
 
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:

@@ -69,8 +69,8 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
 
     Raises:
         FileNotFoundError: A file or model is not there.
-        ValueError: The teacher was not fine-tuned for a task, the rows are not of it, or it has learned some
-            of those that the student is measured on.
+        ValueError: The teacher was not fine-tuned for a task, or for chat, the rows are not of it, or it has
+            learned some of those that the student is measured on.
     """
     teacher = load_source(recipe.teacher)
     task = load_task(teacher.folder)
@@ -78,6 +78,11 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
         raise ValueError(
             f"the teacher {recipe.teacher} is a {type(teacher.model).__name__}, which has no head "
             f"{task.head} for {task.recipe.kind}: name a model of tercet finetune"
+        )
+    if task.recipe.kind == "chat":
+        raise ValueError(
+            f"the teacher {recipe.teacher} was fine-tuned for chat, which is not distilled from rows: name a "
+            "teacher of another task, or distill this one on text (general)"
         )
     rows = read_splits(fine_tuning(recipe, task, Path(), recipe.teacher))
     unlabelled = None

@@ -1,15 +1,17 @@
 """Labels: which there are, what they are called, and which number each has.
 
-A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. How a file
-writes a label does not matter: 1, 1.0 and "1" are the same one, and so are true and "True". White space at
-its ends is no part of a name, within it all white space is one space, an accent is one with its letter, and
-what cannot be seen is left out.
+A column holds names, or the numbers 0, 1, ... of names that the data set or the recipe knows. Numbers that a
+data set names are read as these names, since each split may number its own. How a file writes a label does
+not matter: 1, 1.0 and "1" are the same one, and so are true and "True"; beside names or numbers like 1.5, a
+text 1.0 is a name itself. White space at its ends is no part of a name, within it all white space is one
+space, an accent is one with its letter, and what cannot be seen is left out.
 """
 
 import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -38,12 +40,13 @@ class Labels:
     Args:
         names: At least one, each once.
         are_numbered: Whether a column may write their numbers instead.
+        renamed: What the data set calls them, in the same order, where the recipe has other names for them.
 
     Raises:
         ValueError: There is none, or one is there twice.
     """
 
-    def __init__(self, names: Sequence[str], are_numbered: bool = True):
+    def __init__(self, names: Sequence[str], are_numbered: bool = True, renamed: Sequence[str] = ()):
         if not names:
             raise ValueError(NO_LABELS)
         self.names = list(map(plain, names))
@@ -51,7 +54,10 @@ class Labels:
         if len(self.numbers) < len(names):
             raise ValueError(f"some labels have the same name {listed(self.names)}: use each name once")
         self.are_numbered = are_numbered
-        self.spellings = self.numbers | (spellings_of_numbers(self.names) if are_numbered else {})
+        self.renamed = list(renamed)
+        has_numbers = are_numbered and not any(map(WHOLE.fullmatch, self.renamed))
+        others = spellings_of_numbers(self.names) if has_numbers else {}
+        self.spellings = self.numbers | others | {name: number for number, name in enumerate(self.renamed)}
 
     @property
     def are_integers(self) -> bool:
@@ -74,12 +80,13 @@ class Labels:
     @property
     def facts(self) -> dict[str, Any]:
         """What a task keeps of them, for `Labels.of`."""
-        return {"labels": self.names, "are_numbered": self.are_numbered}
+        renamed = {"renamed": self.renamed} if self.renamed else {}
+        return {"labels": self.names, "are_numbered": self.are_numbered} | renamed
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> "Labels":
         """Make them of what a task has kept."""
-        return Labels(facts["labels"], facts["are_numbered"])
+        return Labels(facts["labels"], facts["are_numbered"], facts.get("renamed", ()))
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -92,7 +99,7 @@ class Labels:
         Raises:
             RowError: It is none of the labels.
         """
-        found = self.spellings.get(written(value, row, column))
+        found = self.spelled(written(value, row, column))
         if found is None:
             raise RowError(
                 row,
@@ -102,9 +109,13 @@ class Labels:
             )
         return found
 
+    def spelled(self, name: str) -> int | None:
+        """Return the number of the label that a name or number stands for, if there is one."""
+        return self.spellings.get(name, self.spellings.get(as_whole(name)))
+
     def numbers_of(self, rows: Dataset, column: str) -> np.ndarray:
         """Return the numbers of a column of labels, (E,)."""
-        values = values_of(rows, column)
+        values = label_values(rows, column)
         return np.array([self.number(value, row, column) for row, value in enumerate(values)], dtype=np.int64)
 
 
@@ -127,30 +138,30 @@ def find_labels(
         ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
 
     Warns:
-        UserWarning: White space in labels is left out, or some differ in upper and lower case alone.
+        UserWarning: Labels are written otherwise than in the rows, some differ in upper and lower case alone,
+            or the recipe numbers the data set's names otherwise.
     """
-    found = listed_values(rows, column) if are_lists else enumerate(values_of(rows, column))
-    values, spaced = set[str](), Counter[str]()
+    found = listed_values(rows, column) if are_lists else enumerate(label_values(rows, column))
+    values, texts = set[str](), Counter[str]()
     for row, value in found:
         values.add(written(value, row, column))
-        if isinstance(value, str) and value != plain(value):
-            spaced[value] += 1
-    if spaced:
-        shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in spaced.most_common(MOST_SHOWN))
-        warnings.warn(
-            f"column {column!r} has labels with white space or unseen characters, left out, or loose "
-            f"accents, joined: {shown}",
-            stacklevel=2,
-        )
-    known = names_known(rows, column, names)
-    labels = Labels(known) if known else Labels(in_order(values), are_numbered=False)
+        if isinstance(value, str):
+            texts[value] += 1
+    known = named_labels(rows, column, names)
+    are_whole = not known and all(map(WHOLE_LABEL.fullmatch, values))
+    called = as_whole if are_whole else str
+    values = set(map(called, values))
+    tell_of_rewritten(column, {text: count for text, count in texts.items() if called(plain(text)) != text})
+    labels = known or Labels(in_order(values), are_numbered=False)
     if known:
         require_plain_names(labels.names)
-    if nameless := sorted(values - set(labels.spellings)):
+    numbers = {value: labels.spelled(value) for value in values}
+    if nameless := sorted(value for value, number in numbers.items() if number is None):
         raise ValueError(
-            f"column {column!r} has {nameless[0]!r}, which is none of the {len(known)} names "
-            f"{listed(known)}: name all in task.label_names"
+            f"column {column!r} has {nameless[0]!r}, which is none of the {len(labels)} names "
+            f"{listed(labels.names)}: name all in task.label_names"
         )
+    tell_of_order(column, class_names(rows, column), labels)
     folded = Counter(map(str.casefold, values))
     if not known and (alike := [name for name in labels.names if folded[name.casefold()] > 1]):
         warnings.warn(
@@ -158,13 +169,42 @@ def find_labels(
             "is one of its own; write them alike if they are the same",
             stacklevel=2,
         )
-    if len(values) < least:
+    present = {labels.names[number] for number in numbers.values() if number is not None}
+    if len(present) < least:
         raise ValueError(
-            f"all labels are {labels.names[labels.spellings[values.pop()]]!r}: there is nothing to learn"
-            if values
-            else NO_LABELS
+            f"all labels are {present.pop()!r}: there is nothing to learn" if present else NO_LABELS
         )
     return labels
+
+
+def tell_of_rewritten(column: str, texts: Mapping[str, int]) -> None:
+    """Warn of texts that are no names as they stand, if there are any.
+
+    Warns:
+        UserWarning: There are.
+    """
+    if texts:
+        most = Counter(texts).most_common(MOST_SHOWN)
+        shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in most)
+        warnings.warn(
+            f"column {column!r} has labels with white space or unseen characters, left out, loose accents, "
+            f"joined, or whole numbers in another form, as 1: {shown}",
+            stacklevel=3,
+        )
+
+
+def tell_of_order(column: str, classes: Sequence[str], labels: Labels) -> None:
+    """Warn if the recipe has the data set's names in another order.
+
+    Warns:
+        UserWarning: It has.
+    """
+    if any(labels.spellings.get(name, number) != number for number, name in enumerate(classes)):
+        warnings.warn(
+            f"column {column!r} numbers its labels as {listed(classes)}, task.label_names as "
+            f"{listed(labels.names)}: they are read by their names",
+            stacklevel=3,
+        )
 
 
 def in_order(values: Iterable[str]) -> list[str]:
@@ -173,17 +213,39 @@ def in_order(values: Iterable[str]) -> list[str]:
     return sorted(names, key=int) if all(map(WHOLE.fullmatch, names)) else names
 
 
-def names_known(rows: Dataset, column: str, names: Sequence[str] = ()) -> list[str]:
-    """Return the names of a column's labels if the recipe or else the data set has any, in their order."""
+def class_names(rows: Dataset, column: str) -> list[str]:
+    """Return the names that the data set has for the numbers of a column, or of its lists, if it has any."""
     feature = rows.features[column]
     feature = feature.feature if isinstance(feature, List) else feature
-    return list(map(plain, names or (feature.names if isinstance(feature, ClassLabel) else [])))
+    return list(map(plain, feature.names)) if isinstance(feature, ClassLabel) else []
+
+
+def named_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Labels | None:
+    """Return the labels of a column if the recipe or else the data set names them.
+
+    Raises:
+        ValueError: Two have the same name, or the recipe names only some as the data set does, and others.
+    """
+    classes = class_names(rows, column)
+    own = Labels(classes) if classes else None
+    if not names:
+        return own
+    labels = Labels(names)
+    if labels.numbers.keys() >= {*classes}:
+        return labels
+    if any(labels.numbers.get(name, number) != number for number, name in enumerate(classes)):
+        raise ValueError(
+            f"task.label_names {listed(labels.names)} and the data set's names of column {column!r} "
+            f"{listed(classes)} have labels in common, in other places: name all of them in "
+            "task.label_names, or each in its place"
+        )
+    return Labels(names, renamed=classes[: len(labels)])
 
 
 def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | None:
-    """Return the labels whose names the recipe or else the data set knows, or `None`."""
-    known = names_known(rows, column, names)
-    return Labels(known) if known and len({*known}) == len(known) else None
+    """Return the labels if the recipe or else the data set names them, and as they should, or `None`."""
+    with suppress(ValueError):
+        return named_labels(rows, column, names)
 
 
 def name_of(value: Any, labels: Labels | None, row: int, column: str) -> str:
@@ -226,8 +288,6 @@ def written(value: Any, row: int, column: str) -> str:
         RowError: It is no label.
     """
     value = plain(value) if isinstance(value, str) else value
-    if isinstance(value, str) and (whole := WHOLE_LABEL.fullmatch(value)):
-        return str(int(whole["number"]))
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if not isinstance(value, str | int) or value == "":
@@ -240,11 +300,48 @@ def written(value: Any, row: int, column: str) -> str:
     return str(value)
 
 
+def as_whole(name: str) -> str:
+    """Write a whole number without a point, and any other name as it is.
+
+    >>> as_whole("1.0"), as_whole("-0"), as_whole("1.5")
+    ('1', '0', '1.5')
+    """
+    whole = WHOLE_LABEL.fullmatch(name)
+    return str(int(whole["number"])) if whole else name
+
+
+def label_values(rows: Dataset, column: str) -> Sequence[Any]:
+    """Return a column of labels, by name where the data set names them.
+
+    Raises:
+        RowError: A row has no value there.
+    """
+    return by_name(values_of(rows, column), class_names(rows, column))
+
+
+def label_lists(rows: Dataset, column: str) -> Sequence[list[Any]]:
+    """Return a column of lists of labels, by name where the data set names them.
+
+    Raises:
+        RowError: A row has no list.
+    """
+    classes = class_names(rows, column)
+    return [by_name(values, classes) for values in lists_of(rows, column, "labels")]
+
+
+def by_name(values: Sequence[Any], classes: Sequence[str]) -> list[Any]:
+    """Write the names of numbers for them, if there are any; -1 stands for no label."""
+    if not classes:
+        return list(values)
+    named = dict(enumerate(classes))
+    return [named.get(value, value) for value in values]
+
+
 def listed_values(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:
     """List the values in the lists of a column, with their rows.
 
     Raises:
         RowError: A row has no list.
     """
-    for row, values in enumerate(lists_of(rows, column, "labels")):
+    for row, values in enumerate(label_lists(rows, column)):
         yield from ((row, value) for value in values)

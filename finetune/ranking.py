@@ -34,7 +34,6 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..metrics.bootstrap import bootstrap_scores
 from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
 from ..modeling.attention.packing import sequence_ids
@@ -50,7 +49,7 @@ from ..training.static_shapes import POSITIONS
 from .encoding import TextEncoder
 from .examples import LabelledExamples, vectors
 from .recipe import FineTuningRecipe
-from .task import Facts, Prediction, Predictions, Task
+from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import RankingRecipe
 
 
@@ -312,15 +311,17 @@ class Ranking(Task):
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
-    def bootstrap(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
-        """Average the metric over distinct queries drawn again and again, (R,): rows of one query are no
-        further evidence.
-        """
-        pairs = zip(predictions, references, strict=True)
-        values = np.array(
-            [each[self.metric_for_best_model] for each, wanted in pairs if wanted.is_first_of_query]
-        )
-        return bootstrap_scores(lambda queries: float(values[queries].mean()), len(values))
+    def drawn(
+        self, predictions: Predictions, references: Sequence[Wanted]
+    ) -> tuple[Predictions, Sequence[Wanted]]:
+        """Return one row for each distinct query."""
+        firsts = [row for row, wanted in enumerate(references) if wanted.is_first_of_query]
+        return [predictions[row] for row in firsts], [references[row] for row in firsts]
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Wanted]) -> RowScore:
+        """Return what averages the metric over some of the distinct queries."""
+        values = np.array([each[self.metric_for_best_model] for each in predictions])
+        return lambda queries: float(values[queries].mean())
 
     def error(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
         """How far the first right text is from the top; 0 for all but the first row of a query."""

@@ -35,7 +35,7 @@ from ..training.objective import IGNORE, INDEX, Batch, Example
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import Labels, find_labels, labels_known, name_of
+from .labels import Labels, by_name, class_names, find_labels, label_lists, labels_known, name_of
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import TaggingRecipe
 
@@ -138,16 +138,17 @@ class Tagging(Task):
     def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
         """Write B-X for an I-X that continues no span, as such tags are scored (`as_iob2`)."""
         labels, column = self.labels_known(rows), self.recipe.tags
-        tags = rows[row][column]
+        tags, classes = rows[row][column], class_names(rows, column)
         try:
-            names = [name_of(tag, labels, row, column) for tag in tags]
+            names = [name_of(tag, labels, row, column) for tag in by_name(tags, classes)]
+            own = [name_of(name, labels, row, column) for name in classes]
         except (TypeError, RowError):
             return None
         repaired = as_iob2(names)
-        is_expressible = labels is None or labels.numbers.keys() >= {*repaired}
+        number_of = {name: number for number, name in enumerate(own or (labels.names if labels else []))}
+        is_expressible = not number_of or number_of.keys() >= {*repaired}
         if self.recipe.scheme != "iob2" or repaired == names or not is_expressible:
             return None
-        number_of = {} if labels is None else labels.numbers
         return {
             column: [
                 tag if new == name else new if tag == name else number_of[new]
@@ -295,7 +296,7 @@ def tags_in(rows: Dataset, recipe: TaggingRecipe, labels: Labels | None) -> list
         RowError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
     """
     tagged, column = [], recipe.tags
-    words_and_tags = zip(words_in(rows, recipe.words), lists_of(rows, column, "labels"), strict=True)
+    words_and_tags = zip(words_in(rows, recipe.words), label_lists(rows, column), strict=True)
     for row, (words, tags) in enumerate(words_and_tags):
         if len(words) != len(tags):
             raise RowError(

@@ -234,7 +234,12 @@ class Task(ABC):
 
     def bootstrap(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
-        return bootstrap_scores(self.score_of_rows(predictions, references), len(predictions))
+        drawn = self.drawn(predictions, references)
+        return bootstrap_scores(self.score_of_rows(*drawn), len(drawn[0]))
+
+    def drawn(self, predictions: Predictions, references: Sequence[Any]) -> tuple[Predictions, Sequence[Any]]:
+        """Return the rows that are drawn from: all, unless some are no further evidence beside others."""
+        return predictions, references
 
     def interval(self, predictions: Predictions, references: Sequence[Any]) -> tuple[float, float]:
         """Return the 95 % interval of the metric."""

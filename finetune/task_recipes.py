@@ -189,7 +189,7 @@ class MultipleChoiceRecipe(RowsRecipe):
     text: str = "query"
     """Column of the text, a question or a beginning."""
     choices: str = "choices"
-    """Column of the lists of choices; all lists have the same length."""
+    """Column of the lists of choices, at least two in each row."""
     target: str = "gold"
     """Column of the index of the correct choice, from 0."""
     metric_for_best_model: Literal["accuracy"] = "accuracy"

@@ -39,12 +39,12 @@ from ..metrics.texts import tokenization_for
 from ..objectives.task_objectives import MultiLabelObjective, SingleLabelObjective
 from ..text.bad_records import RowError
 from ..text.row_files import WHOLE
-from ..text.rows import lists_of, texts_of, values_of
+from ..text.rows import lists_of, texts_of
 from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .frames import separate_pairs
-from .labels import Labels, find_labels, labels_known, name_of, written
+from .labels import Labels, as_whole, find_labels, label_lists, label_values, labels_known, name_of, written
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
@@ -176,7 +176,7 @@ def require_set(values: Sequence[Any], known: Labels | None, row: int, column: s
 
 def require_once(values: Sequence[Any], row: int, column: str) -> None:
     """Raise a `RowError` if a list of labels has a number twice: it may be meant in the other form."""
-    numbers = [name for value in values if WHOLE.fullmatch(name := written(value, row, column))]
+    numbers = [name for value in values if WHOLE.fullmatch(name := as_whole(written(value, row, column)))]
     if len(set(numbers)) < len(numbers):
         raise RowError(
             row,
@@ -303,7 +303,7 @@ class Classification(LabellingTask):
         """Return the labels of rows."""
         column = self.recipe.label
         known = labels_known(rows, column, self.recipe.label_names)
-        return [name_of(value, known, row, column) for row, value in enumerate(values_of(rows, column))]
+        return [name_of(value, known, row, column) for row, value in enumerate(label_values(rows, column))]
 
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and the share of the rows that has each."""
@@ -405,7 +405,7 @@ class MultiLabel(LabellingTask):
         """Refuse what is no list of labels."""
         column = self.recipe.labels
         known = labels_known(rows, column, self.recipe.label_names)
-        for row, values in enumerate(lists_of(rows, column, "labels")):
+        for row, values in enumerate(label_lists(rows, column)):
             require_set(values, known, row, column)
 
     def find(self, train: Dataset) -> Facts:
@@ -436,7 +436,7 @@ class MultiLabel(LabellingTask):
             ValueError: A row has no list, or a label that is none of the task's.
         """
         column, is_hot = self.recipe.labels, self.facts.get("are_hot", False)
-        lists = enumerate(lists_of(rows, column, "labels"))
+        lists = enumerate(label_lists(rows, column))
         return np.stack([set_of(values, self.labels, row, column, is_hot=is_hot) for row, values in lists])
 
     def labels_of(self, rows: Dataset) -> Ragged:

@@ -10,8 +10,10 @@ said in the same words. The name of the folder is a digest of the contents: equa
 import hashlib
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -118,10 +120,19 @@ def texts_in(rows: Any) -> list[Any] | None:
     Raises:
         ValueError: Some are, and others not.
 
+    Warns:
+        UserWarning: The only text names a file.
+
     >>> texts_in("a"), texts_in(word for word in ("a", "b")), texts_in([{"a": "b"}]), texts_in({"a": "b"})
     (['a'], ['a', 'b'], None, None)
     """
     if isinstance(rows, str):
+        if isfile(rows):
+            warnings.warn(
+                f"{rows!r} is read as a text, but there is a file of this name: give Path({rows!r}) to read "
+                "the file",
+                stacklevel=3,
+            )
         return [rows]
     has_columns = hasattr(rows, "columns") or hasattr(rows, "column_names") or isinstance(rows, Mapping)
     if has_columns or not isinstance(rows, Iterable):

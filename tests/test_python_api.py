@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tercet.configs.recipe import load_recipe, read_overrides, written
 from tercet.early_checks import KINDS
 from tercet.finetune.task_recipes import TaskRecipe
 from tercet.finetune.text_rows import rows_of_texts
-from tercet.rows_in_memory import as_dataset, keep
+from tercet.rows_in_memory import as_dataset, keep, texts_in
 from tercet.text.row_files import read_file
 
 from .finetune.conftest import bases, classification_rows, tagging_rows  # noqa: F401
@@ -315,6 +316,17 @@ def test_predictions_are_the_same_of_texts_tables_and_files(tuned, frame, tmp_pa
     assert [json.loads(line) for line in output.read_text().splitlines()] == expected
     assert main(["predict", str(tuned.model_path), texts[1]]) == 0
     assert json.loads(capsys.readouterr().out) == tercet.predict(tuned, texts[1])[0]
+
+
+def test_a_text_that_names_a_file_is_told(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("text\nthe cat\n")
+    with pytest.warns(UserWarning, match=r"rows.csv' is read as a text, but .* give Path\('.*rows.csv'\)"):
+        assert texts_in(str(file)) == [str(file)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for text in ("no file.csv", "word " * 9999, "a\0b", str(tmp_path)):
+            assert texts_in(text) == [text]
 
 
 def test_vectors_are_the_same_of_texts_tables_and_files(tuned, frame, tmp_path):

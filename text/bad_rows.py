@@ -5,7 +5,8 @@ skip     bad rows are left out: the result is that of a file without them
 repair   what can be repaired without guessing is, as the task says; any other bad row is an error
 
 A row is bad by itself, whatever others hold: its line cannot be read, or something in its columns is not what
-the task reads. Where no row is bad, all three are the same.
+the task reads. Only a value of another kind than most in its column is bad beside others. Where no row is
+bad, all three are the same.
 """
 
 from collections import Counter

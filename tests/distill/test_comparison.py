@@ -1,16 +1,24 @@
 """What students keep of a teacher's score, also where the teacher has none."""
 
 import json
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sacrebleu
 
-from tercet.distill.comparison import keep_of_examples, keep_of_predictions, keep_of_translations
+from tercet.distill.comparison import (
+    keep_of_examples,
+    keep_of_predictions,
+    keep_of_translations,
+    lead_of_predictions,
+)
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.report import build_report, kept_table
 from tercet.distill.summary import for_card
+from tercet.finetune.ranking import Ranking, Wanted
+from tercet.finetune.task_recipes import RankingRecipe
 from tercet.reporting.text import as_markdown
 
 SIZES = {
@@ -28,8 +36,26 @@ def task(metric, is_better_high):
     return SimpleNamespace(
         metric_for_best_model="score",
         metrics={"score": is_better_high},
+        drawn=lambda *rows: rows,
         score_of_rows=lambda predictions, references: lambda rows: metric(np.array(predictions)[rows]),
     )
+
+
+def test_of_a_ranking_queries_are_drawn_however_many_rows_each_has():
+    ranking, scores = Ranking(RankingRecipe("ranking")), (0.25, 0.5, 1.0)
+
+    def kept_and_lead(rows_of_query):
+        own = [{"mrr": score} for score in scores for _ in range(rows_of_query)]
+        wanted = [Wanted([], row == 0) for _ in scores for row in range(rows_of_query)]
+        others = [{"mrr": 0.8}] * len(own)
+        return [
+            compare(ranking, own, others, wanted) for compare in (keep_of_predictions, lead_of_predictions)
+        ]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kept_and_lead(20) == kept_and_lead(1)
+    assert kept_and_lead(20)[0].interval is not None
 
 
 def test_shares_are_ratios_of_scores():

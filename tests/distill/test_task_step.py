@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,10 @@ from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.run import distill
 from tercet.distill.task_objective import SOFT, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
+from tercet.finetune.chat import Chat
 from tercet.finetune.run import finetune
+from tercet.finetune.task_recipes import ChatRecipe
+from tercet.finetune.tasks import keep_task
 from tercet.objectives.task_objectives import SingleLabelObjective
 from tercet.training.examples import pick
 from tercet.training.tracking import read_log
@@ -256,6 +260,17 @@ def test_a_teacher_that_knows_no_task_is_refused(fine_tuned, bases):  # noqa: F8
     recipe = fine_tuned("classification", task={"teacher": str(bases / "encoder")})
     with pytest.raises(ValueError, match=r"has no task\.json"):
         distill(recipe)
+
+
+def test_a_teacher_of_chat_is_refused(fine_tuned, bases, tmp_path):  # noqa: F811
+    folder = shutil.copytree(bases / "decoder", tmp_path / "chat")
+    keep_task(Chat(ChatRecipe("chat")), folder, 64)
+    recipe = fine_tuned("classification", task={"teacher": str(folder)})
+    with pytest.raises(
+        ValueError, match="chat was fine-tuned for chat, which is not distilled from rows: name"
+    ):
+        distill(recipe)
+    assert not recipe.folder.exists()
 
 
 def test_a_student_that_reads_less_than_its_teacher_is_refused(fine_tuned):

@@ -7,7 +7,8 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from tercet.finetune.labels import Labels, find_labels
-from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
+from tercet.finetune.tagging import Tagging
+from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
 from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
 
@@ -41,6 +42,9 @@ def found(values, names=(), feature=None):
         (["NA", "null", "nan"], ["NA", "nan", "null"], [0, 2, 1]),
         (["007", "7"], ["007", "7"], [0, 1]),
         (["1", "one"], ["1", "one"], [0, 1]),
+        (["1.0", "1.5", "2.0"], ["1.0", "1.5", "2.0"], [0, 1, 2]),
+        (["1", "1.0", "one"], ["1", "1.0", "one"], [0, 1, 2]),
+        (["1", "1.0", "2."], ["1", "2"], [0, 0, 1]),
         ([" a", "a\t", "a\u00a0", "b"], ["a", "b"], [0, 0, 0, 1]),
         (["very  good", "very good", "bad"], ["bad", "very good"], [1, 1, 0]),
         (["x\u200b", "x", "\ufeffx", "y"], ["x", "y"], [0, 0, 0, 1]),
@@ -78,6 +82,68 @@ def test_names_come_from_the_recipe_then_from_the_data_set():
     assert found([2, 0], feature=three) == (["a", "b", "c"], [2, 0]), "one that no row has is one, too"
 
 
+def test_each_column_is_read_by_the_names_of_its_own_numbers():
+    """Splits that are encoded one by one number the same names otherwise."""
+    labels = find_labels(column([0, 1, 2], ClassLabel(names=["A", "B", "P"])), "label")
+    others = column([0, 1], ClassLabel(names=["A ", "P"]))
+    assert labels.numbers_of(others, "label").tolist() == [0, 2]
+    for found_labels in (find_labels(column(["A", "P"]), "label"), Labels(["A", "P"])):
+        assert found_labels.numbers_of(others, "label").tolist() == [0, 1]
+    whole = find_labels(column([5, 1]), "label")
+    assert whole.numbers_of(column([1, 0], ClassLabel(names=["1", "5"])), "label").tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"row 2 has the label 'Q' .* which is none of \(A, B, P\)"):
+        labels.numbers_of(column([0, 1], ClassLabel(names=["A", "Q"])), "label")
+    with pytest.raises(ValueError, match=r"row 1 has the label -1 .* which is none of"):
+        labels.numbers_of(column([-1], ClassLabel(names=["A", "B", "P"])), "label")
+
+
+def test_names_of_the_recipe_in_another_order_are_the_same_labels():
+    feature = ClassLabel(names=["neg", "pos"])
+    with pytest.warns(
+        UserWarning, match=r"as \(neg, pos\), task.label_names as \(pos, neg\): they are read by"
+    ):
+        assert found([0, 0, 1], ("pos", "neg"), feature) == (["pos", "neg"], [1, 1, 0])
+    with pytest.raises(
+        ValueError, match=r"\(pos, other\) and .* \(neg, pos\) have labels in common, in other"
+    ):
+        found([0, 1], ("pos", "other"), feature)
+    with pytest.raises(ValueError, match=r"some labels have the same name \(a, a\): use each name once"):
+        found([0, 1], ("pos", "neg"), ClassLabel(names=["a", "a "]))
+
+
+def test_names_of_the_recipe_stand_for_those_of_the_training_rows():
+    """Also of numbers, which look like those of other labels."""
+    rows = column([0, 1, 2], ClassLabel(names=["1", "2", "3"]))
+    labels = find_labels(rows, "label", ("one", "two", "three"))
+    labels = Labels.of(labels.facts)
+    assert labels.numbers_of(rows, "label").tolist() == [0, 1, 2]
+    assert labels.numbers_of(column([0, 1], ClassLabel(names=["1", "3"])), "label").tolist() == [0, 2]
+    assert labels.numbers_of(column([3, 1]), "label").tolist() == [2, 0]
+
+
+def test_tags_and_sets_of_labels_are_read_by_the_names_of_their_column():
+    def tags(numbers, names):
+        features = Features({"tokens": List(Value("string")), "tags": List(ClassLabel(names=names))})
+        return Dataset.from_dict({"tokens": [["a", "b"]] * len(numbers), "tags": numbers}, features=features)
+
+    tagging = Tagging(TaggingRecipe(kind="tagging"))
+    task = Tagging(tagging.recipe, tagging.find(tags([[0, 1], [0, 2]], ["O", "B-X", "B-Y"])))
+    assert task.references(tags([[0, 1]], ["O", "B-Y"])) == [["O", "B-Y"]]
+    with pytest.raises(ValueError, match="has the label 'B-Z' in column 'tags', which is none of"):
+        task.references(tags([[0, 1]], ["O", "B-Z"]))
+    permuted = TaggingRecipe(kind="tagging", label_names=("B-X", "I-X", "O"))
+    broken = tags([[0, 2]], ["O", "B-X", "I-X"])
+    assert Tagging(permuted).repair(broken, 0) == {"tags": [0, 1]}
+
+    several = MultiLabel(MultiLabelRecipe(kind="multi_label"))
+    facts = several.find(
+        column([[0], [1, 2]], List(ClassLabel(names=["A", "B", "C"]))).rename_column("label", "labels")
+    )
+    other = column([[0, 1]], List(ClassLabel(names=["A", "C"]))).rename_column("label", "labels")
+    several.require_labels(other)
+    assert MultiLabel(several.recipe, facts).references(other).tolist() == [[1, 0, 1]]
+
+
 def test_names_that_are_numbers_are_those_of_their_own():
     assert found([1, 0], feature=ClassLabel(names=["0", "1"])) == (["0", "1"], [1, 0])
     with pytest.raises(ValueError, match="label 0 has the name '1', which looks like another number"):
@@ -102,6 +168,18 @@ def test_white_space_in_labels_is_left_out_and_told():
     assert found([0, 1], feature=ClassLabel(names=["no ", "yes"])) == (["no", "yes"], [0, 1])
     tags = column([["B-X", "I-X "], ["O", "B-X"]])
     assert find_labels(tags, "label", are_lists=True).names == ["B-X", "I-X", "O"]
+
+
+def test_whole_numbers_in_another_form_are_told():
+    with pytest.warns(UserWarning, match=r"or whole numbers in another form, as 1: '1.0' in 2, '2.' in 1"):
+        labels = find_labels(column(["1", "1.0", "1.0", "2."]), "label")
+    assert labels.numbers_of(column(["2.00", "1"]), "label").tolist() == [1, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        labels = find_labels(column(["1.0", "1.5"]), "label")
+        find_labels(column(["1.0", "0.0"]), "label", ("bad", "good"))
+    with pytest.raises(ValueError, match=r"row 1 has the label '1' .* none of \(1.0, 1.5\)"):
+        labels.numbers_of(column(["1"]), "label")
 
 
 def test_labels_that_differ_in_case_alone_are_told():
@@ -155,6 +233,7 @@ def test_labels_are_the_same_in_all_files(tmp_path):
         (["a", "a"], (), "all labels are 'a': there is nothing to learn"),
         ([1, 1], (), "all labels are '1': there is nothing"),
         ([1, 1], ("no", "yes"), "all labels are 'yes': there is nothing"),
+        (["1.0", "yes"], ("no", "yes"), "all labels are 'yes': there is nothing"),
         ([[], []], (), "there are no labels: name a column that has some"),
         ([[], []], ("a", "b"), "there are no labels"),
         (["a", None], (), "row 2 has nothing in column 'label': take it out, or fill it in"),
