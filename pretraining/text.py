@@ -231,7 +231,8 @@ def build_held_out(
         raise ValueError(f"corpus.validation: {error}") from error
     corpora = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
     about = {UNKNOWN: recipe.objective.share_of_unknown(corpora, tokenizer)}
-    num_bytes = recipe.objective.count_bytes(corpus, source)
+    is_whole = not any(each.tally.dropped for each in corpora)
+    num_bytes = recipe.objective.count_bytes(corpus, source) if is_whole else {}
     held_out = HeldOut(source, num_bytes, left_out=left_out_of(source.epoch(0)), about=about, parts=parts)
     if isinstance(source, ParallelPairs):
         measure = TranslationMeasure.of(
