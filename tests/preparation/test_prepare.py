@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import tercet
 from tercet.text.corpus import ARRAYS, TokenizedCorpus
 from tercet.text.documents import open_documents
 from tercet.text.prepared import Manifest, open_source
+from tercet.text.texts_read import warn_of_overlap
 from tercet.text.tokenization import tokenize, tokenized_corpus
 from tercet.text.tokenizer import load_tokenizer
 
@@ -115,6 +117,21 @@ def test_text_that_the_tokenizer_drops_is_told_of_here_and_where_the_corpus_is_r
         )
     with pytest.warns(UserWarning, match=told):
         opened(location, load_tokenizer(str(tmp_path / "letters")))
+
+
+def test_files_that_a_corpus_was_prepared_from_are_no_held_out_text(described, texts, tmp_path):
+    prepared, other = open_source(tercet.prepare(described())), tmp_path / "other.txt"
+    other.write_text("Held-out text.")
+    held_out = open_documents([texts / "b.jsonl", other])
+    for learned, measured, told in (
+        (prepared, held_out, r"1 of 2 files of corpus.validation .* \(.*b.jsonl\)"),
+        (held_out, prepared, r"1 of 3 files .* \(b.jsonl\)"),
+        (prepared, prepared, r"3 of 3 files .* \(a.txt and 2 more\)"),
+    ):
+        with pytest.warns(UserWarning, match=told):
+            warn_of_overlap(learned, measured, tmp_path / "cache")
+    with warnings.catch_warnings(action="error"):
+        warn_of_overlap(prepared, open_documents(other), tmp_path / "cache")
 
 
 def test_filters_of_datatrove_are_named_by_their_classes(described, tokenizer):
