@@ -22,12 +22,12 @@ from ..objectives.base_recipe import Corpus, ObjectiveContext
 from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
-from ..text.documents import Documents
+from ..text.documents import Documents, FileDocuments, require_apart
 from ..text.mixed_documents import MixedDocuments, parts_of
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
 from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_counts, tell_of_unknown
 from ..text.streaming import StreamedExamples, TokenizedStream
-from ..text.texts_read import keep_texts
+from ..text.texts_read import keep_texts, warn_of_copies
 from ..text.tokenization import tokenize as tokenize_text
 from ..text.tokenization import tokenized_corpus
 from ..training.checkpoint import latest
@@ -96,11 +96,16 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
         return documents
 
     if texts := texts_of(named):
-        return tuple(
-            MixedDocuments.of({str(text.name): found(text.path, column) for text in texts})
-            for column in columns
-        )
+        sides = [{str(text.name): found(text.path, column) for text in texts} for column in columns]
+        if split == "train":
+            require_apart("corpus.train", [(name, places_of(each)) for name, each in sides[0].items()])
+        return tuple(map(MixedDocuments.of, sides))
     return tuple(found(named, column) for column in columns)
+
+
+def places_of(documents: Documents) -> Sequence[Path | str]:
+    """List the files of a text; of another than files, its name."""
+    return documents.files if isinstance(documents, FileDocuments) else [documents.name]
 
 
 def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
@@ -148,7 +153,9 @@ class ReadText:
         tell_of_left_out(self.left_out["train"], "the training text")
         tell_of_left_out(self.left_out["validation"], "the held-out text")
         goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(self.texts), goes_on=goes_on)
+        identities = identify(self.texts)
+        warn_of_copies("corpus.train", identities["train"])
+        keep_texts(folder / TEXTS, identities, goes_on=goes_on)
 
 
 def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ was made of.
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,22 @@ def read_texts(file: Path) -> Texts:
 def contents_of(entry: dict[str, Any]) -> Any:
     """Return what tells one text from another: a file's hash, or a data set's fingerprint."""
     return entry.get("sha256") or entry.get("fingerprint") or entry["name"]
+
+
+def warn_of_copies(key: str, entries: Iterable[dict[str, Any]]) -> None:
+    """Warn if files of a text, which `key` of a recipe names, have the same contents by `identify`."""
+    names: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.get("sha256") and entry["bytes"]:
+            names.setdefault(entry["sha256"], []).append(entry["name"])
+    copies = [same for same in names.values() if len(same) > 1]
+    if copies:
+        more = f", and {len(copies) - 1} more have copies" if len(copies) > 1 else ""
+        warnings.warn(
+            f"{key}: {' and '.join(copies[0][:2])} have the same contents{more}, so that their text counts "
+            f"{len(copies[0])} times: leave copies out if that is not meant",
+            stacklevel=2,
+        )
 
 
 def warn_of_overlap(learned: Documents, measured: Documents, cache: Path) -> None:

@@ -134,6 +134,12 @@ def test_files_that_a_corpus_was_prepared_from_are_no_held_out_text(described, t
         warn_of_overlap(prepared, open_documents(other), tmp_path / "cache")
 
 
+def test_copies_are_told_of(described, texts, tmp_path):
+    copy = shutil.copy(texts / "a.txt", tmp_path / "copy.txt")
+    with pytest.warns(UserWarning, match="^corpus.path: a.txt and copy.txt have the same contents"):
+        tercet.prepare(described(corpus={"path": [str(texts / "a.txt"), str(copy)]}))
+
+
 def test_filters_of_datatrove_are_named_by_their_classes(described, tokenizer):
     filters = [{"name": "RegexFilter", "arguments": {"regex_exp": "[Bb]ale"}}]
     location = tercet.prepare(described(filters=filters))
