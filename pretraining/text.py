@@ -25,11 +25,17 @@ from ..text.corpus import TokenizedCorpus, join_corpora
 from ..text.documents import Documents, FileDocuments, require_apart
 from ..text.mixed_documents import MixedDocuments, parts_of
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
-from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_counts, tell_of_unknown
+from ..text.special_tokens import (
+    control_tokens,
+    ends_read_as_text,
+    tell_of_control_tokens,
+    tell_of_counts,
+    tell_of_unknown,
+)
 from ..text.streaming import StreamedExamples, TokenizedStream
 from ..text.texts_read import keep_texts, warn_of_copies
+from ..text.tokenization import TextCounter, text_backend, tokenized_corpus
 from ..text.tokenization import tokenize as tokenize_text
-from ..text.tokenization import tokenized_corpus
 from ..training.checkpoint import latest
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
@@ -216,8 +222,20 @@ def training_source(
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
     names = control_tokens_of(recipe, tokenizer)
-    stream = TokenizedStream(read, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names))
-    return lambda length: StreamedExamples(stream, partial(examples_of_window, recipe, tokenizer, length))
+    counter = TextCounter(text_backend(tokenizer, names), ends_read_as_text(tokenizer, names))
+    stream = TokenizedStream(
+        read, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names), count=counter
+    )
+    is_told = False
+
+    def make_examples(length: int, corpus: TokenizedCorpus) -> Examples:
+        nonlocal is_told
+        if not is_told:  # here: data workers are forked later
+            tell_of_control_tokens(corpus.tokens, tokenizer, names, f"{read.name}, a window of it")
+            is_told = True
+        return examples_of(recipe, corpus, tokenizer, length).epoch(0)
+
+    return lambda length: StreamedExamples(stream, partial(make_examples, length))
 
 
 def build_held_out(
@@ -302,13 +320,3 @@ def context_of(
         recipe.corpus.isolate_documents,
         getattr(config, "decoder_start_token_id", None),
     )
-
-
-def examples_of_window(
-    recipe: PretrainingRecipe,
-    tokenizer: PreTrainedTokenizerBase,
-    sequence_length: int,
-    corpus: TokenizedCorpus,
-) -> Examples:
-    """Make the examples of a window of a stream."""
-    return examples_of(recipe, corpus, tokenizer, sequence_length).epoch(0)

@@ -97,6 +97,11 @@ class Tally:
         if len(self.first) < SHOWN:
             self.first.append(f"{location}: {problem}")
 
+    @property
+    def causes(self) -> set[str]:
+        """Name what there is to warn of."""
+        return {name for name in ("skipped", "one_sided", "dropped", "names") if getattr(self, name)}
+
     def warn(self, name: str) -> None:
         """Warn of what is left out of the corpus `name` or read as text, if anything; once in Python."""
         if self.dropped:
