@@ -40,6 +40,7 @@ from ..training.checkpoint import latest
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
 from ..training.fit import CHECKPOINTS
+from ..training.revisions import BABYLM
 from ..training.run_folder import TEXTS
 from ..training.weighting import WeightedSource
 from ..training.windows import WindowedSource
@@ -97,6 +98,10 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
         if isinstance(documents, PreparedDocuments):
             if objective.reads_pairs:
                 documents.refuse(f"{objective.kind} reads pairs")
+            if recipe.training.revisions == BABYLM and split == "train":
+                documents.refuse(
+                    "training.revisions is babylm, which counts words; a number of steps does not"
+                )
             if corpus.streaming and split == "train":
                 documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
         return documents
