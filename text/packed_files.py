@@ -1,6 +1,6 @@
 """Files as they lie on a disk: packed or not, and the lines of those that hold text.
 
-What is compressed is read as a stream, and Arrow notices where it breaks off. Text is UTF-8; a file that says
+What is compressed is read as a stream, and it is noticed where it breaks off. Text is UTF-8; a file that says
 by its first bytes that it is of another encoding is not read. Other bytes become surrogates (PEP 383), which
 no text holds, so that a bad line does not end the reading. No line is read beyond the most characters that a
 record may have: a small compressed file may hold one of any length.
@@ -10,11 +10,12 @@ import codecs
 import shlex
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow
 
@@ -35,6 +36,10 @@ MARKS = {
 """Byte order mark at the beginning of a file -> its encoding; that of UTF-32 begins like that of UTF-16."""
 
 BYTES_AT_ONCE = 2**20
+PACKED_AT_ONCE = 2**14
+"""Bytes of a gzip file that are unpacked at once; amid them, nothing before damage is delivered."""
+GZIP = 31
+"""What zlib calls its largest window, of a stream with the header of gzip."""
 
 
 def ending(path: Path) -> str:
@@ -100,15 +105,67 @@ def unpacked(file: Path) -> BufferedReader:
         return cast(BufferedReader, file.open("rb", buffering=BYTES_AT_ONCE))
     if file.stat().st_size == 0:
         raise EOFError("it is empty")
+    if compression == "gzip":
+        return BufferedReader(GzipReader(file), BYTES_AT_ONCE)
     return BufferedReader(pyarrow.input_stream(str(file), compression), BYTES_AT_ONCE)
+
+
+class GzipReader(RawIOBase):
+    """Unpack a gzip file: zeros behind it are ignored, as `gzip` does, and what precedes damage is read.
+
+    Tapes and block devices fill a file up with zeros, of which Arrow says that the file is damaged.
+    """
+
+    def __init__(self, file: Path):
+        self.source = file.open("rb", buffering=0)
+        self.packed = b""
+        self.member: Any = None
+        """Unpacks one of the streams that a file consists of; `None` between them."""
+        self.has_members = False
+
+    def readable(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Unpack some bytes into a buffer; 0 is the end.
+
+        Raises:
+            EOFError: The file breaks off.
+            zlib.error: It is damaged.
+        """
+        while True:
+            self.packed = self.packed or self.source.read(PACKED_AT_ONCE)
+            is_end = not self.packed
+            if self.member is None:
+                self.packed = self.packed.lstrip(b"\0") if self.has_members else self.packed
+                if is_end:
+                    return 0
+                if not self.packed:
+                    continue
+                self.member, self.has_members = zlib.decompressobj(wbits=GZIP), True
+            unpacked = self.member.decompress(self.packed, len(buffer))
+            self.packed = self.member.unconsumed_tail
+            if self.member.eof:
+                self.packed, self.member = self.member.unused_data, None
+            elif is_end and not unpacked:
+                raise EOFError("Truncated compressed stream")
+            if unpacked:
+                buffer[: len(unpacked)] = unpacked
+                return len(unpacked)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.source.close()
+        super().close()
 
 
 @contextmanager
 def damage_at(number: Callable[[], int]) -> Iterator[None]:
-    """Raise a `DamageError` with the line or row from which on Arrow does not understand a file."""
+    """Raise a `DamageError` with the line or row from which on a file is not understood."""
     try:
         yield
-    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, zlib.error, OSError, EOFError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None) is not None:  # of the machine, not of the file
             raise
         raise DamageError(number()) from error
