@@ -27,7 +27,7 @@ from datatrove.utils.word_tokenizers import WordTokenizer
 from tokenizers import Tokenizer
 from tokenizers import __version__ as tokenizers_version
 
-from ..text.bad_records import SHOWN, Limit, Tally, problem_of, refusal
+from ..text.bad_records import Limit, Tally, problem_of, refusal
 from ..text.corpus import ARRAYS, TokenizedCorpus, save_corpus, token_kind
 from ..text.prepared import (
     INDEX,
@@ -41,7 +41,7 @@ from ..text.prepared import (
     shard_of,
 )
 from ..text.record_files import records_of_file
-from ..text.tokenization import num_ids, tokenized_parts
+from ..text.tokenization import TextCounter, num_ids, tokenized_parts
 from ..text.words import word_starts
 from .pieces import Piece, lines_before, local_file
 
@@ -199,11 +199,12 @@ class ShardWriter(PipelineStep):
         backend.encode_special_tokens = True
         size, tally, words = num_ids(backend), Tally(), 0
         counts = np.zeros(size, dtype=np.int64)
+        count = TextCounter(backend, self.ends)
 
         def texts() -> Iterator[str]:
             for document in data:
                 if text := document.text.strip():
-                    tally.count_names(text, self.ends)
+                    count(text, tally)
                     yield text
 
         def parts() -> Iterator[TokenizedCorpus]:
@@ -269,7 +270,7 @@ class ManifestWriter(PipelineStep):
         names = [shard_name(number) for number in range(self.shards)]
         shards = [shard_of(json.loads(target.cat_file(f"{name}/{ENTRY}"))) for name in names]
         counts = sum((shard.counts for shard in shards), Counts())
-        tally = joined_tally(shards)
+        tally = Tally.joined(shard.tally for shard in shards)
         if not counts.documents:
             reason = f" ({tally})" if tally.skipped else ""
             raise ValueError(
@@ -316,18 +317,6 @@ def write_index(target: DataFolder, array: str, shards: Sequence[Shard]) -> str:
             write(own[1:] + base)
             base += int(own[-1])
     return found.hexdigest()
-
-
-def joined_tally(shards: Sequence[Shard]) -> Tally:
-    """Put together what was met in all shards."""
-    whole = Tally()
-    for tally in (shard.tally for shard in shards):
-        whole.records += tally.records
-        whole.skipped += tally.skipped
-        whole.first += tally.first[: max(0, SHOWN - len(whole.first))]
-        for name, number in tally.names.items():
-            whole.names[name] = whole.names.get(name, 0) + number
-    return whole
 
 
 def shard_name(rank: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..text.cache import cache_folder
 from ..text.documentation import documentation_file
-from ..text.documents import EMBEDDED, find_files
+from ..text.documents import EMBEDDED, find_files, require_apart
 from ..text.packed_files import MARKS, ending
 from ..text.paths import named_path
 from ..text.record_files import KNOWN_ENDINGS, READERS
@@ -46,17 +46,19 @@ def files_of(source: str | Sequence[str]) -> list[str]:
 
     Raises:
         FileNotFoundError: Something is not there.
-        ValueError: It is no corpus file, or an address cannot be read.
+        ValueError: It is no corpus file or named twice, or an address cannot be read.
     """
-    found: list[str] = []
+    found: list[tuple[str, list[Path] | list[str]]] = []
     for name in [source] if isinstance(source, str) else source:
         if name == EMBEDDED:
-            found.append(str(documentation_file("train", cache_folder())))
+            files = [documentation_file("train", cache_folder())]
         elif is_remote(name):
-            found += remote_files(name)
+            files = remote_files(name)
         else:
-            found += map(str, find_files(named_path(name, "corpus.path")))
-    return found
+            files = find_files(named_path(name, "corpus.path"))
+        found.append((name, files))
+    require_apart("corpus.path", found)
+    return [str(file) for _, files in found for file in files]
 
 
 def remote_files(name: str) -> list[str]:

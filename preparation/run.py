@@ -46,6 +46,7 @@ from ..text.digests import identify_file
 from ..text.prepared import INDEX, MANIFEST, PLAN, SHARDS, TOKENIZER, Manifest
 from ..text.remote_files import is_remote
 from ..text.special_tokens import control_tokens, ends_read_as_text
+from ..text.texts_read import warn_of_copies
 from ..text.tokenization import digest_of, num_ids, text_backend
 from ..text.tokenizer import load_tokenizer
 from ..training.lock import occupied
@@ -97,6 +98,7 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     tasks = tasks_of_recipe(recipe)
     backend = text_backend(tokenizer, names)
     sources = identified(tasks)
+    warn_of_copies("corpus.path", sources)
     options = options_of(recipe)
     plan = {"tokenizer": digest_of(backend), "tasks": len(tasks), "sources": sources, "options": options}
     saved = saved_files(tokenizer)

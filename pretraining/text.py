@@ -22,18 +22,25 @@ from ..objectives.base_recipe import Corpus, ObjectiveContext
 from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
-from ..text.documents import Documents
+from ..text.documents import Documents, FileDocuments, require_apart
 from ..text.mixed_documents import MixedDocuments, parts_of
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
-from ..text.special_tokens import control_tokens, tell_of_control_tokens, tell_of_counts, tell_of_unknown
+from ..text.special_tokens import (
+    control_tokens,
+    ends_read_as_text,
+    tell_of_control_tokens,
+    tell_of_counts,
+    tell_of_unknown,
+)
 from ..text.streaming import StreamedExamples, TokenizedStream
-from ..text.texts_read import keep_texts
+from ..text.texts_read import keep_texts, warn_of_copies
+from ..text.tokenization import TextCounter, text_backend, tokenized_corpus
 from ..text.tokenization import tokenize as tokenize_text
-from ..text.tokenization import tokenized_corpus
 from ..training.checkpoint import latest
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
 from ..training.fit import CHECKPOINTS
+from ..training.revisions import BABYLM
 from ..training.run_folder import TEXTS
 from ..training.weighting import WeightedSource
 from ..training.windows import WindowedSource
@@ -91,16 +98,25 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
         if isinstance(documents, PreparedDocuments):
             if objective.reads_pairs:
                 documents.refuse(f"{objective.kind} reads pairs")
+            if recipe.training.revisions == BABYLM and split == "train":
+                documents.refuse(
+                    "training.revisions is babylm, which counts words; a number of steps does not"
+                )
             if corpus.streaming and split == "train":
                 documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
         return documents
 
     if texts := texts_of(named):
-        return tuple(
-            MixedDocuments.of({str(text.name): found(text.path, column) for text in texts})
-            for column in columns
-        )
+        sides = [{str(text.name): found(text.path, column) for text in texts} for column in columns]
+        if split == "train":
+            require_apart("corpus.train", [(name, places_of(each)) for name, each in sides[0].items()])
+        return tuple(map(MixedDocuments.of, sides))
     return tuple(found(named, column) for column in columns)
+
+
+def places_of(documents: Documents) -> Sequence[Path | str]:
+    """List the files of a text; of another than files, its name."""
+    return documents.files if isinstance(documents, FileDocuments) else [documents.name]
 
 
 def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
@@ -148,7 +164,9 @@ class ReadText:
         tell_of_left_out(self.left_out["train"], "the training text")
         tell_of_left_out(self.left_out["validation"], "the held-out text")
         goes_on = latest(folder / CHECKPOINTS) is not None
-        keep_texts(folder / TEXTS, identify(self.texts), goes_on=goes_on)
+        identities = identify(self.texts)
+        warn_of_copies("corpus.train", identities["train"])
+        keep_texts(folder / TEXTS, identities, goes_on=goes_on)
 
 
 def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:
@@ -209,8 +227,20 @@ def training_source(
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
     names = control_tokens_of(recipe, tokenizer)
-    stream = TokenizedStream(read, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names))
-    return lambda length: StreamedExamples(stream, partial(examples_of_window, recipe, tokenizer, length))
+    counter = TextCounter(text_backend(tokenizer, names), ends_read_as_text(tokenizer, names))
+    stream = TokenizedStream(
+        read, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names), count=counter
+    )
+    is_told = False
+
+    def make_examples(length: int, corpus: TokenizedCorpus) -> Examples:
+        nonlocal is_told
+        if not is_told:  # here: data workers are forked later
+            tell_of_control_tokens(corpus.tokens, tokenizer, names, f"{read.name}, a window of it")
+            is_told = True
+        return examples_of(recipe, corpus, tokenizer, length).epoch(0)
+
+    return lambda length: StreamedExamples(stream, partial(make_examples, length))
 
 
 def build_held_out(
@@ -231,7 +261,8 @@ def build_held_out(
         raise ValueError(f"corpus.validation: {error}") from error
     corpora = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
     about = {UNKNOWN: recipe.objective.share_of_unknown(corpora, tokenizer)}
-    num_bytes = recipe.objective.count_bytes(corpus, source)
+    is_whole = not any(each.tally.dropped for each in corpora)
+    num_bytes = recipe.objective.count_bytes(corpus, source) if is_whole else {}
     held_out = HeldOut(source, num_bytes, left_out=left_out_of(source.epoch(0)), about=about, parts=parts)
     if isinstance(source, ParallelPairs):
         measure = TranslationMeasure.of(
@@ -294,13 +325,3 @@ def context_of(
         recipe.corpus.isolate_documents,
         getattr(config, "decoder_start_token_id", None),
     )
-
-
-def examples_of_window(
-    recipe: PretrainingRecipe,
-    tokenizer: PreTrainedTokenizerBase,
-    sequence_length: int,
-    corpus: TokenizedCorpus,
-) -> Examples:
-    """Make the examples of a window of a stream."""
-    return examples_of(recipe, corpus, tokenizer, sequence_length).epoch(0)

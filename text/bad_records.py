@@ -6,9 +6,9 @@ of a task that cannot be used is a `RowError`, and `bad_rows.py` says what is do
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 SHOWN = 3
 """How many bad records are named where many are counted."""
@@ -68,6 +68,23 @@ class Tally:
     names: dict[str, int] = field(default_factory=dict)
     """How often names of tokens that begin or end texts stand in the text, which are read as text."""
 
+    bytes: int = 0
+    """Of the text, where its tokenizer may drop some of it."""
+    dropped: int = 0
+    """Those of them that the tokenizer drops, as it has no token for them."""
+
+    @classmethod
+    def joined(cls, tallies: Iterable[Self]) -> Self:
+        """Put together what was met in the parts of a text."""
+        whole = cls()
+        for tally in tallies:
+            for name in ("records", "skipped", "one_sided", "bytes", "dropped"):
+                setattr(whole, name, getattr(whole, name) + getattr(tally, name))
+            whole.first += tally.first[: max(0, SHOWN - len(whole.first))]
+            for name, number in tally.names.items():
+                whole.names[name] = whole.names.get(name, 0) + number
+        return whole
+
     def count_names(self, text: str, names: Sequence[str]) -> None:
         """Count names in a text."""
         for name in names:
@@ -80,8 +97,21 @@ class Tally:
         if len(self.first) < SHOWN:
             self.first.append(f"{location}: {problem}")
 
+    @property
+    def causes(self) -> set[str]:
+        """Name what there is to warn of."""
+        return {name for name in ("skipped", "one_sided", "dropped", "names") if getattr(self, name)}
+
     def warn(self, name: str) -> None:
         """Warn of what is left out of the corpus `name` or read as text, if anything; once in Python."""
+        if self.dropped:
+            warnings.warn(
+                f"corpus {name}: the tokenizer drops {self.dropped / self.bytes:.2%} of the text "
+                f"({self.dropped:,} of {self.bytes:,} bytes), for which it has no token, not even an unknown "
+                "one: scores are of the rest alone, without bits per byte; choose a tokenizer for this "
+                "language, or a byte-level one with all 256 bytes",
+                stacklevel=1,
+            )
         if self.skipped:
             warnings.warn(f"corpus {name}: {self}", stacklevel=1)
         if self.one_sided:

@@ -177,6 +177,7 @@ def join_corpora(parts: Sequence[TokenizedCorpus]) -> TokenizedCorpus:
         sentence_offsets=offsets(joined("sentence_offsets", np.diff)),
         document_offsets=offsets(joined("document_offsets", np.diff)),
         document_bytes=joined("document_bytes"),
+        tally=Tally.joined(part.tally for part in parts),
     )
 
 

@@ -23,7 +23,7 @@ import logging
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -238,7 +238,7 @@ def open_documents(
 
     Raises:
         FileNotFoundError: A named file or folder does not exist.
-        ValueError: A file has an unknown ending, or a folder has no file with a known one.
+        ValueError: A file has an unknown ending or is named twice, or a folder has no file with a known one.
     """
     required = tuple(required) or (column,)
     limit = Limit(largest_record, "corpus.largest_record=... allows for more")
@@ -251,7 +251,9 @@ def open_documents(
             column, required, skip_bad_records, limit, dataset, config or None, split, streaming
         )
     sources = [source] if isinstance(source, str | Path) else source
-    files = tuple(file for entry in sources for file in find_files(named_path(entry, "corpus")))
+    found = [(str(entry), find_files(named_path(entry, "corpus"))) for entry in sources]
+    require_apart("corpus", found)
+    files = tuple(file for _, files in found for file in files)
     if not files:
         raise ValueError(f"corpus is {source!r}: name at least one file")
     if not any(file.stat().st_size or file.suffix.lower() in COMPRESSIONS for file in files):
@@ -348,6 +350,27 @@ def _require_once(files: Sequence[Path]) -> None:
                 f"folder {file.parent} has {other.name} and {file.name}, which by their names are the same "
                 f"text: remove one, or list the files to read"
             )
+
+
+def require_apart(key: str, found: Iterable[tuple[str, Sequence[Path | str]]]) -> None:
+    """Refuse a file that two texts of a recipe have, be it by another path: its text would count twice.
+
+    Args:
+        key: Of the recipe.
+        found: What it names, each with its files or addresses.
+
+    Raises:
+        ValueError: Two have a file in common.
+    """
+    owners: dict[Path | str, str] = {}
+    for name, files in found:
+        places = {file.resolve() if isinstance(file, Path) else file: file for file in files}
+        if shared := next((place for place in places if place in owners), None):
+            raise ValueError(
+                f"{key}: {owners[shared]} and {name} both have {places[shared]}, whose text would count "
+                "twice: name it once"
+            )
+        owners |= dict.fromkeys(places, name)
 
 
 def _file(path: Path) -> Path:

@@ -1,15 +1,17 @@
 """Files as they lie on a disk: packed or not, and the lines of those that hold text.
 
-What is compressed is read as a stream, and Arrow notices where it breaks off. Text is UTF-8; a file that says
+What is compressed is read as a stream, and it is noticed where it breaks off. Text is UTF-8; a file that says
 by its first bytes that it is of another encoding is not read. Other bytes become surrogates (PEP 383), which
 no text holds, so that a bad line does not end the reading. No line is read beyond the most characters that a
 record may have: a small compressed file may hold one of any length.
 """
 
 import codecs
+import gzip
 import shlex
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
@@ -100,15 +102,17 @@ def unpacked(file: Path) -> BufferedReader:
         return cast(BufferedReader, file.open("rb", buffering=BYTES_AT_ONCE))
     if file.stat().st_size == 0:
         raise EOFError("it is empty")
+    if compression == "gzip":  # Arrow takes the zeros behind a file from a tape for damage
+        return cast(BufferedReader, gzip.open(file))
     return BufferedReader(pyarrow.input_stream(str(file), compression), BYTES_AT_ONCE)
 
 
 @contextmanager
 def damage_at(number: Callable[[], int]) -> Iterator[None]:
-    """Raise a `DamageError` with the line or row from which on Arrow does not understand a file."""
+    """Raise a `DamageError` with the line or row from which on a file is not understood."""
     try:
         yield
-    except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, zlib.error, OSError, EOFError, UnicodeDecodeError) as error:
         if getattr(error, "errno", None) is not None:  # of the machine, not of the file
             raise
         raise DamageError(number()) from error

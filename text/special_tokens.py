@@ -6,18 +6,23 @@ objective. Their user puts them into texts on purpose, and later into prompts.
 
 A text of which every second token is unknown has a low perplexity, which says little of a model: what a
 tokenizer cannot write is easy to guess. So the share of unknown tokens is shown beside the scores, always.
+Pair encoding without an unknown token drops what it cannot write: such text is counted in bytes.
 
 Legend: V ids of the tokenizer, K sentinels.
 """
 
+import json
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 SENTINEL = "<extra_id_{}>"
@@ -150,14 +155,90 @@ SHOWN = 8
 def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenizerBase) -> float:
     """Compute the share of tokens that stand for what a tokenizer does not know; NaN if there are no tokens.
 
-    A tokenizer of bytes knows everything: the unknown token that it may have by name has another use.
+    A tokenizer with a token for every byte knows everything: the unknown token that it may have by name has
+    another use.
     """
-    unknown, others = tokenizer.unk_token_id, (tokenizer.bos_token_id, tokenizer.eos_token_id)
-    parts = list(tokens)
+    parts, ids = list(tokens), _unknown_ids(tokenizer)
     total = sum(map(len, parts))
-    if unknown is None or unknown in others:
-        return 0.0 if total else float("nan")
-    return sum(int((part == unknown).sum()) for part in parts) / total if total else float("nan")
+    number = sum(int((part[:] == unknown).sum()) for part in parts for unknown in ids)
+    return number / total if total else float("nan")
+
+
+def _unknown_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Find the ids that stand for the unknown: by role, and in a `tokenizer.json`, which may have no role."""
+    ids: list[Any] = [tokenizer.unk_token_id]
+    others: tuple[Any, ...] = ()
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if isinstance(backend, Tokenizer):
+        description = json.loads(backend.to_str())
+        model = description["model"]
+        ids += [model.get("unk_id"), backend.token_to_id(model.get("unk_token") or "")]
+        if spells_bytes(description):
+            others = tokenizer.bos_token_id, tokenizer.eos_token_id
+    return {token_id for token_id in ids if token_id is not None and token_id not in others}
+
+
+def spells_bytes(description: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer, by its `tokenizer.json`, has a token for every byte."""
+    names: Iterable[str] = ()
+    if reads_bytes(description):
+        names = ByteLevel.alphabet()
+    elif description["model"].get("byte_fallback"):
+        names = map(BYTE.format, range(256))
+    vocabulary = dict(description["model"]["vocab"])
+    return bool(names) and all(name in vocabulary for name in names)
+
+
+def reads_bytes(description: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer, by its `tokenizer.json`, makes a character of each byte of a text."""
+    return '"ByteLevel"' in json.dumps([description["normalizer"], description["pre_tokenizer"]])
+
+
+BYTE = "<0x{:02X}>"
+"""Name of the token of a byte, as SentencePiece spells it."""
+SPACES_OF_BYTES, SPACES = "ĠĊĉčČċ", "▁"
+"""What stands for white space after a text is read by bytes, and otherwise (SentencePiece)."""
+
+
+def counting_of_dropped(backend: Tokenizer) -> Callable[[str], int] | None:
+    """Return what counts the bytes of a text that a tokenizer drops; `None` if it drops none.
+
+    Pair encoding without an unknown token does, where a character is not in its vocabulary. What it leaves
+    out on purpose (white space, or what its normalizer removes) is not counted.
+    """
+    description = json.loads(backend.to_str())
+    model = description["model"]
+    if model["type"] != "BPE" or model["unk_token"] or spells_bytes(description):
+        return None
+    vocabulary, is_bytes = model["vocab"], reads_bytes(description)
+    before, behind = model["continuing_subword_prefix"] or "", model["end_of_word_suffix"] or ""
+    spaces = SPACES_OF_BYTES if is_bytes else SPACES
+    names = [token["content"] for token in description["added_tokens"] if not token["special"]]
+    recognized = re.compile("|".join(map(re.escape, names)) or r"(?!)")
+
+    def is_dropped(character: str, symbol: str) -> bool:
+        if symbol in vocabulary or character in spaces or character.isspace():
+            return False
+        names = map(BYTE.format, character.encode())
+        return not (model["byte_fallback"] and all(name in vocabulary for name in names))
+
+    def dropped_of(word: str) -> int:
+        if model["ignore_merges"] and word in vocabulary:
+            return 0
+        symbols = [*word[:1], *(before + character for character in word[1:])]
+        symbols[-1:] = [symbol + behind for symbol in symbols[-1:]]
+        dropped = [each for each in zip(word, symbols, strict=True) if is_dropped(*each)]
+        return sum(1 if is_bytes else len(character.encode()) for character, _ in dropped)
+
+    def dropped_in(text: str) -> int:
+        words = Counter[str]()
+        for part in recognized.split(text):
+            part = backend.normalizer.normalize_str(part) if backend.normalizer else part
+            cut = backend.pre_tokenizer.pre_tokenize_str(part) if backend.pre_tokenizer else [(part,)]
+            words.update(word for word, *_ in cut)
+        return sum(number * dropped_of(word) for word, number in words.items())
+
+    return dropped_in
 
 
 def tell_of_unknown(share: float, text: str) -> None:

@@ -15,7 +15,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, count, islice, repeat
+from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +24,7 @@ import numpy as np
 from ..training.examples import Examples, SharedSource
 from ..training.exchange import gather_arrays, place_among_processes
 from ..training.workers import AHEAD, DataCursor, PrefetchLoader
+from .bad_records import Tally
 from .corpus import ARRAYS, TokenizedCorpus, join_corpora, save_corpus
 from .documents import Documents
 
@@ -66,6 +67,7 @@ class TokenizedStream:
         documents: The stream.
         tokenize: Makes a corpus of documents.
         window_documents: Documents of a window.
+        count: Counts in each document what is told of, beside bad records.
     """
 
     def __init__(
@@ -73,10 +75,12 @@ class TokenizedStream:
         documents: Documents,
         tokenize: Callable[[Sequence[str]], TokenizedCorpus],
         window_documents: int = WINDOW_DOCUMENTS,
+        count: Callable[[str, Tally], None] | None = None,
     ):
         self.documents = documents
         self.tokenize = tokenize
         self.window_documents = window_documents
+        self.count = count
         self.kept: dict[int, TokenizedCorpus] = {}
         self.reach = 0
         """So many windows before the latest may still be asked for, by data workers."""
@@ -88,7 +92,8 @@ class TokenizedStream:
     @cached_property
     def shares(self) -> "WindowShares":
         """Which part of each window this process tokenizes; the launch is known when the first is needed."""
-        return WindowShares(self.documents, self.tokenize, self.window_documents, *place_among_processes())
+        place = place_among_processes()
+        return WindowShares(self.documents, self.tokenize, self.window_documents, *place, self.count)
 
     def share_with(self, num_workers: int) -> None:
         """Keep windows in files from now on, where data workers that are forked later find them.
@@ -155,6 +160,7 @@ class WindowShares:
         window_documents: Documents of a window.
         process_index: Of the process.
         num_processes: How many there are.
+        count: That of `TokenizedStream`.
     """
 
     def __init__(
@@ -164,10 +170,12 @@ class WindowShares:
         window_documents: int,
         process_index: int = 0,
         num_processes: int = 1,
+        count: Callable[[str, Tally], None] | None = None,
     ):
         self.documents = documents
         self.tokenize = tokenize
         self.window_documents = window_documents
+        self.count = count
         self.process_index, self.num_processes = process_index, num_processes
         self._begin()
 
@@ -195,9 +203,28 @@ class WindowShares:
         self.windows, self.next_window, self.reader = self._endless_windows(), 0, os.getpid()
 
     def _endless_windows(self) -> Iterator[Sequence[str]]:
-        documents = chain.from_iterable(repeat(self.documents))
+        """Read again and again; the first process warns when it first has cause, and after each pass."""
+        name, tally, told = self.documents.name, Tally(), set[str]()
+
+        def passes() -> Iterator[str]:
+            nonlocal tally, told
+            while True:
+                tally = Tally()
+                for text in self.documents.read(tally):
+                    if self.count is not None:
+                        self.count(text, tally)
+                    yield text
+                if self.process_index == 0:
+                    tally.warn(name)
+                    told |= tally.causes
+
+        documents = passes()
         while True:
-            yield list(islice(documents, self.window_documents))
+            window = list(islice(documents, self.window_documents))
+            if self.process_index == 0 and tally.causes - told:
+                tally.warn(f"{name}, as far as it is read")
+                told |= tally.causes
+            yield window
 
 
 def share_edges(lengths: np.ndarray, num_shares: int) -> list[int]:

@@ -56,7 +56,7 @@ from .documents import Documents
 from .prepared import PreparedDocuments
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
-from .special_tokens import ends_read_as_text
+from .special_tokens import counting_of_dropped, ends_read_as_text
 from .words import word_starts
 
 EDITION = 4
@@ -83,7 +83,8 @@ def tokenized_corpus(
         control_tokens: Special tokens that are recognized in the text; by default those without a role.
 
     Warns:
-        UserWarning: Bad records were skipped, be it by an earlier run, or ends of texts were read as text.
+        UserWarning: Bad records were skipped, be it by an earlier run, ends of texts were read as text, or
+            the tokenizer drops text.
 
     Raises:
         ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
@@ -178,14 +179,34 @@ def text_backend(
     return backend
 
 
+class TextCounter:
+    """Count in texts what their tokenizer reads otherwise than their author may expect, or not at all.
+
+    Args:
+        backend: Reads them.
+        ends: Names of tokens that begin or end texts, which it reads as text.
+    """
+
+    def __init__(self, backend: Tokenizer, ends: Sequence[str]):
+        self.ends = ends
+        self.count_dropped = counting_of_dropped(backend)
+
+    def __call__(self, text: str, tally: Tally) -> None:
+        """Count a text in a tally."""
+        tally.count_names(text, self.ends)
+        if self.count_dropped is not None:
+            tally.bytes += len(text.encode())
+            tally.dropped += self.count_dropped(text)
+
+
 def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer, ends: Sequence[str]) -> None:
     """Write the tokenized documents into a folder, by way of `shards`, with a progress bar; count `ends`."""
     tally, size = Tally(), num_ids(backend)
-    kind = token_kind(size)
+    kind, count = token_kind(size), TextCounter(backend, ends)
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
 
         def counted(text: str) -> str:
-            tally.count_names(text, ends)
+            count(text, tally)
             return text
 
         def tokenized(batches: Iterable[tuple[int, list[str]]]) -> Iterator[TokenizedCorpus]:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 pytest.importorskip("datatrove", reason="the extra `prepare` is not installed")
 
@@ -16,7 +20,9 @@ import tercet
 from tercet.text.corpus import ARRAYS, TokenizedCorpus
 from tercet.text.documents import open_documents
 from tercet.text.prepared import Manifest, open_source
+from tercet.text.texts_read import warn_of_overlap
 from tercet.text.tokenization import tokenize, tokenized_corpus
+from tercet.text.tokenizer import load_tokenizer
 
 from .conftest import DOCUMENTS
 
@@ -103,6 +109,41 @@ def test_a_bad_record_is_named_by_its_line_and_costs_no_other_shard(described, t
     with pytest.warns(UserWarning, match="skipped 1 of 240 records"):
         location = tercet.prepare(described("skipping", corpus=corpus | {"skip_bad_records": True}))
     require_same(opened(location, tokenizer), tokenize(DOCUMENTS[:200] + DOCUMENTS[201:], tokenizer))
+
+
+def test_text_that_the_tokenizer_drops_is_told_of_here_and_where_the_corpus_is_read(described, tmp_path):
+    backend = Tokenizer(BPE({letter: number for number, letter in enumerate("</s>abcdefgh")}, []))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>")
+    tokenizer.save_pretrained(tmp_path / "letters")
+    (tmp_path / "text.txt").write_text("abcz abcé")
+    told = r"prepared.*: the tokenizer drops 30.00% of the text \(3 of 10 bytes\)"
+    with pytest.warns(UserWarning, match=told):
+        location = tercet.prepare(
+            described(corpus={"path": str(tmp_path / "text.txt")}, tokenizer=str(tmp_path / "letters"))
+        )
+    with pytest.warns(UserWarning, match=told):
+        opened(location, load_tokenizer(str(tmp_path / "letters")))
+
+
+def test_files_that_a_corpus_was_prepared_from_are_no_held_out_text(described, texts, tmp_path):
+    prepared, other = open_source(tercet.prepare(described())), tmp_path / "other.txt"
+    other.write_text("Held-out text.")
+    held_out = open_documents([texts / "b.jsonl", other])
+    for learned, measured, told in (
+        (prepared, held_out, r"1 of 2 files of corpus.validation .* \(.*b.jsonl\)"),
+        (held_out, prepared, r"1 of 3 files .* \(b.jsonl\)"),
+        (prepared, prepared, r"3 of 3 files .* \(a.txt and 2 more\)"),
+    ):
+        with pytest.warns(UserWarning, match=told):
+            warn_of_overlap(learned, measured, tmp_path / "cache")
+    with warnings.catch_warnings(action="error"):
+        warn_of_overlap(prepared, open_documents(other), tmp_path / "cache")
+
+
+def test_copies_are_told_of(described, texts, tmp_path):
+    copy = shutil.copy(texts / "a.txt", tmp_path / "copy.txt")
+    with pytest.warns(UserWarning, match="^corpus.path: a.txt and copy.txt have the same contents"):
+        tercet.prepare(described(corpus={"path": [str(texts / "a.txt"), str(copy)]}))
 
 
 def test_filters_of_datatrove_are_named_by_their_classes(described, tokenizer):

@@ -69,7 +69,8 @@ def test_held_out_text_is_not_warned_of(recipe_reading, tmp_path):
 def test_the_embedded_corpus_is_no_held_out_text_of_another(
     recipe_of, texts, tmp_path, as_train, monkeypatch
 ):
-    monkeypatch.setattr("tercet.text.documents.documentation_file", lambda split, cache: texts / "train.txt")
+    embedded = write(tmp_path, "embedded.txt", (texts / "train.txt").read_text())
+    monkeypatch.setattr("tercet.text.documents.documentation_file", lambda split, cache: embedded)
     data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
     text = str(texts / "train.txt")
     data["corpus"]["train"] = as_train(text)

@@ -26,8 +26,8 @@ def test_losses_on_a_prepared_corpus_are_those_on_its_text(kind, ragged_texts, t
         {"corpus": shards, "tokenizer": str(tmp_path / "tokenizer"), "output": str(tmp_path / "prepared")}
     )
 
-    def recipe_of(name: str, train: str, tokenizer: str | None) -> PretrainingRecipe:
-        data = recipe_data_of(kind, ragged_texts, tmp_path / name, steps=4, log_every=1)
+    def recipe_of(name: str, train: str, tokenizer: str | None, **training) -> PretrainingRecipe:
+        data = recipe_data_of(kind, ragged_texts, tmp_path / name, steps=4, log_every=1, **training)
         data["corpus"]["train"], data["tokenizer"] = train, {"path": tokenizer}
         return parse_recipe(PretrainingRecipe, data)
 
@@ -42,3 +42,7 @@ def test_losses_on_a_prepared_corpus_are_those_on_its_text(kind, ragged_texts, t
     assert len(losses(plain)) == 4
     vocabulary = len(load_tokenizer(str(tmp_path / "tokenizer")))
     assert build_planned_model(prepared).config.vocab_size == vocabulary
+    by_words = recipe_of("by-words", manifest, None, revisions="babylm")
+    with pytest.raises(ValueError, match=r"holds tokens, not text \(training.revisions is babylm, which"):
+        pretrain(by_words)
+    assert not by_words.folder.exists()

@@ -1,5 +1,6 @@
 """Runs on a stream: what several processes learn from it is what one process does, whoever tokenizes."""
 
+import json
 import re
 from pathlib import Path
 from time import monotonic, sleep
@@ -7,10 +8,12 @@ from time import monotonic, sleep
 import pytest
 import yaml
 
+from tercet.pretraining.text import open_text, training_source
+from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 from tercet.training.tracking import LOG, read_log
 
 from ..saved_weights import require_near_models
-from .conftest import recipe_data_of, write_texts
+from .conftest import changed, recipe_data_of, write_texts
 
 BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 STAGES = {"stages": [{"steps": 4, "sequence_length": 32}]}
@@ -88,6 +91,22 @@ class Streamed:
 @pytest.fixture
 def streamed(fork_server, tmp_path):
     return Streamed(fork_server, tmp_path)
+
+
+def test_control_tokens_of_a_stream_and_what_it_leaves_out_are_told(tmp_path, recipe_of, capsys):
+    file, folder = tmp_path / "train.jsonl", tmp_path / "tokenizer"
+    texts = ["<|a|> the cat sat</s>"] * 30
+    train_tokenizer(texts, "byte_bpe", 300, special_tokens=["<|a|>"]).save_pretrained(folder)
+    file.write_text("\n".join([*(json.dumps({"text": text}) for text in texts), "{"]))
+    recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
+    recipe = changed(recipe, train=str(file), streaming=True, skip_bad_records=True)
+    source = training_source(recipe, open_text(recipe, "train"), load_tokenizer(str(folder)))(64)
+    with pytest.warns(UserWarning, match="train.jsonl") as told:
+        _ = source.epoch(0), source.epoch(1)
+    shown = " ".join(str(warning.message) for warning in told)
+    assert "skipped 1 of 31 records as bad" in shown
+    assert "'</s>', which begins or ends texts" in shown
+    assert capsys.readouterr().err.count("train.jsonl, a window of it: control tokens <|a|> 10,000 (") == 1
 
 
 def test_two_processes_learn_from_a_stream_what_one_does_and_each_tokenizes_half_of_it(streamed):

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tercet.pretraining.run import pretrain
-from tercet.text.texts_read import contents_of, keep_texts
+from tercet.text.texts_read import contents_of, keep_texts, warn_of_copies
 
 from .conftest import changed
 
@@ -55,3 +55,17 @@ def test_a_corpus_of_equal_size_that_was_swapped_is_told(texts, recipe_of, tmp_p
     after = read(recipe.folder / "texts.json")["train"]
     assert after[:-1] == before
     assert [entry["bytes"] for entry in after] == [len(contents)] * 2
+
+
+def test_copies_of_a_file_are_told_of(texts, recipe_of, tmp_path):
+    copies = [shutil.copy(texts / "train.txt", tmp_path / name) for name in ("a.txt", "b.txt")]
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    told = r"^corpus.train: a.txt and b.txt have the same contents, so that their text counts 2 times"
+    with pytest.warns(UserWarning, match=told):
+        pretrain(changed(recipe, train=list(map(str, copies))))
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_other_files_are_taken_for_copies():
+    hub, empty = {"name": "x", "fingerprint": "f"}, entry("a", "0123") | {"bytes": 0}
+    warn_of_copies("corpus.train", [hub, hub, empty, empty, entry("a", "abcd"), entry("a", "bcda")])

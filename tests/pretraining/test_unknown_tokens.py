@@ -5,9 +5,14 @@ import math
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from tercet.pretraining.run import pretrain
+from tercet.text.prepared import PiecewiseArray
 from tercet.text.special_tokens import share_of_unknown, tell_of_unknown
+from tercet.text.tokenization import tokenize
 from tercet.text.tokenizer import train_tokenizer
 
 TEXTS = ["the cat sat under the tree.", "a big dog ran over the fish."] * 20
@@ -21,6 +26,27 @@ def test_the_share_is_that_of_the_tokens(kind, expected):
     tokenizer = train_tokenizer(TEXTS, kind, 300 if kind == "byte_bpe" else 80)
     tokens = np.array(tokenizer("кот сат the cat. Ж", add_special_tokens=False)["input_ids"])
     assert share_of_unknown([tokens[:3], tokens[3:]], tokenizer) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("unknown", "roles"), [("</s>", {"unk_token": "</s>"}), ("[UNK]", {})])
+def test_an_unknown_token_counts_whatever_its_role(unknown, roles):
+    backend = Tokenizer(WordLevel({unknown: 0, "the": 1}, unknown))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", **roles)
+    assert share_of_unknown([tokenize(["the cat"], tokenizer).tokens], tokenizer) == 1 / 2
+
+
+def test_the_end_of_a_text_is_not_unknown_where_all_bytes_are_known():
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 300)
+    tokenizer.unk_token = tokenizer.eos_token
+    assert share_of_unknown([np.array([5, tokenizer.eos_token_id])], tokenizer) == 0
+
+
+def test_tokens_in_shards_are_counted_alike():
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 80)
+    tokens = np.array(tokenizer("кот сат the cat. Ж", add_special_tokens=False)["input_ids"])
+    shards = PiecewiseArray([2, len(tokens) - 2], tokens.dtype, lambda piece: np.split(tokens, [2])[piece])
+    assert share_of_unknown([shards], tokenizer) == share_of_unknown([tokens], tokenizer) > 0
 
 
 def test_of_no_tokens_the_share_is_undefined():

@@ -9,6 +9,7 @@ import pytest
 from tercet.configs.recipe import parse_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
+from tercet.pretraining.text import open_text
 from tercet.training.run_folder import EVALUATION
 from tercet.training.tracking import LOG, read_log
 
@@ -45,6 +46,13 @@ def recipe_with(texts, ragged_texts, tmp_path):
 
 def evaluation(recipe: PretrainingRecipe) -> dict:
     return json.loads((recipe.folder / EVALUATION).read_text())
+
+
+def test_two_texts_of_one_file_are_refused(recipe_with, texts):
+    path = str(texts / "train.txt")
+    recipe = recipe_with(corpus={"train": [{"path": path, "name": name} for name in ("a", "b")]})
+    with pytest.raises(ValueError, match=r"^corpus.train: a and b both have .*train.txt, whose text"):
+        open_text(recipe, "train")
 
 
 def test_a_run_reads_and_scores_each_text_by_itself(recipe_with, capsys):

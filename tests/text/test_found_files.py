@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tercet.text.documents import find_files
+from tercet.preparation.pieces import files_of
+from tercet.text.documents import find_files, open_documents
 
 BESIDE = [
     ".ipynb_checkpoints/train-checkpoint.txt",
@@ -57,3 +58,15 @@ def test_a_folder_of_texts_alone_says_nothing(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(find_files(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("find", [open_documents, lambda names: files_of([str(name) for name in names])])
+def test_a_file_that_is_named_twice_is_refused(tmp_path, find):
+    write(tmp_path, "inner/a.txt", "b.txt")
+    file, other, link = tmp_path / "inner" / "a.txt", tmp_path / "b.txt", tmp_path / "link.txt"
+    link.symlink_to(file)
+    for first, second in ((file, file), (file.parent, file), (file, link), (tmp_path, other)):
+        told = f"^corpus.*: {first} and {second} both have {second}, whose text would count twice: name it"
+        with pytest.raises(ValueError, match=told):
+            find([first, second])
+    find([file, other])

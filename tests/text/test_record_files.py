@@ -32,7 +32,7 @@ BROKEN = [
     (
         "cut.txt.gz",
         gzip.compress(b"A sentence.\n" * 500)[:-4],
-        r", line \d+: cannot be read from here on \(Trunc",
+        r", line \d+: cannot be read from here on \(Compressed file ended",
     ),
     (
         "cut.txt.zst",
@@ -40,8 +40,12 @@ BROKEN = [
         r", line 1: cannot be read from here on",
     ),
     ("cut.csv.gz", gzip.compress(b"text\na\n")[:-9], r", line \d: cannot be read from here on"),
-    ("cut.parquet.gz", gzip.compress(b"PAR1" * 9)[:-9], r", row 1: cannot be read from here on \(Truncated"),
-    ("none.txt.gz", b"not packed at all", r", line 1: cannot be read from here on .*incorrect header"),
+    (
+        "cut.parquet.gz",
+        gzip.compress(b"PAR1" * 9)[:-9],
+        r", row 1: cannot be read from here on \(Compressed file ended",
+    ),
+    ("none.txt.gz", b"not packed at all", r", line 1: cannot be read from here on .*Not a gzipped file"),
     ("nothing.txt.gz", b"", r", line 1: cannot be read from here on \(it is empty\)"),
     (
         "latin.txt",
@@ -128,7 +132,13 @@ GOOD_PARTS = [
     ("latin.txt", b"One.\n\nTwo.\n\xe9\n\nThree.", ["One.", "Three."], 3, "line 4: byte 0xe9"),
     ("bad.jsonl", b'{"text": "a"}\n{"text": \n[]\n{"text": "b"}', ["a", "b"], 4, "line 2: not valid JSON"),
     ("open.csv", b'text,n\na,1\n"b"b,2\nc,3\n"d\n', ["a", "c"], 4, "line 3: not valid CSV"),
-    ("cut.txt.gz", gzip.compress(b"One.\n\nTwo.\n\nThree." + os.urandom(9))[:-9], [], 1, "line 1: cannot be"),
+    (
+        "cut.txt.gz",
+        gzip.compress(b"One.\n\nTwo.\n\nThree." + os.urandom(9))[:-9],
+        ["One.", "Two."],
+        3,
+        "line 5: cannot be",
+    ),
     ("latin.parquet", PARQUET.getvalue().to_pybytes(), ["a"], 2, "row 2: byte 0xff"),
 ]
 
@@ -264,3 +274,26 @@ def test_a_file_beside_its_packed_twin_is_refused(tmp_path, twin):
     assert list(open_documents(files)) == ["Good.", "Other."]
     files[1].rename(inner / f"other{twin}")
     assert sorted(open_documents(tmp_path / "corpus")) == ["Good.", "Other.", "Row."]
+
+
+ROWS = [f"row {number}" for number in range(5000)]
+PACKED_ROWS = gzip.compress("".join(f'{{"text": "{text}"}}\n' for text in ROWS).encode())
+
+
+@pytest.mark.parametrize("zeros", [1, 512, 2**18])
+@pytest.mark.parametrize("members", [1, 3])
+def test_zeros_behind_a_gzip_file_are_ignored(tmp_path, zeros, members):
+    file = write(tmp_path, "rows.jsonl.gz", PACKED_ROWS * members + bytes(zeros))
+    assert list(open_documents(file)) == ROWS * members
+
+
+@pytest.mark.parametrize("damage", [b"not packed", b"\0not packed"])
+def test_rows_before_what_is_no_gzip_are_read(tmp_path, damage):
+    file = write(tmp_path, "rows.jsonl.gz", PACKED_ROWS + damage)
+    with pytest.raises(ValueError, match=r"line 5001: cannot be read from here on .*Not a gzipped file"):
+        list(open_documents(file))
+    with pytest.warns(UserWarning, match="skipped 1 of 5,001 records"):
+        assert list(open_documents(file, skip_bad_records=True)) == ROWS
+    cut = write(tmp_path, "cut.jsonl.gz", PACKED_ROWS[:-8])
+    with pytest.warns(UserWarning, match=r"line 5001: cannot be read from here on \(Compressed file ended"):
+        assert list(open_documents(cut, skip_bad_records=True)) == ROWS

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from tercet.text.bad_records import Limit, Record
 from tercet.text.corpus import TokenizedCorpus
 from tercet.text.documents import Documents, open_documents
 from tercet.text.streaming import StreamedExamples, TokenizedStream, WindowShares, share_edges
-from tercet.text.tokenization import tokenize
+from tercet.text.tokenization import TextCounter, text_backend, tokenize
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.workers import DataCursor, PrefetchLoader, leaving_no_workers
 
@@ -96,6 +97,30 @@ def test_the_first_window_and_those_that_workers_may_be_in_are_kept(read, stream
         numbers(stream, epoch)
     assert [*stream.stream.kept] == [0, 3, 4, 5]
     assert sorted(os.listdir(stream.stream.folder.name)) == ["3", "4", "5"]
+
+
+def told_of(shares: WindowShares, windows: int) -> list[list[str]]:
+    """List what is warned of in each window."""
+    told = []
+    for window in range(windows):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _ = shares[DataCursor(window, 0)]
+        told.append([str(warning.message).partition(": ")[2][:30] for warning in caught])
+    return told
+
+
+def test_what_is_left_out_of_a_stream_is_told_when_it_is_first_met_and_after_each_pass(tmp_path, read):
+    file = tmp_path / "stream.jsonl"
+    lines = [json.dumps({"text": f"text number {number}" + "</s>" * (number == 3)}) for number in range(7)]
+    file.write_text("\n".join([*lines[:4], "{", *lines[4:], "{"]))
+    counter = TextCounter(text_backend(read[1].keywords["tokenizer"]), ["</s>"])
+    documents = open_documents(file, skip_bad_records=True)
+    first, other = (WindowShares(documents, read[1], 2, process, 2, counter) for process in (0, 1))
+    end = "'</s>', which begins or ends t"
+    bad = "skipped {} of {} records as bad:"
+    assert told_of(first, 5) == [[], [end], [bad.format(1, 7), end], [bad.format(2, 9), end], []]
+    assert told_of(other, 5) == [[]] * 5
 
 
 def share_of(shares: WindowShares, window: int, pipe: Connection) -> None:
