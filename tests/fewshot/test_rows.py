@@ -28,6 +28,16 @@ def test_a_column_of_numbers_has_nothing_else():
         assert as_numbers(texts) == texts
 
 
+@pytest.mark.parametrize(
+    ("where", "kept"), [("keep", [0]), ("number", [1]), ("written == 'True'", [0]), ("not keep", [1, 2])]
+)
+def test_rows_are_selected_by_truths_numbers_and_null(where, kept):
+    values = [(True, 0, "True"), (False, 0.5, "False"), (None, None, "False")]
+    rows = [{"keep": keep, "number": number, "written": text, "text": "a"} for keep, number, text in values]
+    task = build_task(TypeAdapter(TaskRecipe).validate_python({"kind": "completion"} | KINDS["completion"]))
+    assert [item.number for item in items_of(task, DataRecipe("r", where=where), "r", rows)] == kept
+
+
 KINDS = {
     "multiple_choice": {"context": "{{ text }}", "choices": ["yes", "no"], "target": "0"},
     "completion": {"context": "{{ text }}", "answer": "yes"},
