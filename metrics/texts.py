@@ -128,7 +128,7 @@ def bleu_of_rows(
 
 
 def by_counts(
-    metric: BLEU | CHRF, found: Sequence[str], references: Sequence[Sequence[str | None]]
+    metric: BLEU | CHRF, found: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Callable[[np.ndarray], float]:
     """Compare texts with a reference of each list, and return what adds the counts of some of them up."""
     counts = np.array(metric._extract_corpus_statistics(found, references))
