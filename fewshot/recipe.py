@@ -38,7 +38,8 @@ class DataRecipe:
     subset: str | None = None
     """Subset (configuration) of the data set, if it has several."""
     where: str | None = None
-    """Jinja expression that selects rows: only rows for which it is true are read."""
+    """Jinja expression that selects rows: only rows for which it is true are read. It gives a
+    truth value, a number or null; a text is compared: `keep == 'True'`."""
     limit: Positive | None = None
     """Maximum number of rows to evaluate; the selection does not depend on seeds."""
 

@@ -89,7 +89,7 @@ def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[
     items = []
     for number, row in enumerate(rows):
         try:
-            if condition is None or condition(row):
+            if condition is None or is_true(condition, row):
                 items.append(task.item(number, row))
         except ValueError as error:
             raise row_error(source, number, error) from None
@@ -99,6 +99,22 @@ def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[
         )
     tell_of_spaces(source, items)
     return items
+
+
+def is_true(condition: Template, row: Row) -> bool:
+    """Return whether a row meets a condition.
+
+    Raises:
+        ValueError: What the condition gives is no truth value, number or null: in a table, `False` is a text.
+    """
+    value = condition(row)
+    if value is None or isinstance(value, bool | int | float):
+        return bool(value)
+    source = condition.source if condition.source.isidentifier() else f"({condition.source})"
+    raise ValueError(
+        f"{condition.name} = {condition.source!r} gives {value!r:.60}, which is neither true nor false: "
+        f"compare it with something, as in {source} == {value!r:.60}"
+    )
 
 
 def tell_of_spaces(source: str, items: Sequence[Item]) -> None:

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ..metrics.answers import exact_match as squad_exact_match
 from ..metrics.answers import word_f1
-from ..metrics.texts import bleu, score_of_rows, tokenization_for
+from ..metrics.texts import bleu_of_rows, tokenization_for
 from ..reporting.blocks import Line, Run
 from .boundary import Prompt
 from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
@@ -229,9 +230,8 @@ class Generation(Task):
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
         """Return the means over records, and BLEU."""
-        texts, references = texts_of(records)
         means = {name: float(np.mean([record[name] for record in records])) for name in MEANS}
-        return {**means, "bleu": bleu(texts, references, tokenization_for(references))}
+        return {**means, "bleu": bleu_of(records)(np.arange(len(records)))}
 
     def value(self, record: Record) -> float:
         """Return the metric of one text."""
@@ -241,8 +241,7 @@ class Generation(Task):
         """Return the function that computes the metric; BLEU is no mean over records."""
         if self.metric in MEANS:
             return super().metric_of_rows(records)
-        texts, references = texts_of(records)
-        return score_of_rows("bleu", texts, references, tokenize=tokenization_for(references))
+        return bleu_of(records)
 
     def baselines(self, items: Sequence[Item]) -> dict[str, float]:
         """Return the metric of the most frequent answer."""
@@ -267,9 +266,11 @@ def record_written(item: Item, text: str) -> Record:
     }
 
 
-def texts_of(records: Sequence[Record]) -> tuple[list[str], list[str]]:
-    """Return the generated texts, and the first correct answer to each."""
-    return [record["written"] for record in records], [record["references"][0] for record in records]
+def bleu_of(records: Sequence[Record]) -> Callable[[np.ndarray], float]:
+    """Return the function that computes BLEU of some records, against all correct answers."""
+    references = [record["references"] for record in records]
+    tokenize = tokenization_for([*chain.from_iterable(references)])
+    return bleu_of_rows([record["written"] for record in records], references, tokenize)
 
 
 TASKS: dict[str, type[Any]] = {

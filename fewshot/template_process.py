@@ -158,7 +158,7 @@ def answer_to(source: str, is_expression: bool, row: Row | None) -> Any:
     names, evaluate = compiled(source, is_expression)
     if row is None:
         return names
-    value = listed(evaluate({**row, "row": row}))
+    value = listed(evaluate({"row": row, **row}))
     for part in value if isinstance(value, list | tuple) else [value]:
         if isinstance(part, Undefined):
             str(part)  # a strict one raises, and says what it is

@@ -1,6 +1,7 @@
 """Templates of a task, in Jinja: sandboxed, bounded, strict about names, checked before anything is read.
 
-Names are those of a row's columns. `row` is the row itself, for names that are none.
+Names are those of a row's columns. `row` is the row itself, for names that are none, unless a column
+is called so.
 """
 
 from collections.abc import Iterable

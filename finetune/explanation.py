@@ -1,5 +1,6 @@
 """What a run of fine-tuning is about to do, in one block: at its start and by `tercet finetune --explain`."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -10,8 +11,11 @@ from ..training.precision import choose_precision, join_processes
 from .learning import training_of
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate, in_recipes, with_learning_rate
 from .prepared import Prepared, prepare
-from .recipe import FineTuningRecipe, combinations
+from .recipe import Combinations, FineTuningRecipe, combinations, varied
 from .tasks import task_of
+
+Rates = Sequence[LearningRate | None]
+"""The learning rates that were chosen, `None` where one is named."""
 
 
 def explain(recipe: FineTuningRecipe) -> str:
@@ -21,27 +25,33 @@ def explain(recipe: FineTuningRecipe) -> str:
         ValueError: As in `finetune`.
         FileNotFoundError: As in `finetune`.
     """
-    recipe, rate = settled(recipe)
-    tried = combinations(recipe)
+    recipe, tried, rates = settled(recipe)
     first = tried[0][1] if tried else recipe
-    return as_block(start_lines(first, prepare(recipe, tried), rate, len(tried)) | {"output": recipe.output})
+    return as_block(start_lines(first, prepare(recipe, tried), rates, len(tried)) | {"output": recipe.output})
 
 
-def settled(recipe: FineTuningRecipe) -> tuple[FineTuningRecipe, LearningRate | None]:
+def settled(recipe: FineTuningRecipe) -> tuple[FineTuningRecipe, Combinations, Rates]:
     """Fill in what a recipe leaves to the model: what its task needs, and the learning rate if it has none.
+
+    Returns:
+        The recipe, what its grid tries, and the rate that was chosen for each of these, or for the recipe
+        without a grid. A grid over what decides the rate has it among its values, and the recipe has none.
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It cannot be fine-tuned so.
+        ValueError: It cannot be fine-tuned so, or as in `combinations`.
     """
     recipe = task_of(recipe.task).settled(recipe)
-    rate = choose_learning_rate(recipe)
-    return with_learning_rate(recipe, rate), rate
+    tried = combinations(recipe)
+    rates = [choose_learning_rate(each) for _, each in tried] or [choose_learning_rate(recipe)]
+    if len(set(rates)) == 1:
+        recipe = with_learning_rate(recipe, rates[0])
+        return recipe, combinations(recipe), rates
+    chosen = [{CHOSEN: rate.value} if rate else {} for rate in rates]
+    return recipe, [(v | c, varied(recipe, v | c)) for (v, _), c in zip(tried, chosen, strict=True)], rates
 
 
-def start_lines(
-    recipe: FineTuningRecipe, prepared: Prepared, rate: LearningRate | None, num_tried: int
-) -> dict[str, str]:
+def start_lines(recipe: FineTuningRecipe, prepared: Prepared, rates: Rates, num_tried: int) -> dict[str, str]:
     """Return what a prepared run is about to do, by the names of the lines."""
     model, task, training = prepared.pretrained.model, prepared.task, recipe.training
     new = counted(len(prepared.pretrained.fresh), "new tensor")
@@ -58,8 +68,8 @@ def start_lines(
     lines["steps"] = f"{steps:,} of {training.batch_size} rows on average: {training.epochs:g} epochs"
     of_grid = f", and {num_tried} with the settings of the grid" if num_tried else ""
     lines["runs"] = f"{len(training.seeds)}, one for each seed{of_grid}"
-    if rate is not None:
-        lines["rate"] = str(rate)
+    if any(rates):
+        lines["rate"] = "; ".join(dict.fromkeys(map(str, rates)))
     elif num_tried == 0 and training.learning_rate is not None:
         lines["rate"] = f"{CHOSEN} = {in_recipes(training.learning_rate)}, as the recipe says"
     processes = join_processes()

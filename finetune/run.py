@@ -28,9 +28,8 @@ from ..training.precision import join_processes
 from ..training.run_folder import MODEL, Run, running
 from ..training.stages import require_consistent
 from ..training.tracking import as_json
-from .explanation import settled, start_lines
+from .explanation import Rates, settled, start_lines
 from .learning import learn
-from .learning_rate import LearningRate
 from .model import PretrainedModel
 from .output import ADAPTED, BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .prepared import Prepared, Results, prepare
@@ -39,7 +38,6 @@ from .recipe import (
     Combinations,
     FineTuningRecipe,
     PretrainedModelRecipe,
-    combinations,
     in_words,
 )
 from .splits import Split
@@ -62,18 +60,15 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         DiskFullError: There is no room; what was written before is intact.
     """
     require_free_below([recipe.folder / LOCK])  # said before a model is looked for
-    recipe, rate = settled(recipe)
+    recipe, tried, rates = settled(recipe)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
-    tried = combinations(recipe)
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
-        return finetune_in(run, recipe, tried, rate)
+        return finetune_in(run, recipe, tried, rates)
 
 
-def finetune_in(
-    run: Run, recipe: FineTuningRecipe, tried: Combinations, rate: LearningRate | None = None
-) -> Path:
-    """Fine-tune in the folder that a run holds; `rate` was chosen for the recipe."""
+def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: Rates) -> Path:
+    """Fine-tune in the folder that a run holds, with what `settled` found."""
     folder, adaptation = run.folder, recipe.adaptation
     with run.main_first():
         prepared = prepare(recipe, tried)
@@ -85,10 +80,11 @@ def finetune_in(
         if is_main:
             run.take()
             keep_rows(recipe, prepared)
-            tell_start(start_lines(tried[0][1] if tried else recipe, prepared, rate, len(tried)))
+            tell_start(start_lines(tried[0][1] if tried else recipe, prepared, rates, len(tried)))
             remember_words(prepared.pretrained.model, prepared.splits)
             earlier = evaluate_before(prepared, recipe.training.precision)
-    chosen = best_of_grid(tried, prepared, run) if tried else recipe
+    best = best_of_grid(tried, prepared, run) if tried else 0
+    chosen = tried[best][1] if tried else recipe
     first = None if tried else prepared.pretrained
     unadapted = None
     if adaptation is not None:
@@ -100,7 +96,7 @@ def finetune_in(
     with run.together() as is_main:
         if is_main:
             assert earlier is not None
-            conclude(chosen, prepared, results, earlier, unadapted=unadapted, rate=rate)
+            conclude(chosen, prepared, results, earlier, unadapted=unadapted, rate=rates[best])
     return folder / MODEL
 
 
@@ -136,8 +132,8 @@ def learn_all(
     return results
 
 
-def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> FineTuningRecipe:
-    """Try every combination of a grid with the first seed, and give the recipe that is best on validation."""
+def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> int:
+    """Try every combination of a grid with the first seed, and give the number of the best on validation."""
     splits = {name: split for name, split in prepared.splits.items() if name != "test"}
     results: list[dict[str, Any]] = [
         {"values": values}
@@ -156,8 +152,7 @@ def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> FineTunin
     with run.together() as is_main:
         if is_main:
             replace_text(run.folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
-    best = min(range(len(tried)), key=lambda number: results[number]["shortfall"])
-    return tried[best][1]
+    return min(range(len(tried)), key=lambda number: results[number]["shortfall"])
 
 
 def require_member(recipe: AdaptationRecipe, config: PreTrainedConfig, path: str) -> None:

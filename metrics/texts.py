@@ -8,6 +8,7 @@ Legend: E texts.
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import zip_longest
 from typing import Literal
 
 import numpy as np
@@ -116,7 +117,21 @@ def score_of_rows(
         values = matches(found, references) if is_exact else rouge_of_each(found, references)[name]
         return lambda rows: float(values[rows].mean())
     metric = BLEU(tokenize=tokenize, lowercase=lowercase) if name == "bleu" else CHRF(lowercase=lowercase)
-    counts = np.array(metric._extract_corpus_statistics(found, [references]))
+    return by_counts(metric, found, [references])
+
+
+def bleu_of_rows(
+    found: Sequence[str], references: Sequence[Sequence[str]], tokenize: Tokenization = "13a"
+) -> Callable[[np.ndarray], float]:
+    """Return `score_of_rows` of BLEU, with one or more references for each text."""
+    return by_counts(BLEU(tokenize=tokenize), found, [*zip_longest(*references)])
+
+
+def by_counts(
+    metric: BLEU | CHRF, found: Sequence[str], references: Sequence[Sequence[str]]
+) -> Callable[[np.ndarray], float]:
+    """Compare texts with a reference of each list, and return what adds the counts of some of them up."""
+    counts = np.array(metric._extract_corpus_statistics(found, references))
     return lambda rows: metric._compute_score_from_stats(counts[rows].sum(axis=0).tolist()).score
 
 

@@ -91,7 +91,8 @@ class Result:
         """The scores by name.
 
         Of a pretraining run, the names are those of the evaluation (`clm/perplexity`). Of a fine-tuning run,
-        they are the task's metrics, on the test rows if there are some and else on the validation rows. Of a
+        they are the task's metrics, on the test rows if there are some and else on the validation rows: those
+        of the model that was kept and, of several seeds, their means (`accuracy, mean of 3 seeds`). Of a
         distillation, they are the models (`student`, `teacher`, ...) with their score by the task's metric
         or by each measure, and `share kept`. Of prompting, they are each model and number of demonstrations:
         `gpt2, K = 4`.
@@ -194,12 +195,16 @@ def pretraining_scores(details: Scores) -> Iterator[tuple[str, Score]]:
 
 
 def finetuning_scores(details: Scores) -> Iterator[tuple[str, Score]]:
-    """Yield the task's metrics, the one that chose the model first, with its interval."""
-    found, criterion = details["mean"][details["split"]], details["criterion"]
-    yield criterion, Score(found[criterion], tuple(details["interval"]))
-    for name, value in found.items():
-        if name != criterion:
-            yield name, Score(value)
+    """Yield the task's metrics of the kept model, the one that chose it first, with its interval.
+
+    Of several seeds, each is followed by its mean.
+    """
+    split, criterion, seeds = details["split"], details["criterion"], details["seeds"]
+    found = seeds[str(details["best_seed"])][split]
+    for name in sorted(found, key=lambda name: name != criterion):
+        yield name, Score(found[name], tuple(details["interval"]) if name == criterion else None)
+        if len(seeds) > 1:
+            yield f"{name}, mean of {len(seeds)} seeds", Score(details["mean"][split][name])
 
 
 def distillation_scores(details: Scores) -> Iterator[tuple[str, Score]]:
@@ -237,13 +242,18 @@ def told_of_pretraining(evaluation: Scores) -> Iterator[str]:
 
 
 def told_of_fine_tuning(summary: Scores) -> Iterator[str]:
-    """Yield the score of the task with its interval and its baselines."""
-    split, metric = summary["split"], summary["criterion"]
+    """Yield the score of the kept model with its interval, the mean over several seeds, and the baselines."""
+    split, metric, seeds = summary["split"], summary["criterion"], summary["seeds"]
     rows, interval = summary["rows"][split], " to ".join(map(number, summary["interval"]))
-    baselines = [f"{name} {number(scores.get(metric))}" for name, scores in summary["baselines"].items()]
+    others = {name: scores.get(metric) for name, scores in summary["baselines"].items()}
+    of_seed = ""
+    if len(seeds) > 1:
+        of_seed = " of the best seed"
+        others = {f"mean of {len(seeds)} seeds": summary["mean"][split][metric]} | others
+    told = ", ".join(f"{name} {number(value)}" for name, value in others.items())
     yield (
-        f"{metric} {number(summary['mean'][split][metric])} on {rows:,} {split} "
-        f"{'row' if rows == 1 else 'rows'} (95 % interval {interval}; {', '.join(baselines)})"
+        f"{metric}{of_seed} {number(seeds[str(summary['best_seed'])][split][metric])} on {rows:,} {split} "
+        f"{'row' if rows == 1 else 'rows'} (95 % interval {interval}; {told})"
     )
 
 

@@ -13,7 +13,7 @@ from tercet.finetune.task_recipes import MultipleChoiceRecipe, QuestionAnswering
 from tercet.finetune.text_rows import example_texts
 from tercet.pretraining.report import classifies_texts, verdicts
 from tercet.reporting.next_steps import after_learning_a_task, after_pretraining, as_data
-from tercet.results import FILES, Result, number
+from tercet.results import FILES, Result, Score, number
 
 VERDICTS = [{"text": "Better than a guess.", "outcome": "better"}]
 
@@ -101,7 +101,8 @@ def test_fine_tuning_ends_with_score_interval_and_baselines(end):
     summary = {
         "split": "test",
         "criterion": "accuracy",
-        "mean": {"test": {"accuracy": 0.853}},
+        "seeds": {"7": {"test": {"accuracy": 0.853}}},
+        "best_seed": 7,
         "rows": {"train": 1600, "test": 1},
         "interval": [0.83, 0.87],
         "baselines": {"majority class": {"accuracy": 0.5}, "untrained": {"accuracy": None}},
@@ -113,6 +114,29 @@ def test_fine_tuning_ends_with_score_interval_and_baselines(end):
     assert report.startswith("report: file:///")
     assert report.endswith("/report.html")
     assert verdict == "Better than a guess."
+
+
+def test_of_several_seeds_score_and_interval_are_the_kept_ones(end, tmp_path):
+    summary = {
+        "split": "test",
+        "criterion": "accuracy",
+        "seeds": {"0": {"test": {"f1": 0.4, "accuracy": 0.5}}, "1": {"test": {"f1": 0.8, "accuracy": 0.9}}},
+        "best_seed": 1,
+        "mean": {"test": {"f1": 0.6, "accuracy": 0.7}},
+        "rows": {"test": 50},
+        "interval": [0.88, 0.92],
+        "baselines": {"majority class": {"accuracy": 0.5}},
+    }
+    assert end("finetune", summary)[0] == (
+        "accuracy of the best seed 0.9 on 50 test rows "
+        "(95 % interval 0.88 to 0.92; mean of 2 seeds 0.7, majority class 0.5)"
+    )
+    assert Result("finetune", tmp_path).scores == {
+        "accuracy": Score(0.9, (0.88, 0.92)),
+        "accuracy, mean of 2 seeds": Score(0.7),
+        "f1": Score(0.8),
+        "f1, mean of 2 seeds": Score(0.6),
+    }
 
 
 def test_distillation_ends_with_student_and_teacher(end):

@@ -272,12 +272,22 @@ def _rows_of_list(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[
 
 def _parsed(line: str) -> Row | str:
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=object_of)
     except json.JSONDecodeError as error:
         return f"not valid JSON ({error.msg}, character {error.pos + 1})"
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
         return f"not valid JSON ({first_line(error)})"
     return row if isinstance(row, dict) else f"not keys with values but {type(row).__name__}"
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> Row:
+    """Make an object of JSON of its keys and values, or raise a `ValueError` if a key is there twice."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there several times")
+    return row
 
 
 def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
@@ -294,7 +304,7 @@ def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: 
     problem = names if isinstance(names, str) else problem_of_bytes("".join(names), file)
     if isinstance(names, str) or problem:  # without names, no field means anything
         raise DamageError(number) from ValueError(problem)
-    require_columns(file, names, columns)
+    require_columns(file, names, columns or [name for name in names if name])  # where none is named, all are
     for number, fields in rows:
         if isinstance(fields, str):
             yield number, fields

@@ -16,7 +16,7 @@ from datasets import Dataset, IterableDataset, load_dataset
 from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
 from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
-from .record_files import find_file, has_lines, require_columns
+from .record_files import find_file, has_lines, object_of, require_columns
 from .row_files import Written, as_rows, is_number, read_lines, read_parquet, rows_of_other_kinds, stream_file
 
 Row = dict[str, Any]
@@ -320,11 +320,12 @@ def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[
         if not line.strip():
             continue
         try:
-            parsed = json.loads(line)
+            parsed = json.loads(line, object_pairs_hook=object_of)
             row = {column: parsed[column] for column in columns}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError) as error:
+            cause = f" ({first_line(error)})" if isinstance(error, ValueError) else ""
             raise RowError(
-                number, f"is {line.strip()!r:.60}: write a JSON object in each line, such as {example}"
+                number, f"is {line.strip()!r:.60}{cause}: write a JSON object in each line, such as {example}"
             ) from None
         if problem := foreign_in(row, columns):
             raise RowError(number, f"is bad: {problem}: correct it")

@@ -82,6 +82,15 @@ WRONG = {
         {"rows": [*ROWS, {"question": "the fish", "choices": ["yes", "no"]}], "data": {"where": "gold"}},
         r"rows.jsonl, row 3: data.where = 'gold' cannot be rendered \('gold' is undefined\): correct",
     ),
+    "condition that is a text": (
+        {"rows": [row | {"keep": "False"} for row in ROWS], "data": {"where": "keep"}},
+        r"rows.jsonl, row 1: data.where = 'keep' gives 'False', which is neither true nor false: "
+        r"compare it with something, as in keep == 'False'",
+    ),
+    "condition that is a list": (
+        {"data": {"where": "choices or 1"}},
+        r"data.where = 'choices or 1' gives \['yes', .*neither true nor false: .*as in \(choices or 1\) == ",
+    ),
     "group that is missing": (
         {"rows": [ROWS[0] | {"kind": 1}, ROWS[1]], "task": TASK | {"group": "kind"}},
         r"rows.jsonl, row 2: task.group = 'kind' cannot be rendered \('kind' is undefined\): correct",

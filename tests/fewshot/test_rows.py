@@ -21,11 +21,32 @@ def test_a_number_of_a_table_is_shown_as_it_is_written_and_compares_as_a_number(
     assert [is_dear(row) for row in rows] == [True, False, False]
 
 
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    (tmp_path / "rows.csv").write_text("text,text,label\na,b,0\n")
+    with pytest.raises(ValueError, match=r"rows.csv has several columns 'text': give all but one another"):
+        read_rows(DataRecipe(test="rows.csv", folder=str(tmp_path)), "rows.csv")
+
+
+def test_a_column_called_row_is_that_column():
+    assert Template("prompt", "{{ row }}")({"row": "a", "text": "b"}) == "a"
+    assert Template("prompt", "{{ row.text }}")({"text": "b"}) == "b"
+
+
 def test_a_column_of_numbers_has_nothing_else():
     assert as_numbers(["1", "", "3"]) == [1, None, 3]
     assert as_numbers(["1.5", " ", "3"]) == [1.5, None, 3.0]
     for texts in (["", ""], ["007", "12"], ["1", "", "NA"], ["nan", "inf"]):
         assert as_numbers(texts) == texts
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"), [("keep", [0]), ("number", [1]), ("written == 'True'", [0]), ("not keep", [1, 2])]
+)
+def test_rows_are_selected_by_truths_numbers_and_null(where, kept):
+    values = [(True, 0, "True"), (False, 0.5, "False"), (None, None, "False")]
+    rows = [{"keep": keep, "number": number, "written": text, "text": "a"} for keep, number, text in values]
+    task = build_task(TypeAdapter(TaskRecipe).validate_python({"kind": "completion"} | KINDS["completion"]))
+    assert [item.number for item in items_of(task, DataRecipe("r", where=where), "r", rows)] == kept
 
 
 KINDS = {

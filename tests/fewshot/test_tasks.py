@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sacrebleu
 
 from tercet.fewshot.comparison import normalized, probabilities
 from tercet.fewshot.contamination import compare
@@ -64,6 +65,18 @@ def test_exact_match_compares_texts_and_the_form_of_squad_has_its_own_name(writt
         task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric=name))
         assert task.scores([record])[name] == pytest.approx(value)
         assert interval_of(task, [[record]]) == pytest.approx((value, value))
+
+
+def test_bleu_counts_each_of_several_correct_answers_as_sacrebleu_does():
+    answers = [("no.", "the big dog sees the tree house ."), ("a cat sat on the old mat .",)]
+    items = [Item(number, (), references=each) for number, each in enumerate(answers)]
+    texts = ["the big dog sees the tree house .", "a cat sat on a mat ."]
+    task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric="bleu"))
+    records = [record_written(item, text) for item, text in zip(items, texts, strict=True)]
+    streams = [["no.", answers[1][0]], [answers[0][1], None]]
+    expected = sacrebleu.corpus_bleu(texts, streams).score
+    assert task.scores(records)["bleu"] == task.metric_of_rows(records)(np.arange(2)) == expected
+    assert task.metric_of_rows(records)(np.array([0])) == pytest.approx(100)
 
 
 def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same_score():

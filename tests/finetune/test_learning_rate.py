@@ -7,8 +7,9 @@ import yaml
 from transformers import BertConfig
 
 from tercet import TercetEncoderConfig
+from tercet.finetune import learning_rate
 from tercet.finetune import run as finetuning
-from tercet.finetune.explanation import explain
+from tercet.finetune.explanation import explain, settled
 from tercet.finetune.learning_rate import choose_learning_rate, count_parameters, in_recipes, rate_of_size
 from tercet.finetune.run import finetune
 
@@ -90,6 +91,37 @@ def test_what_is_chosen_is_said_and_written_and_what_a_run_goes_on_with(recipe_o
     assert json.loads((recipe.folder / "scores.json").read_text())["learning_rate"]["value"] == 1e-3
     assert "Peak learning rate 1.0e-3, chosen for a model" in (recipe.folder / "report.md").read_text()
     finetune(recipe, resume=True)  # the choice is the same, so this is the same recipe
+
+
+def test_a_grid_over_what_decides_the_rate_tries_each_setting_with_its_own(recipe_of, monkeypatch):
+    monkeypatch.setattr(learning_rate, "count_parameters", lambda config: 85 * MILLION)
+    frozen, adapted = {"training.frozen_layers": [0, -1]}, {"lora.rank": [4, 8]}
+    recipe, tried, rates = settled(recipe_of("classification", grid=frozen))
+    assert recipe.training.learning_rate is None
+    assert [each.training.learning_rate for _, each in tried] == [3e-5, 1e-3]
+    assert [values["training.learning_rate"] for values, _ in tried] == [3e-5, 1e-3]
+    assert [rate and rate.value for rate in rates] == [3e-5, 1e-3]
+    recipe, tried, _ = settled(recipe_of("classification", grid=adapted))
+    assert {each.training.learning_rate for each in (recipe, *(each for _, each in tried))} == {4e-4}
+    _, tried, _ = settled(recipe_of("classification", grid=frozen | {"training.learning_rate": [1e-7]}))
+    assert {each.training.learning_rate for _, each in tried} == {1e-7}
+
+
+def test_each_setting_of_a_grid_shows_its_own_rate(recipe_of, monkeypatch):
+    monkeypatch.setattr(learning_rate, "count_parameters", lambda config: 85 * MILLION)
+    recipe = recipe_of("classification", training={"epochs": 1}, grid={"training.frozen_layers": [0, -1]})
+    (told,) = (line for line in explain(recipe).splitlines() if line.startswith("rate"))
+    assert "= 3.0e-5, chosen for a model" in told
+    assert told.endswith("; training.learning_rate = 1.0e-3, that of a head alone: all layers are frozen")
+    finetune(recipe)
+    report = (recipe.folder / "report.md").read_text().replace("\\", "")
+    assert "frozen_layers=0, learning_rate=3e-05" in report
+    assert "frozen_layers=-1, learning_rate=0.001" in report
+    scores = json.loads((recipe.folder / "scores.json").read_text())
+    best = min(scores["grid"], key=lambda each: each["shortfall"])["values"]
+    assert scores["learning_rate"]["value"] == best["training.learning_rate"]
+    assert ("head alone" in scores["learning_rate"]["reason"]) == (best["training.frozen_layers"] == -1)
+    finetune(recipe, resume=True)
 
 
 def keeping(seen, learn_all):

@@ -99,6 +99,12 @@ BROKEN = [
     ),
     ("twice.csv", b"text,text\nx,1", r"twice\.csv has several columns 'text'"),
     (
+        "twice.jsonl",
+        b'{"text": "a"}\n{"text": "b", "text": "c"}\n',
+        r"twice\.jsonl, line 2: not valid JSON \(the key 'text' is there several times\): correct",
+    ),
+    ("inner.json", b'[{"text": "b", "of": [{"a": 1, "a": 2}]}]', r"line 1: not valid JSON \(the key 'a' is"),
+    (
         "ragged.csv",
         b'text,n\na,1\n"b\nb",2\nc,3,4,5\n',
         r", line 5: not valid CSV \(4 fields under 2 names\)",

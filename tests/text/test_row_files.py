@@ -38,6 +38,11 @@ def test_half_a_surrogate_pair_is_refused_on_standard_input():
         list(lines_of_json(["text"], io.StringIO(HALF["rows.jsonl"])))
 
 
+def test_a_key_that_is_there_twice_is_refused_on_standard_input():
+    with pytest.raises(ValueError, match=r"row 1 is '.*key 'text' is there several times\): write a JSON"):
+        list(lines_of_json(["text"], io.StringIO('{"text": "a", "text": "b"}\n')))
+
+
 def test_a_parquet_file_changed_with_equal_size_and_time_is_read_anew(tmp_path):
     path = tmp_path / "rows.parquet"
     for text in ("one", "two"):
