@@ -58,12 +58,7 @@ def push(
     with explaining(publication.address, token):
         if revision is not None:
             api.create_branch(repo, repo_type=repo_type, branch=revision, exist_ok=True)
-        sent = {file.path for file in publication.files}
-        outdated = [
-            name
-            for name in api.list_repo_files(repo, repo_type=repo_type, revision=revision)
-            if name not in sent and may_be_of_model(name)
-        ]
+        outdated = outdated_files(api, publication, revision)
         commit = api.create_commit(
             repo,
             [
@@ -81,6 +76,13 @@ def push(
             stacklevel=2,
         )
     return str(commit.commit_url)
+
+
+def outdated_files(api: HfApi, publication: Publication, revision: str | None) -> list[str]:
+    """List what the repository has, the publication has not, and programs would read with the model."""
+    sent = {file.path for file in publication.files}
+    names = api.list_repo_files(publication.repo, repo_type=publication.repo_type, revision=revision)
+    return [name for name in names if name not in sent and may_be_of_model(name)]
 
 
 def branches_of(repo: str) -> set[str]:

@@ -323,7 +323,8 @@ def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[
             parsed = json.loads(line, object_pairs_hook=object_of)
             row = {column: parsed[column] for column in columns}
         except (ValueError, KeyError, TypeError) as error:
-            cause = f" ({first_line(error)})" if isinstance(error, ValueError) else ""
+            says_more = isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError)
+            cause = f" ({first_line(error)})" if says_more else ""
             raise RowError(
                 number, f"is {line.strip()!r:.60}{cause}: write a JSON object in each line, such as {example}"
             ) from None
