@@ -62,13 +62,18 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
         if is_blank(fields) or (not names and fields == SEPARATOR_LINE):
             continue
         problem = f"{len(fields)} fields under {names} names" if names and len(fields) != names else ""
-        if is_behind_bad and not problem and has_loose_quote(ahead.text, delimiter):
+        if is_behind_bad and not problem and has_loose_quote("".join(ahead.row), delimiter):
             problem = (
                 "a quote in a text that begins with none, behind a bad row: is this the end of that row?"
             )
+        if not problem and delimiter == "\t" and have_tabs_of_rows(ahead.row, names):
+            problem = (
+                f"a quote holds {len(ahead.row)} lines together that have the tabs of a row each: if that is "
+                "meant, write a .jsonl file"
+            )
         is_behind_bad = bool(problem)
         yield ahead.first, f"not valid CSV ({problem})" if problem else fields
-        if problem and any(is_row(line, delimiter, names) for line in ahead.behind):
+        if problem and any(is_row(line, delimiter, names) for line in ahead.row[1:]):
             ahead.give_back()
         names = names or len(fields)
 
@@ -132,14 +137,9 @@ class Lookahead(Iterator[str]):
         return self.taken[0][0]
 
     @property
-    def behind(self) -> list[str]:
-        """The lines behind the first."""
-        return [line for _, line in self.taken[1:]]
-
-    @property
-    def text(self) -> str:
-        """All that was taken."""
-        return "".join(line for _, line in self.taken)
+    def row(self) -> list[str]:
+        """The lines that were taken."""
+        return [line for _, line in self.taken]
 
     def _new(self) -> tuple[int, str]:
         if self.damage is not None:
@@ -157,6 +157,15 @@ def is_row(line: str, delimiter: str, names: int) -> bool:
         return names > 1 and len(next(csv.reader([line], delimiter=delimiter, strict=True), [])) == names
     except csv.Error:
         return False
+
+
+def have_tabs_of_rows(lines: Sequence[str], names: int) -> bool:
+    r"""Return whether each of several lines has the tabs of a row, as the lines of a text hardly ever have.
+
+    >>> [have_tabs_of_rows(lines, 2) for lines in (['"He\t1', 'said"\t0'], ['"He', 'said"\t0'])]
+    [True, False]
+    """
+    return len(lines) > 1 and names > 1 and all(line.count("\t") == names - 1 for line in lines)
 
 
 def has_loose_quote(text: str, delimiter: str) -> bool:

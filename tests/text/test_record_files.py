@@ -112,6 +112,11 @@ BROKEN = [
     ("open.csv", b'text,n\na,1\n"b,2\nc,3\n', r", line 3: not valid CSV \(unexpected end of data\)"),
     ("quote.tsv", b'text\tn\n"a"b\t1\n', r", line 2: not valid CSV"),
     (
+        "swallowed.tsv",
+        b'text\tn\na\t1\n"b\t2\nc\t3\nd"\t4\n',
+        r", line 3: not valid CSV \(a quote holds 3 lines together that have the tabs of a row each",
+    ),
+    (
         "names.parquet",
         PARQUET.getvalue().to_pybytes().replace(b"text", b"t\xffxt"),
         r", row 1: cannot be read .*0xff",
@@ -138,9 +143,10 @@ GOOD_PARTS = [
     ("latin.txt", b"One.\n\nTwo.\n\xe9\n\nThree.", ["One.", "Three."], 3, "line 4: byte 0xe9"),
     ("bad.jsonl", b'{"text": "a"}\n{"text": \n[]\n{"text": "b"}', ["a", "b"], 4, "line 2: not valid JSON"),
     ("open.csv", b'text,n\na,1\n"b"b,2\nc,3\n"d\n', ["a", "c"], 4, "line 3: not valid CSV"),
+    ("held.tsv", b'text\tn\n"a\t1\nb\t2\nc"\t3\nd\t4\n', ["b", 'c"', "d"], 4, "line 2: not valid CSV"),
     (
         "cut.txt.gz",
-        gzip.compress(b"One.\n\nTwo.\n\nThree." + os.urandom(9))[:-9],
+        gzip.compress(b"One.\n\nTwo.\n\nThree." + bytes(range(128, 137)))[:-9],
         ["One.", "Two."],
         3,
         "line 5: cannot be",
