@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -155,17 +156,22 @@ def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:
     """
     check_keys(cls, data)
     check_numbers(data)
-    adapter = TypeAdapter(cls)
     try:
         # By way of JSON, where strict means: no text for numbers, but lists for tuples and text for paths.
-        return adapter.validate_json(json.dumps(data), strict=True)
+        return adapter_of(cls).validate_json(json.dumps(data), strict=True)
     except ValueError as error:
         raise ValueError(describe_errors(error, data)) from None
 
 
 def recipe_data(recipe: Any) -> dict[str, Any]:
     """Return a recipe as plain data, which `parse_recipe` and YAML files take back."""
-    return TypeAdapter(type(recipe)).dump_python(recipe, mode="json")
+    return adapter_of(type(recipe)).dump_python(recipe, mode="json")
+
+
+@cache
+def adapter_of(cls: Any) -> TypeAdapter[Any]:
+    """Return what checks and writes a dataclass; it takes longer to build than to use."""
+    return TypeAdapter(cls)
 
 
 def recipe_names() -> list[str]:
