@@ -1,5 +1,6 @@
 """How hard property tests try, quickly and fixed or slowly and at random; and programs beside the tests."""
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,12 @@ from .fork_server import ForkServer
 
 TIMES_SLOW = 5
 """How many times more examples the slow search takes."""
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of all searches for garbage, of which every stock trainer makes several."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["quick", pytest.param("slow", marks=pytest.mark.slow)])
