@@ -13,6 +13,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 from tercet.__main__ import main
 from tercet.stock.models import load_stock
 
+pytestmark = pytest.mark.usefixtures("short_texts")
+
 
 @pytest.fixture
 def folder(stock, tokenizer, tmp_path: Path) -> Callable[..., Path]:

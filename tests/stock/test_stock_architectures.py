@@ -13,6 +13,8 @@ from tercet.stock.architectures import ARCHITECTURES
 from tercet.stock.certificate import answers, stock_lesson, written
 from tercet.stock.probes import probes_for
 
+pytestmark = pytest.mark.usefixtures("short_texts")
+
 ENCODERS = ("Bert", "Roberta", "DistilBert", "Electra", "BigBird", "ModernBert")
 SEQ2SEQ = ("Bart", "MBart", "T5", "MT5")
 DECODERS = ("GPT2", "OPT", "GPTNeoX", "Llama", "Mistral", "Qwen2", "Qwen3")

@@ -15,6 +15,8 @@ from tercet.stock import from_stock, to_stock
 from tercet.stock.models import load_stock
 from tercet.storage.own_model import load_ours
 
+pytestmark = pytest.mark.usefixtures("short_texts")
+
 VERSION_1_1 = {"feed_forward_proj": "gated-gelu", "d_kv": 4, "tie_word_embeddings": False}
 """T5's; with heads of this width the factor of its scores is a power of two, and nothing is rounded."""
 
