@@ -78,6 +78,8 @@ class CompiledBlocks:
         }
         self.recorder: Recorder | None = None
         """Computes micro-batches as CUDA graphs."""
+        self.unrecorded = ""
+        """Why it does not, on a GPU and though it was wanted."""
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -165,24 +167,29 @@ def compiled_blocks(
         return None
     for block in graphs.graphs:
         block.is_compiled = True  # pyright: ignore[reportArgumentType]
-    if records and has_fixed_sizes and can_be_recorded(model, objective, accelerator):
-        graphs.recorder = Recorder(model)
+    if records and has_fixed_sizes and accelerator.device.type == "cuda":
+        graphs.unrecorded = reason_against_recording(model, objective, accelerator)
+        graphs.recorder = None if graphs.unrecorded else Recorder(model)
     return graphs
 
 
-def can_be_recorded(model: nn.Module, objective: Objective, accelerator: Accelerator) -> bool:
-    """Return whether micro-batches can be CUDA graphs: on one GPU, by its flash kernels.
+def reason_against_recording(model: nn.Module, objective: Objective, accelerator: Accelerator) -> str:
+    """Say why micro-batches cannot be CUDA graphs, if so: they are on one GPU, by its flash kernels.
 
     Other kernels of attention wait for the GPU, or keep tensors that only the host knows.
     """
-    is_alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
-    computes_again = any(getattr(each, "gradient_checkpointing", False) for each in model.modules())
-    does_more = accelerator.scaler is not None or is_sharded(model) or computes_again
-    if not is_alone or does_more or not objective.can_be_recorded:
-        return False
     with accelerator.autocast():
-        kernels = [str(layer.attention_kernel(is_traced=True)) for layer in layers_of(model)]
-    return all(kernel.startswith("varlen") for kernel in kernels)
+        kernels = {str(layer.attention_kernel(is_traced=True)) for layer in layers_of(model)}
+    others = sorted(kernel for kernel in kernels if not kernel.startswith("varlen"))
+    reasons = {
+        "several processes": accelerator.num_processes > 1,
+        "float16": accelerator.scaler is not None,
+        "a model in pieces": is_sharded(model),
+        "gradient checkpointing": any(getattr(each, "gradient_checkpointing", 0) for each in model.modules()),
+        "an objective that asks the host": not objective.can_be_recorded,
+        f"attention by {', '.join(others)}": bool(others),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def disagreement(

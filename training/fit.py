@@ -245,6 +245,8 @@ class _Run:
                 )
         if attention := attention_of(self.model, self.accelerator):
             self.tracker.say(f"attention: {attention}")
+        if self.graphs is not None and self.graphs.unrecorded:
+            self.tracker.say(f"CUDA graphs: none, because of {self.graphs.unrecorded}")
         self.model.train()
         with nullcontext() if self.graphs is None else self.graphs.in_use():
             settle(self.model, self.objective, first, self.accelerator)
