@@ -8,8 +8,7 @@ TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
 TORCH_INDEX ?=
 WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'.
-# Modules are compiled once for all programs that tests start, even where an image says that they are not to be kept.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
 .PHONY: help demo test slow check docs studies format bench gpu pages ecosystem conformance soak lock dist clean
 .DEFAULT_GOAL := help
