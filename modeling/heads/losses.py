@@ -360,7 +360,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_weight = torch.empty_like(d_weight, dtype=ctx.dtype, memory_format=torch.contiguous_format)
         torch.mul(d_weight, gradient, out=of_weight)
         of_bias = None if d_bias is None else (d_bias * gradient).to(ctx.dtype)
-        return d_hidden * gradient.to(d_hidden.dtype), of_weight, of_bias, *[None] * 6
+        return d_hidden * gradient, of_weight, of_bias, *[None] * 6
 
 
 class LossChunk(nn.Module):

@@ -190,10 +190,10 @@ def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
     """Draw which elements of `x` are kept, in the form that `masked` takes, and the factor of those that are.
 
     The factor is the inverse of the share that is kept in the mean, a multiple of 1 / 65,536. Where `x` is
-    more or less than a plain tensor (sharded, or without data) torch draws.
+    no plain tensor of the CPU (on another device, sharded, or without data) torch draws.
     """
     form = torch.int16 if x.itemsize == torch.int16.itemsize else torch.uint8
-    if type(x) is not Tensor:
+    if type(x) is not Tensor or x.device.type != "cpu":
         kept = torch.empty_like(x, dtype=form, requires_grad=False).bernoulli_(1 - probability)
         return (kept.neg_() if form == torch.int16 else kept), 1 / (1 - probability)
     shape = x.shape

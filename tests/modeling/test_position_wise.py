@@ -34,6 +34,7 @@ from tercet.modeling.layers.position_wise import (
     draw_kept,
     drop,
     is_plain,
+    masked,
     project,
 )
 
@@ -248,6 +249,14 @@ def test_the_factor_keeps_the_expectation():
         num_kept = LEVELS / factor
         assert num_kept == pytest.approx(round(num_kept))
         assert 1 <= round(num_kept) <= LEVELS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_kept_is_drawn_on_the_device_of_what_is_dropped(dtype):
+    weights = torch.empty(3, 5, dtype=dtype, device="meta")  # as on a GPU, where the CPU's bits would not do
+    kept, _ = draw_kept(weights, 0.1)
+    assert kept.device == weights.device
+    assert masked(weights, kept).shape == weights.shape
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
