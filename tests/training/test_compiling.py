@@ -54,6 +54,7 @@ def test_layers_are_compiled_if_their_gradients_are_those_of_written_ones(backwa
     with pytest.warns(UserWarning, match=message) if message else warnings.catch_warnings():
         graphs = compiled_blocks("auto", model, objective, data, Accelerator(cpu=True))
     assert (graphs is None) == bool(message)
+    assert graphs is None or (graphs.recorder, graphs.unrecorded) == (None, ""), "a CPU has no CUDA graphs"
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(layer.gradient_checkpointing for layer in compiling.layers_of(model))
     torch._dynamo.reset()
