@@ -92,5 +92,6 @@ def _numbers(error: NonFiniteError, run: RunState) -> dict[str, Any]:
     names = [name if name == "loss" else f"{name}/loss" for name in shares]
     numbers = common | dict(zip(names, losses, strict=True))
     epoch, number, _ = error.step.cursor
-    known = {"step": run.progress.step, "epoch": epoch, "number": number, "skipped": run.progress.skipped}
+    skipped = int(run.progress.skipped)
+    known = {"step": run.progress.step, "epoch": epoch, "number": number, "skipped": skipped}
     return known | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}

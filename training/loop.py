@@ -48,10 +48,10 @@ class Progress:
     """Epoch of the next step."""
     position: int = 0
     """Steps of that epoch that are done."""
-    skipped: int = 0
-    """Steps whose gradient was not finite, so that no weight moved."""
-    skipped_in_a_row: int = 0
-    """How many of the latest steps those were; like `skipped`, on a GPU as of the last tenth step."""
+    skipped: int | Tensor = 0
+    """Steps whose gradient was not finite, so that no weight moved; in a run it stays on the device."""
+    skipped_in_a_row: int | Tensor = 0
+    """How many of the latest steps those were; like `skipped`."""
     data: int = 0
     """Checksum of everything read so far, in its order: runs with the same one have read the same."""
     best: float | None = None
@@ -101,7 +101,8 @@ class Progress:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        return asdict(self)
+        counts = {"skipped": int(self.skipped), "skipped_in_a_row": int(self.skipped_in_a_row)}
+        return asdict(self) | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
@@ -150,7 +151,8 @@ def train(
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
     """
-    broken = NonFiniteSteps(max_skipped_steps, accelerator.device, progress.skipped_in_a_row)
+    counts = int(progress.skipped), int(progress.skipped_in_a_row)
+    broken = NonFiniteSteps(max_skipped_steps, accelerator.device, *counts)
     while progress.step < steps:
         step = next(batches).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
@@ -163,10 +165,12 @@ def train(
         optimizer.zero_grad()
         progress.advance(step)
         metrics |= {"grad_norm": grad_norm.detach().to(accelerator.device), "learning_rate": learning_rate}
-        progress.skipped += broken.count(progress.step, step, metrics)
-        progress.skipped_in_a_row = broken.known_in_a_row
+        progress.skipped, progress.skipped_in_a_row = broken.skipped, broken.in_a_row
+        if progress.step % broken.read_every == 0 or progress.step == steps:
+            broken.require_fewer(progress.step, step, metrics)
         after_step(progress, metrics)
         if should_stop():
+            broken.require_fewer(progress.step, step, metrics)
             return
 
 

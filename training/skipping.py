@@ -1,7 +1,8 @@
 """Steps whose gradient is not finite: the weights are left alone, and the run ends when that goes on.
 
 Asking a GPU whether a number is finite means waiting for it. A fused optimizer therefore looks on the
-device (`found_inf`, as for `torch.amp.GradScaler`), and the counts are read only now and then.
+device (`found_inf`, as for `torch.amp.GradScaler`), the counts stay there, and whether there were too many is
+asked only now and then.
 """
 
 import torch
@@ -13,8 +14,11 @@ from .batches import Step
 FOUND_INF = "found_inf"
 """Attribute in which torch's fused optimizers look for a number that tells them to do nothing."""
 
-READ_EVERY = 10
-"""Steps between two readings of the counts on a GPU; on a CPU, where reading is free, every step is read."""
+READ_EVERY = {"cpu": 1}
+"""Steps after which is asked whether too many were skipped, by type of device; on a CPU asking is free."""
+
+READ_EVERY_ELSEWHERE = 10
+"""The same on other devices, which are waited for."""
 
 
 class NonFiniteError(FloatingPointError):
@@ -30,31 +34,33 @@ class NonFiniteError(FloatingPointError):
 class NonFiniteSteps:
     """Counts the steps without a finite gradient, in all and in a row."""
 
-    def __init__(self, limit: int, device: torch.device, in_a_row: int = 0):
-        """Begin with the latest `in_a_row` steps of an earlier run; `limit` in a row are too many."""
+    def __init__(self, limit: int, device: torch.device, skipped: int = 0, in_a_row: int = 0):
+        """Go on from an earlier run's counts; `limit` in a row are too many."""
         self.limit = limit
-        self.read_every = 1 if device.type == "cpu" else READ_EVERY
-        self.unread = torch.zeros((), device=device)
-        self.known_in_a_row = in_a_row
-        self.in_a_row = torch.full((), float(in_a_row), device=device)
+        self.read_every = READ_EVERY.get(device.type, READ_EVERY_ELSEWHERE)
+        self.skipped = torch.tensor(skipped, device=device)
+        self.in_a_row = torch.tensor(in_a_row, device=device)
+        self.most_in_a_row = self.in_a_row
 
     def step_unless_broken(self, optimizer: Optimizer, grad_norm: Tensor) -> None:
         """Let the optimizer move the weights, unless the norm of their gradient is not finite."""
-        is_broken = 1 - grad_norm.detach().isfinite().float()
-        self.unread += is_broken
-        self.in_a_row = (self.in_a_row + 1) * is_broken
+        norm = grad_norm.detach()
+        is_broken = (norm - norm).isnan()  # of an infinite one as well: fewer launches than `isfinite`
+        self.skipped = self.skipped + is_broken
+        self.in_a_row = torch.where(is_broken, self.in_a_row + 1, 0)
+        self.most_in_a_row = torch.maximum(self.most_in_a_row, self.in_a_row)
         # Accelerate wraps the optimizer; the attribute is read from the one inside, and its step is faster.
         inner = getattr(optimizer, "optimizer", optimizer)
         if getattr(optimizer, "scaler", None) is not None:
             optimizer.step()  # in float16 the gradient scaler skips by itself
         elif inner.defaults.get("fused"):
-            setattr(inner, FOUND_INF, is_broken)
+            setattr(inner, FOUND_INF, is_broken.float())
             inner.step()
         elif not is_broken:
             inner.step()
 
-    def count(self, number: int, step: Step, metrics: dict[str, Tensor]) -> int:
-        """Return how many steps were skipped since the last reading; in steps without a reading, 0.
+    def require_fewer(self, number: int, step: Step, metrics: dict[str, Tensor]) -> None:
+        """Give the run up if too many steps in a row were skipped.
 
         Args:
             number: Steps of the run so far.
@@ -62,18 +68,14 @@ class NonFiniteSteps:
             metrics: What came of them.
 
         Raises:
-            NonFiniteError: The latest `limit` steps were all skipped.
+            NonFiniteError: At some time, `limit` steps in a row were skipped.
         """
-        if number % self.read_every:
-            return 0
-        self.known_in_a_row = int(self.in_a_row)
-        if self.known_in_a_row >= self.limit:
+        most = int(self.most_in_a_row)
+        if most >= self.limit:
+            until = "up to" if int(self.in_a_row) == most else "before"
             raise NonFiniteError(
-                f"the gradient was not finite in {self.known_in_a_row} steps in a row, up to step {number}: "
+                f"the gradient was not finite in {most} steps in a row, {until} step {number}: "
                 "lower the learning rate, lengthen the warm-up, or train in bf16 or fp32",
                 step,
                 metrics,
             )
-        unread = int(self.unread)
-        self.unread.zero_()
-        return unread

@@ -203,7 +203,7 @@ class Tracker:
             "tokens": self.progress.tokens,
             **{f"tokens/{name}": tokens for name, tokens in self.progress.tokens_of.items()},
             "targets": self.progress.targets,
-            "skipped": self.progress.skipped,
+            "skipped": int(self.progress.skipped),
             "data": f"{self.progress.data:08x}",
             "learning_rate": learning_rate,
             "loss": means.pop("loss"),

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import ConstantLR
 
+from tercet.training import skipping
 from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.loop import Progress, accumulate_gradients, poisoned_if_not_finite, train
 
@@ -158,6 +159,38 @@ def test_broken_steps_in_a_row_are_counted_across_a_restart(run, objective):
     assert (progress.skipped, progress.skipped_in_a_row) == (2, 2)
     with pytest.raises(FloatingPointError, match="not finite in 3 steps in a row, up to step 3"):
         run(Broken(objective, as_nan, {1}), steps=9, max_skipped_steps=3, progress=progress)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+@pytest.mark.parametrize(
+    ("broken", "steps", "message"),
+    [
+        ({2, 3, 4}, 20, "3 steps in a row, before step 8"),
+        ({2, 3, 4}, 5, "3 steps in a row, before step 5"),
+        (range(3, 99), 6, "4 steps in a row, up to step 6"),
+    ],
+)
+def test_where_counts_are_read_now_and_then_no_streak_is_missed(
+    run, objective, monkeypatch, broken, steps, message
+):
+    monkeypatch.setitem(skipping.READ_EVERY, "cpu", 8)
+    with pytest.raises(FloatingPointError, match=message):
+        run(Broken(objective, as_nan, broken), steps=steps, max_skipped_steps=3)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+def test_where_counts_are_read_now_and_then_a_run_that_stops_has_all(run, objective, monkeypatch):
+    monkeypatch.setitem(skipping.READ_EVERY, "cpu", 8)
+    progress = Progress()
+    steps = (progress.step >= number for number in (2, 2))
+    run(Broken(objective, as_nan, {1, 2}), steps=9, progress=progress, should_stop=lambda: next(steps))
+    state = progress.state_dict()
+    assert (state["step"], state["skipped"], state["skipped_in_a_row"]) == (2, 2, 2)
+    with pytest.raises(FloatingPointError, match="3 steps in a row, up to step 3"):
+        run(
+            Broken(objective, as_nan, {1}), steps=9, max_skipped_steps=3, progress=progress,
+            should_stop=lambda: progress.step == 3,
+        )  # fmt: skip
 
 
 def test_a_finite_loss_is_not_changed_by_the_check():
