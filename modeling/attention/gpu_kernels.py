@@ -200,14 +200,20 @@ SMALLEST_HEAD = 16
 
 
 def find_tiles(pattern: AttentionPattern, sequences: PackedSequences, num_tokens: int) -> Tiles:
-    """Find the tiles of a stream (N,) that a pattern needs, and the functions of the pairs in them."""
+    """Find the tiles of a stream (N,) that a pattern needs, and the functions of the pairs in them.
+
+    One more sequence fills the last tile: beside a bias, the kernel's gradients of a part of one are no
+    numbers (pytorch/pytorch#153799).
+    """
+    rest = -num_tokens % TILE
+    sequences, num_tokens = with_one_more(sequences, num_tokens, rest), num_tokens + rest
     bounds = sequences.cu_seq_lens_q.long()
     ids = sequence_ids(bounds, num_tokens)  # (1, N), as all of tokens below
     begins, lengths = bounds[ids], bounds.diff()[ids]
     places = torch.arange(num_tokens, device=bounds.device) - begins
     chosen = None if sequences.global_tokens is None else sequences.global_tokens[None]
     is_global = union(chosen, pattern.own_global_tokens(places, lengths))
-    length = sequences.max_length_q or longest(bounds)
+    length = max(sequences.max_length_q or longest(bounds), rest)
     seen = needed_tiles(pattern, bounds, ids[0], places[0], is_global, length)
     order = seen.int().argsort(dim=-1, descending=True, stable=True)
     mask = BlockMask.from_kv_blocks(
@@ -218,6 +224,16 @@ def find_tiles(pattern: AttentionPattern, sequences: PackedSequences, num_tokens
         seq_lengths=(num_tokens, num_tokens),
     )
     return Tiles(mask, added_by(pattern, places[0], is_global) if pattern.adds_to_scores else None)
+
+
+def with_one_more(sequences: PackedSequences, num_tokens: int, length: int) -> PackedSequences:
+    """Add a sequence behind the N tokens of a stream, unless it has none; none of its tokens is global."""
+    if length == 0:
+        return sequences
+    bounds, chosen = sequences.cu_seq_lens_q, sequences.global_tokens
+    chosen = None if chosen is None else F.pad(chosen, (0, length))
+    bounds = F.pad(bounds, (0, 1), value=num_tokens + length)
+    return replace(sequences, cu_seq_lens_q=bounds, global_tokens=chosen)
 
 
 def needed_tiles(
@@ -306,10 +322,13 @@ def tiled_attention(
     is_plain = packed_bias is None and added is None
     compute = flex_attention if is_tracing() or query.is_cpu else compiled_attention
     options: Any = {} if query.is_cpu else {"kernel_options": SMALL_BLOCKS}
+    num_tokens = query.shape[2]
+    if rest := mask.seq_lengths[0] - num_tokens:
+        query, key, value = (F.pad(x, (0, 0, 0, rest)) for x in (query, key, value))
     attended: Any = compute(
         query, key, value, None if is_plain else adjust, mask, scale=scaling, enable_gqa=True, **options
     )
-    return attended.transpose(1, 2), None
+    return attended.transpose(1, 2)[:, :num_tokens], None
 
 
 def compiled_attention(*arguments: Any, **options: Any) -> Any:
