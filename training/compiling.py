@@ -44,8 +44,11 @@ TOLERANCE = 5e-2
 LOSS_COUNTS = 10.0
 """How many times a difference of losses counts as much as one of gradients."""
 
-PARTITIONING = {"ban_recompute_materialized_backward": False}
-"""What is cheap to compute again from what is kept anyway is not kept, as norms and activations."""
+PARTITIONING = {"ban_recompute_materialized_backward": False, "graphsafe_rng_functionalization": False}
+"""What is cheap to compute again from what is kept anyway is not kept, as norms and activations.
+
+Layers that are computed again draw their dropout from the generator that checkpoints hold, and no other.
+"""
 
 
 class CompiledBlocks:
@@ -203,10 +206,11 @@ def disagreement(
         differences = [0.0]
         for batch in (next(part.micro_batches(accelerator.device), None) for part in step.parts):
             if batch is not None:
-                with computing_again(model):  # needs no more memory than graphs, and changes nothing
-                    expected = loss_and_gradient(model, objective, batch)
+                # Graphs come first: right numbers in freed memory would hide what they forget to write.
                 with graphs.in_use():
                     found = loss_and_gradient(model, objective, batch)
+                with computing_again(model):  # needs no more memory than graphs, and changes nothing
+                    expected = loss_and_gradient(model, objective, batch)
                 for factor, left, right in zip((LOSS_COUNTS, 1.0), found, expected, strict=True):
                     length = right.norm().clamp(min=torch.finfo(right.dtype).tiny)
                     differences.append(float(factor * (left - right).norm() / length))

@@ -10,6 +10,7 @@ import torch
 from accelerate import Accelerator
 from functorch.compile import make_boxed_func  # pyright: ignore[reportPrivateImportUsage]
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
 
 from tercet.training import compiling
 from tercet.training.compiling import compiled_blocks
@@ -18,6 +19,7 @@ from ..distill import test_fixed_sizes as tasks
 
 
 def forward(graph, inputs):
+    assert not functorch_config.graphsafe_rng_functionalization, "dropout from generators no checkpoint holds"
     return make_boxed_func(graph.forward)
 
 
