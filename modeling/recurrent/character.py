@@ -60,6 +60,7 @@ from ..outputs import Keywords, TercetCharacterLanguageModelOutput
 from ..pretrained import NeuralPreTrainedModel, build_head_transform
 from ..tracing import is_tracing
 from .configurations import TercetCharacterConfig
+from .layers import read_in_full
 
 
 class ReadingOrder(NamedTuple):
@@ -305,7 +306,7 @@ class CharacterReader(nn.Module):
 
     def forward(self, columns: Tensor) -> Tensor:
         """Read ids (T, S) from top to bottom: the state behind each of them, (T, S, C)."""
-        return self.lstm(self.dropout(look_up(self.embed_tokens, columns)))[0]
+        return read_in_full(self.lstm, self.dropout(look_up(self.embed_tokens, columns)))[0]
 
 
 class CharacterPrediction(nn.Module):

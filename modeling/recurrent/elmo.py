@@ -49,6 +49,7 @@ from ..layers.position_wise import Dropout
 from ..outputs import Keywords, LabelOutput
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetElmoConfig
+from .layers import read_in_full
 from .spelling import CharacterEncoder, Spelling, spelling_of
 from .words import NO_WORD, Words, encode_words, find_words
 
@@ -122,7 +123,7 @@ class DirectedLayers(nn.Module):
 
     def read(self, number: int, x: Tensor) -> Tensor:
         """Read what the layer below a layer says of rows of words, (S, W, D) -> (S, W, D)."""
-        output, _ = self.layers[number](self.dropout(x))
+        output, _ = read_in_full(self.layers[number], self.dropout(x))
         return output + x if number else output
 
 

@@ -55,7 +55,7 @@ class RecurrentLayer(ABC):
 
     def read(self, sequences: PackedSequence | Tensor, state: Tensor | None) -> tuple[Any, Tensor]:
         """Read sequences behind a state (B, P, C), by default zeros: their outputs, and final states."""
-        outputs, parts = self(sequences, None if state is None else self.parts(state))
+        outputs, parts = read_in_full(self, sequences, None if state is None else self.parts(state))
         return outputs, self.joined(parts)
 
     def define(self, x: Tensor, state: Tensor, direction: str = "") -> tuple[Tensor, Tensor]:
@@ -129,6 +129,29 @@ class GatedRecurrentUnit(RecurrentLayer, nn.GRU):
     def joined(self, parts: Tensor) -> Tensor:
         """Join both directions of h, (directions, B, H)."""
         return side_by_side(parts)[:, None]
+
+
+def read_in_full(layer: Any, sequences: PackedSequence | Tensor, state: Any = None) -> tuple[Any, Any]:
+    """Let a layer of torch's read; where a GPU multiplies in bfloat16, in the type of the layer's weights.
+
+    cuDNN's layers compute in float16 under autocast, whatever its type is: without a scaler, gradients would
+    vanish. What the layer gives is of autocast's type, as of all other layers.
+    """
+    if not (sequences.is_cuda and torch.is_autocast_enabled("cuda")):
+        return layer(sequences, state)
+    dtype, autocast = layer.weight_ih_l0.dtype, torch.get_autocast_dtype("cuda")
+    if autocast == torch.float16:
+        return layer(sequences, state)
+    with torch.autocast("cuda", enabled=False):
+        outputs, parts = layer(cast_to(dtype, sequences), cast_to(dtype, state))
+    return cast_to(autocast, outputs), cast_to(autocast, parts)
+
+
+def cast_to(dtype: torch.dtype, x: Any) -> Any:
+    """Cast sequences, or a state as torch takes and gives it: one tensor, two, or none."""
+    if isinstance(x, tuple) and not isinstance(x, PackedSequence):
+        return tuple(part.to(dtype) for part in x)
+    return None if x is None else x.to(dtype)
 
 
 def side_by_side(part: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ from ..outputs import Keywords
 from ..pretrained import NeuralPreTrainedModel
 from .configurations import TercetTaggerConfig
 from .elmo import ScalarMix
-from .layers import LongShortTermMemory
+from .layers import LongShortTermMemory, read_in_full
 from .spelling import EvenLinear
 from .word_embedders import WordEmbedder, build_embedder
 from .words import Words, read_words
@@ -340,7 +340,9 @@ class BidirectionalLayer(nn.Module):
         """Read vectors (N, R) of words: the states of both directions beside each other, (N, C)."""
         directions = ((self.forwards, False), (self.backwards, True))
         states = [
-            words.from_rows(lstm(words.rows(x, is_reversed=is_reversed))[0], is_reversed=is_reversed)
+            words.from_rows(
+                read_in_full(lstm, words.rows(x, is_reversed=is_reversed))[0], is_reversed=is_reversed
+            )
             for lstm, is_reversed in directions
         ]
         return torch.cat(states, dim=-1)

@@ -5,24 +5,33 @@ Recurrent layers equal their equations, whichever order a batch's tokens are rea
 The recurrent translator writes what its full pass predicts, with beams too, and is saved whole.
 """
 
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
 from torch.testing import assert_close
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 from transformers.modeling_outputs import BaseModelOutput
 
 from tercet.modeling import (
+    TercetCharacterConfig,
+    TercetElmoConfig,
     TercetRecurrentSeq2SeqConfig,
     TercetRecurrentSeq2SeqForConditionalGeneration,
     TercetRecurrentSeq2SeqModel,
 )
 from tercet.modeling.attention.scores import SCORES
+from tercet.modeling.recurrent.character import CharacterReader
 from tercet.modeling.recurrent.decoder import RecurrentCache, Source
+from tercet.modeling.recurrent.elmo import DirectedLayers
 from tercet.modeling.recurrent.encoder import TimeSteps
 from tercet.modeling.recurrent.layers import CELLS, build_layers
+from tercet.modeling.recurrent.tagger import BidirectionalLayer
 
 from .conftest import Ragged, perturbed
 
@@ -491,3 +500,75 @@ def test_resized_embeddings_are_those_of_source_target_and_head(source):
     assert (
         model(**source | {"input_ids": source["input_ids"] + 8}, decoder_input_ids=ids).logits.shape[-1] == 70
     )
+
+
+def read_recurrent(cell_type: str, x: Tensor) -> list[Tensor]:
+    layer, steps = layer_of(cell_type, is_bidirectional=False), TimeSteps.of_mask(torch.ones(x.shape[:2]))
+    outputs, final = layer.read(x, x.new_zeros(len(x), layer.num_parts, WIDTH))
+    sequences, _ = layer.read(steps.gather(x), None)
+    return [outputs, final, sequences.data]
+
+
+def read_characters(x: Tensor) -> list[Tensor]:
+    reader = CharacterReader(TercetCharacterConfig(vocab_size=9, hidden_size=WIDTH, embedding_size=WIDTH))
+    reader.embed_tokens.to(x.dtype)
+    return [reader(torch.randint(9, (4, 2)))]
+
+
+def read_elmo(x: Tensor) -> list[Tensor]:
+    layers = DirectedLayers(TercetElmoConfig(hidden_size=2 * WIDTH, lstm_cell_size=16))
+    return [layers.read(0, x), layers.read(1, x)]
+
+
+def read_tagger(x: Tensor) -> list[Tensor]:
+    as_they_are: Any = SimpleNamespace(rows=lambda x, **_: x, from_rows=lambda x, **_: x)
+    return [BidirectionalLayer(WIDTH, 8)(x, as_they_are)]
+
+
+READERS = {
+    "lstm": partial(read_recurrent, "lstm"),
+    "gru": partial(read_recurrent, "gru"),
+    "characters": read_characters,
+    "elmo": read_elmo,
+    "tagger": read_tagger,
+}
+
+
+@pytest.fixture
+def autocast_of_a_gpu(monkeypatch):
+    """Take tensors for those of a GPU, whose autocast is on; gives what switches it on in a type."""
+    kept = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+
+    def switch_on(dtype: torch.dtype) -> None:
+        monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+        torch.set_autocast_enabled("cuda", True)
+        torch.set_autocast_dtype("cuda", dtype)
+
+    yield switch_on
+    torch.set_autocast_enabled("cuda", kept[0])
+    torch.set_autocast_dtype("cuda", kept[1])
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_on_a_gpu_in_bfloat16_layers_read_in_the_type_of_their_weights(reader, dtype, autocast_of_a_gpu):
+    """Those of cuDNN would read in float16 under any autocast; where that is meant, gradients are scaled."""
+    seen = []
+
+    def note(module, inputs, _):
+        if isinstance(module, nn.RNNBase):
+            sequences, *states = (each for each in inputs if each is not None)
+            sequences = sequences.data if isinstance(sequences, PackedSequence) else sequences
+            parts = [part for state in states for part in (state if isinstance(state, tuple) else [state])]
+            seen.extend((each.dtype, torch.is_autocast_enabled("cuda")) for each in (sequences, *parts))
+
+    given = dtype if dtype == torch.bfloat16 else torch.float32  # this CPU has no other autocast
+    autocast_of_a_gpu(dtype)
+    hook = nn.modules.module.register_module_forward_hook(note)
+    try:
+        found = READERS[reader](torch.randn(3, 5, WIDTH, dtype=given))
+    finally:
+        hook.remove()
+    assert set(seen) == {(torch.float32, dtype == torch.float16)}
+    assert {each.dtype for each in found} == {given}
+    sum(each.float().sum() for each in found).backward()
