@@ -10,6 +10,7 @@ weight and position forward, and twice as many backward. Where an LSTM is not fu
 by itself.
 """
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,11 +36,12 @@ ATEN = torch.ops.aten
 def count_layer(x: Shape, *weights: Shape) -> int:
     """Count the operations of a layer with matrices of these shapes, forward, on inputs of shape `x`.
 
-    >>> count_layer((7, 3, 10), (40, 10), (40, 10), (40,))
-    33600
+    Packed inputs (N, C) cost what those of as many positions (T, B, C) do.
+
+    >>> count_layer((7, 3, 10), (40, 10), (40, 10), (40,)), count_layer((21, 10), (40, 10), (40, 10), (40,))
+    (33600, 33600)
     """
-    num_positions = x[0] * x[1]
-    return 2 * num_positions * sum(shape[0] * shape[1] for shape in weights if len(shape) == 2)
+    return 2 * math.prod(x[:-1]) * sum(shape[0] * shape[1] for shape in weights if len(shape) == 2)
 
 
 @register_flop_formula(ATEN.mkldnn_rnn_layer)
