@@ -63,27 +63,30 @@ from .sharding import each_once, is_sharded, load_whole_optimizer_state, load_wh
 from .tracking import as_json
 
 
-def random_state() -> dict[str, Any]:
-    """Collect the states of this process's generators: Python's, numpy's and torch's on every device."""
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Collect the states of this process's generators: Python's, numpy's, torch's, and that of its GPU."""
     version, numbers, gauss = random.getstate()
     kind, keys, *rest = np.random.get_state()
     return {
         "python": (version, list(numbers), gauss),
         "numpy": (kind, torch.from_numpy(np.array(keys, dtype=np.int64)), *rest),
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all(),
+        "cuda": [torch.cuda.get_rng_state(device)] if device.type == "cuda" else [],
     }
 
 
-def restore_random_state(state: dict[str, Any]) -> None:
-    """Bring this process's generators to states that `random_state` collected."""
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Bring this process's generators to states that `random_state` collected, on whichever GPU it was.
+
+    A GPU's generator stays where it is if the state is of a run without one.
+    """
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    if device.type == "cuda" and state["cuda"]:
+        torch.cuda.set_rng_state(state["cuda"][0], device)
 
 
 @dataclass
@@ -301,7 +304,8 @@ def take_snapshot(
         "recipe": recipe,
         "circumstances": environment_of(run.model, run.accelerator),
     }
-    own = {f"random-{index}.pt": random_state(), f"window-{index}.pt": run.metrics.state_dict()}
+    generators = random_state(run.accelerator.device)
+    own = {f"random-{index}.pt": generators, f"window-{index}.pt": run.metrics.state_dict()}
     final = folder / f"{PREFIX}{run.progress.step:08d}"
     return Snapshot(final, run.num_bytes, is_main, group, own, weights, optimizer, pieces, about)
 
@@ -359,7 +363,7 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
     run.metrics.load_state_dicts(windows, run.accelerator.process_index, run.accelerator.num_processes)
     generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
     if generators.exists():
-        restore_random_state(_read(generators))
+        restore_random_state(_read(generators), run.accelerator.device)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

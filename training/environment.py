@@ -24,6 +24,7 @@ from .sharding import layout_of
 CONSEQUENCES = {
     "processes": "the data and their order stay, sums round and dropout draws otherwise",
     "weights": "sums round otherwise",
+    "device": "sums round otherwise, and dropout may draw otherwise",
     "threads": "sums round otherwise",
     "text": "the place in the data stays, and means other examples",
 }

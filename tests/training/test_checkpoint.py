@@ -14,7 +14,9 @@ from tercet.training.checkpoint import (
     latest,
     load_checkpoint,
     prune,
+    random_state,
     read_state,
+    restore_random_state,
     save_checkpoint,
 )
 
@@ -41,6 +43,20 @@ def test_a_loaded_run_moves_as_the_saved_one_does(toys, make, tmp_path):
     for expected, found in zip(run.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(found, expected)
     assert again.model.tokens.weight is again.model.embedding.weight, "still tied"
+
+
+@pytest.mark.parametrize("now", ["cuda", "cuda:0", "cuda:3"])
+def test_a_gpu_draws_on_whichever_number_it_has(now, monkeypatch):
+    """And however many are visible."""
+    state_of = {torch.device("cuda", 1): torch.tensor([7], dtype=torch.uint8)}
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: state_of[device])
+    kept = random_state(torch.device("cuda", 1))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: state_of.update({device: state}))
+    restore_random_state(kept, torch.device(now))
+    assert state_of[torch.device(now)].tolist() == [7]
+    restore_random_state(kept, torch.device("cpu"))
+    restore_random_state(random_state(torch.device("cpu")), torch.device("cuda", 2))
+    assert len(state_of) == 2, "a CPU has nothing of it, and gives a GPU nothing"
 
 
 def test_a_checkpoint_tells_what_made_it(make, tmp_path):
