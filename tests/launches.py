@@ -16,7 +16,14 @@ LAUNCHERS = {
 }
 """How two processes hold the weights -> the module that starts them, and its options."""
 
-VARIABLES = {"copies": {}, "pieces": {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}}
+VARIABLES = {
+    "copies": {},
+    "pieces": {
+        "ACCELERATE_USE_FSDP": "true",
+        "FSDP_VERSION": "2",
+        "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
+    },
+}
 """What a launcher sets besides numbers of processes."""
 
 COMMAND = (

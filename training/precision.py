@@ -17,6 +17,7 @@ from accelerate.utils import (
     GradientAccumulationPlugin,
     TorchDynamoPlugin,
     broadcast_object_list,
+    disable_fsdp_ram_efficient_loading,
     parse_flag_from_env,
     patch_environment,
 )
@@ -88,7 +89,11 @@ def build_accelerator(
 
 
 def join_processes() -> PartialState:
-    """Meet the processes of a launch, before anything is known of how they compute."""
+    """Meet the processes of a launch, before anything is known of how they compute.
+
+    Every process loads models whole: accelerate's launcher would let all but one leave weights out.
+    """
+    disable_fsdp_ram_efficient_loading()
     # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
     return PartialState(cpu=computes_on_cpu(), timeout=PATIENCE)
 

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from accelerate import FullyShardedDataParallelPlugin
+from transformers.distributed.fsdp import is_fsdp_enabled
 
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.precision import (
@@ -11,6 +13,7 @@ from tercet.training.precision import (
     choose_precision,
     fastest_float32_products,
     has_bfloat16,
+    join_processes,
     precision_of,
     product_error,
     products_in,
@@ -89,6 +92,17 @@ def test_an_engine_in_place_of_ours_is_refused(engine, monkeypatch, tmp_path):
     monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
     with pytest.raises(ValueError, match=f"ACCELERATE_USE_{engine} is set, .* use FSDP2"):
         build_accelerator(TrainingRecipe(steps=1), tmp_path)
+
+
+def test_all_processes_load_models_whole_whatever_a_launcher_says(monkeypatch):
+    """As `accelerate launch --use_fsdp` does by itself: all but one would have no weights that are drawn."""
+    for name in ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING"):
+        monkeypatch.setenv(name, "true")
+    monkeypatch.setattr("transformers.distributed.fsdp._is_torch_distributed_initialized", lambda: True)
+    assert is_fsdp_enabled()
+    join_processes()
+    assert not is_fsdp_enabled()
+    assert not FullyShardedDataParallelPlugin(fsdp_version=2).cpu_ram_efficient_loading
 
 
 def test_no_loss_is_divided_by_the_launchers_number_of_steps(monkeypatch, tmp_path):
