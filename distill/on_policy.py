@@ -16,6 +16,7 @@ vocabulary.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from ..objectives.teacher_forcing import TeacherForcing
 from ..objectives.token_objective import OutputPositions, TokenObjective, sample_tokens
 from ..training.evaluation import evaluation_mode
 from ..training.objective import INDEX, Batch
+from ..training.precision import Precision, precision_of, products_in
 from ..training.sharding import sharding_plugin
 from .losses import DistillationLoss, VocabularyLoss
 from .model_outputs import base_of
@@ -65,6 +67,7 @@ class OnPolicy:
         base: Makes the batches; its places are those of the other steps.
         student: Writes, with the weights that it has then.
         ends: Tokens that end what is written.
+        precision: Of the run.
     """
 
     def __init__(
@@ -73,11 +76,13 @@ class OnPolicy:
         base: TokenObjective,
         student: TercetPreTrainedModel,
         ends: Sequence[int],
+        precision: Precision = "fp32",
     ):
         self.recipe = recipe
         self.base = base
         self.student = student
         self.ends = list(ends)
+        self.precision = precision
         self.continues = isinstance(base, CausalLanguageModeling)
 
     def draw(self, batch: Batch, seed: int) -> Batch:
@@ -128,8 +133,7 @@ class OnPolicy:
         """Write as many tokens as there are numbers (S, T), each by its number, without dropout."""
         tokens = torch.zeros_like(draws, dtype=torch.long)
         name = "input_ids" if self.continues else "decoder_input_ids"
-        # Blocks of the weights are kept for models that are not in training: this one will change.
-        with prepacked_weights(self.student), evaluation_mode(self.student):
+        with self.fast_products(), evaluation_mode(self.student):
             inputs = beginnings_of(batch) if self.continues else self.read_sources(batch)
             for column, numbers in enumerate(draws.T):
                 outputs: Any = self.student(**inputs, use_cache=True, logits_to_keep=1)
@@ -138,6 +142,14 @@ class OnPolicy:
                 if self.continues:
                     inputs["attention_mask"] = F.pad(inputs["attention_mask"], (0, 1), value=1)
         return tokens
+
+    def fast_products(self) -> AbstractContextManager[Any]:
+        """Multiply by blocks of the weights on a CPU, and in the run's precision on a GPU."""
+        device = self.student.device
+        if device.type != "cpu":
+            return products_in(self.precision, device)
+        # Blocks are kept for models that are not in training: this one will change.
+        return prepacked_weights(self.student)
 
     def read_sources(self, batch: Batch) -> dict[str, Any]:
         """Let the encoder read the sources, and give what the decoder is called with first."""
@@ -191,7 +203,7 @@ def build_on_policy(
         return None
     if (reason := refusal(general, base, losses, accelerator)) is not None:
         raise ValueError(f"general.on_policy: {reason}")
-    return OnPolicy(general.on_policy, base, student, ends)
+    return OnPolicy(general.on_policy, base, student, ends, precision_of(accelerator))
 
 
 def refusal(

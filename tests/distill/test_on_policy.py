@@ -2,9 +2,11 @@
 
 import copy
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from tercet.distill.objective import Distillation
 from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy
 from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
 from tercet.distill.run import distill
+from tercet.modeling.generation.prepacked_weights import are_in_use
 from tercet.objectives.token_objective import sample_tokens
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.training.step_planning import share
@@ -73,6 +76,24 @@ def test_tokens_are_chosen_in_proportion_to_their_probability():
         1,
         1,
     ]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_on_a_gpu_a_student_writes_in_the_precision_of_the_run(precision, monkeypatch):
+    """Blocks of weights are for a CPU, which writes in float32 by them."""
+    asked = []
+
+    def products_in(*asked_for):
+        asked.append(asked_for)
+        return nullcontext()
+
+    monkeypatch.setattr("tercet.distill.on_policy.products_in", products_in)
+    for name in ("cpu", "cuda"):
+        student: Any = torch.nn.Linear(2, 2)
+        student.device = torch.device(name)
+        with OnPolicy(ALWAYS, cast(Any, None), student, (), precision).fast_products():
+            assert are_in_use() == (name == "cpu")
+    assert asked == [(precision, torch.device("cuda"))]
 
 
 @pytest.mark.parametrize("member", MEMBERS)
