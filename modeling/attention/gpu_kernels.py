@@ -58,6 +58,12 @@ THIRD = "FA3"
 WIDEST_HEAD = 256
 """Most channels of a head that flash kernels take."""
 
+LACKED_HEADS = range(193, 225)
+"""Channels of heads whose gradients some GPUs have no memory for; of wider heads, those with dropout."""
+
+LACKING_GPUS = ((8, 6), (8, 9)), ((12, 0), (12, 1))
+"""Their compute capabilities, each from and up to (torch's `sdp_utils.cpp`)."""
+
 CHANNELS = 8
 """Their number is a multiple of it."""
 
@@ -78,6 +84,13 @@ def has_third_kernel(gpu: torch.device) -> bool:
     if _ended or torch.cuda.get_device_capability(gpu) != HOPPER or find_spec("flash_attn_interface") is None:
         return False
     return exchange_kernel(True) and agrees("FlashAttention 3", varlen_attention, gpu)
+
+
+@torch.compiler.assume_constant_result
+def lacks_memory(gpu: torch.device) -> bool:
+    """Return whether a GPU is one of those: the trial of the kernel has small heads."""
+    capability = torch.cuda.get_device_capability(gpu)
+    return any(first <= capability <= last for first, last in LACKING_GPUS)
 
 
 _ended: list[bool] = []

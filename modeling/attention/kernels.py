@@ -46,12 +46,14 @@ from ..tracing import is_tracing
 from .dot_product import SHORT, is_sparse, scaled_dot_product, single_query_attention
 from .gpu_kernels import (
     CHANNELS,
+    LACKED_HEADS,
     SMALLEST_HEAD,
     WIDEST_HEAD,
     find_tiles,
     has_flex_kernel,
     has_third_kernel,
     has_varlen_kernel,
+    lacks_memory,
     tiled_attention,
 )
 from .packed import (
@@ -138,6 +140,7 @@ class Kernel:
         multiple_of_channels: What the head width is a multiple of.
         most_keys: Keys up to which it is the fastest, where nothing is dropped.
         is_available: Whether this machine has it.
+        lacks_gradients: Whether it has no gradients in a situation that it serves otherwise.
     """
 
     compute: Callable[..., Any]
@@ -151,6 +154,7 @@ class Kernel:
     multiple_of_channels: int = 1
     most_keys: int | None = None
     is_available: Callable[[torch.device], bool] | None = None
+    lacks_gradients: Callable[[Situation], bool] | None = None
 
     def serves(self, situation: Situation) -> bool:
         """Return whether the kernel can compute, and is meant to."""
@@ -166,6 +170,7 @@ class Kernel:
             and situation.head_dim % self.multiple_of_channels == 0
             and (self.most_keys is None or situation.num_keys <= self.most_keys or "dropout" in needs)
             and (self.is_available is None or self.is_available(situation.device))
+            and not (self.lacks_gradients is not None and self.lacks_gradients(situation))
         )
 
     def computes_for(self, implementation: str) -> bool:
@@ -339,6 +344,13 @@ def grouped_attention(
     return groups.queries.join(results)[None], None
 
 
+def lacks_wide_heads(situation: Situation) -> bool:
+    """Return whether a GPU has no gradients of heads of a situation's width by torch's flash kernel."""
+    width, drops = situation.head_dim, "dropout" in situation.needs
+    is_lacked = width in LACKED_HEADS or (width >= LACKED_HEADS.stop and drops)
+    return is_lacked and lacks_memory(situation.device)
+
+
 VARLEN = Kernel(
     stream_attention,
     "packed",
@@ -349,6 +361,7 @@ VARLEN = Kernel(
     most_channels=WIDEST_HEAD,
     multiple_of_channels=CHANNELS,
     is_available=has_varlen_kernel,
+    lacks_gradients=lacks_wide_heads,
 )
 """torch's own flash kernel."""
 
