@@ -89,7 +89,8 @@ class TercetEncoderModel(TercetStack):
             token_type_ids: Segment of each token, (B, T).
             position_ids: (B, T). By default real tokens are counted; in a packed stream they restart.
             inputs_embeds: Vectors (B, T, C) instead of ids; of the tokens' own width, if it is another one.
-            cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
+            cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other. They cut
+                all tokens, from 0 to N; on a GPU this is not checked, and others give wrong gradients.
             max_length_q: Longest of them, in tokens, if known.
             output_positions: Positions (n,) of the flattened batch or stream: the last layer computes only
                 their states, which are returned as (1, n, C).
