@@ -202,11 +202,9 @@ def name_of(device: torch.device) -> str:
 
 
 def memory_of(device: torch.device) -> float:
-    """Count the bytes that a device has: a GPU's own, those that Metal may take, or the machine's."""
+    """Count the bytes that a device has: a GPU's own, or the machine's."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    if device.type == "mps":
-        return torch.mps.recommended_max_memory()
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -99,8 +99,12 @@ def join_processes() -> PartialState:
 
 
 def computes_on_cpu() -> bool:
-    """Return whether there is no accelerator, or none that is to be used."""
-    return parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
+    """Return whether there is no accelerator, or none that is to be used.
+
+    Apple's has no float64, in which scores are summed.
+    """
+    has_accelerator = torch.accelerator.is_available() and not torch.backends.mps.is_available()
+    return parse_flag_from_env("ACCELERATE_USE_CPU") or not has_accelerator
 
 
 def forget_earlier_run(precision: Precision) -> None:
@@ -151,8 +155,6 @@ def choose_precision(wanted: str, device: torch.device) -> Precision:
         raise ValueError(
             f"precision = fp16 on {device.type}: only CUDA devices support it; choose auto, bf16 or fp32"
         )
-    if wanted == "bf16" and device.type == "mps" and not torch.backends.mps.is_macos_or_newer(14, 0):
-        raise ValueError("precision = bf16 on mps: Metal has it since macOS 14; choose auto or fp32")
     return wanted
 
 

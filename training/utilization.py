@@ -197,5 +197,3 @@ def wait_for(device: torch.device) -> None:
     """Wait until a GPU has finished its queue."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()

@@ -11,6 +11,7 @@ from tercet.training.precision import (
     agreed_precision,
     build_accelerator,
     choose_precision,
+    computes_on_cpu,
     fastest_float32_products,
     has_bfloat16,
     join_processes,
@@ -103,6 +104,14 @@ def test_all_processes_load_models_whole_whatever_a_launcher_says(monkeypatch):
     join_processes()
     assert not is_fsdp_enabled()
     assert not FullyShardedDataParallelPlugin(fsdp_version=2).cpu_ram_efficient_loading
+
+
+def test_a_mac_computes_on_its_cpu(monkeypatch):
+    """Other accelerators are used, unless the environment says otherwise."""
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    assert not computes_on_cpu()
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert computes_on_cpu()
 
 
 def test_no_loss_is_divided_by_the_launchers_number_of_steps(monkeypatch, tmp_path):
