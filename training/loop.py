@@ -77,9 +77,10 @@ class Progress:
         """Where the data of the next step are."""
         return DataCursor(self.epoch, self.position, self.step)
 
-    def advance(self, step: Step) -> None:
-        """Count one more step."""
+    def advance(self, step: Step, skipped: int | Tensor = 0, in_a_row: int | Tensor = 0) -> None:
+        """Count one more step, and note how many have been skipped."""
         self.step += 1
+        self.skipped, self.skipped_in_a_row = skipped, in_a_row
         self.examples += step.examples
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
@@ -151,26 +152,23 @@ def train(
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
     """
-    counts = int(progress.skipped), int(progress.skipped_in_a_row)
-    broken = NonFiniteSteps(max_skipped_steps, accelerator.device, *counts)
+    skips = NonFiniteSteps(max_skipped_steps, accelerator.device, progress.skipped, progress.skipped_in_a_row)
     while progress.step < steps:
         step = next(batches).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
             recorder = graphs and graphs.recorder
             metrics = accumulate_gradients(model, objective, step, accelerator, before_exchange, recorder)
         grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
-        broken.step_unless_broken(optimizer, grad_norm)
+        skips.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
         schedule.step()
         optimizer.zero_grad()
-        progress.advance(step)
+        progress.advance(step, skips.skipped, skips.in_a_row)
         metrics |= {"grad_norm": grad_norm.detach().to(accelerator.device), "learning_rate": learning_rate}
-        progress.skipped, progress.skipped_in_a_row = broken.skipped, broken.in_a_row
-        if progress.step % broken.read_every == 0 or progress.step == steps:
-            broken.require_fewer(progress.step, step, metrics)
+        skips.require_fewer(progress.step, step, metrics, is_last=progress.step == steps)
         after_step(progress, metrics)
         if should_stop():
-            broken.require_fewer(progress.step, step, metrics)
+            skips.require_fewer(progress.step, step, metrics, is_last=True)
             return
 
 

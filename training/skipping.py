@@ -34,12 +34,13 @@ class NonFiniteError(FloatingPointError):
 class NonFiniteSteps:
     """Counts the steps without a finite gradient, in all and in a row."""
 
-    def __init__(self, limit: int, device: torch.device, skipped: int = 0, in_a_row: int = 0):
+    def __init__(
+        self, limit: int, device: torch.device, skipped: int | Tensor = 0, in_a_row: int | Tensor = 0
+    ):
         """Go on from an earlier run's counts; `limit` in a row are too many."""
         self.limit = limit
         self.read_every = READ_EVERY.get(device.type, READ_EVERY_ELSEWHERE)
-        self.skipped = torch.tensor(skipped, device=device)
-        self.in_a_row = torch.tensor(in_a_row, device=device)
+        self.skipped, self.in_a_row = (torch.as_tensor(each, device=device) for each in (skipped, in_a_row))
         self.most_in_a_row = self.in_a_row
 
     def step_unless_broken(self, optimizer: Optimizer, grad_norm: Tensor) -> None:
@@ -59,17 +60,22 @@ class NonFiniteSteps:
         elif not is_broken:
             inner.step()
 
-    def require_fewer(self, number: int, step: Step, metrics: dict[str, Tensor]) -> None:
-        """Give the run up if too many steps in a row were skipped.
+    def require_fewer(
+        self, number: int, step: Step, metrics: dict[str, Tensor], *, is_last: bool = False
+    ) -> None:
+        """Give the run up if too many steps in a row were skipped; a GPU is not asked in every step.
 
         Args:
             number: Steps of the run so far.
             step: The data of the latest.
             metrics: What came of them.
+            is_last: Whether none follows, so that it is asked.
 
         Raises:
             NonFiniteError: At some time, `limit` steps in a row were skipped.
         """
+        if number % self.read_every and not is_last:
+            return
         most = int(self.most_in_a_row)
         if most >= self.limit:
             until = "up to" if int(self.in_a_row) == most else "before"
