@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicCache
 
 from ..modeling import TercetDecoderForCausalLM
 from ..modeling.attention.packing import Masks
@@ -133,7 +133,7 @@ class CacheScorer(Scorer):
     def __init__(self, model: PreTrainedModel, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once
         takes = signature(type(model).forward).parameters
-        self.may_cache = "past_key_values" in takes  # Mamba's states are no keys and values
+        self.may_cache = "past_key_values" in takes and not has_recurrent_states(model)
         # Those count from the pad's id on; they do so themselves, behind a cache, too.
         self.takes_positions = "position_ids" in takes and model.config.model_type not in ROBERTA_LIKE
 
@@ -181,6 +181,11 @@ class CacheScorer(Scorer):
             )
         targets = Targets(positions, [request.answer for request in requests], ids.device)
         return scores_of_few(self.model, targets, inputs)
+
+
+def has_recurrent_states(model: PreTrainedModel) -> bool:
+    """Return whether a layer keeps other states than keys and values, which caches do not repeat for rows."""
+    return any(hasattr(layer, "conv_states") for layer in DynamicCache(config=model.config).layers)
 
 
 def expanded(cache: Cache, rows: int) -> Cache:

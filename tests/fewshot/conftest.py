@@ -15,6 +15,8 @@ from transformers import (
     BertForMaskedLM,
     GPT2Config,
     GPT2LMHeadModel,
+    Lfm2Config,
+    Lfm2ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MambaConfig,
@@ -114,6 +116,9 @@ def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         return LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, **ids))
     if name == "mamba":
         return MambaForCausalLM(MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=8, **ids))
+    if name == "lfm2":
+        kinds = {"layer_types": ["conv", "full_attention"], "num_key_value_heads": 2}
+        return Lfm2ForCausalLM(Lfm2Config(**SIZES, **kinds, **ids))
     if name == "roberta":
         return RobertaForCausalLM(RobertaConfig(**SIZES, **ids, is_decoder=True))
     if name == "bert":
@@ -138,7 +143,7 @@ def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
     return model
 
 
-MEMBERS = dict.fromkeys(("gpt2", "llama", "mamba", "roberta"), "decoder")
+MEMBERS = dict.fromkeys(("gpt2", "lfm2", "llama", "mamba", "roberta"), "decoder")
 MEMBERS |= {"bert": "encoder", "bart": "seq2seq", "t5": "seq2seq"}
 
 

@@ -23,6 +23,7 @@ DECODERS = [
     "llama",
     "roberta",
     "mamba",
+    "lfm2",
 ]
 HIDINGS = ["original", "within_word", "whole_answer"]
 WAYS = [(name, "original") for name in (*DECODERS, "seq2seq", "bart", "t5")]
