@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..text.row_files import plain
@@ -138,6 +139,13 @@ class Cloze(Choices):
         if recipe.text.count(HOLE) != 1:
             raise ValueError(f"task.text = {recipe.text!r} must have one blank {HOLE}")
         super().__init__(recipe, context)
+        behind = recipe.text.partition(HOLE)[2]
+        self.is_same_behind = "{" not in behind
+
+    def without_query(self, query: Query) -> list[Prompt]:
+        """Return the answers alone, also without what stands behind the hole if that is of the row."""
+        prompts = super().without_query(query)
+        return prompts if self.is_same_behind else [replace(prompt, suffix="") for prompt in prompts]
 
     def parts(self, row: Row) -> tuple[str, str, str]:
         """Return the text before the hole, its last spaces, and the text behind the hole.

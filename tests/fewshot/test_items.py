@@ -10,6 +10,7 @@ import pytest
 from tercet.fewshot.boundary import Prompt
 from tercet.fewshot.choices import place_of
 from tercet.fewshot.items import Demonstrations, Item, require_labels
+from tercet.fewshot.prompting import Query
 from tercet.fewshot.recipe import PromptingRecipe
 from tercet.fewshot.task_recipes import ClozeRecipe
 from tercet.fewshot.tasks import build_task
@@ -50,6 +51,17 @@ def test_a_cloze_has_its_hole_where_the_template_says(text, context, answer, suf
     assert item.demonstration == text.replace("___", "good").replace("{{ said }}", "a ___ b").replace(
         "{% if said %}", ""
     ).replace("{% endif %}", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "suffix"), [("{{ said }} It was ___ .", " ."), ("___ news: {{ said }}", "")]
+)
+def test_answers_alone_have_nothing_of_the_row_behind_them(text, suffix):
+    recipe = ClozeRecipe(kind="cloze", text=text, choices=("good", "bad"), target="'good'")
+    task = build_task(recipe)
+    item = task.item(0, {"said": "a long article"})
+    (prompt,) = task.without_query(Query(item, item.prompts, [], []))
+    assert (prompt.context, prompt.answers, prompt.suffix) == ("Answer:", item.answers, suffix)
 
 
 def test_a_row_without_a_hole_is_refused():
