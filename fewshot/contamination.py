@@ -6,14 +6,13 @@ percentile of the items' lengths, at least 8 and at most 13. An item shorter tha
 Legend: W words of a document, N words of an n-gram.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..metrics.answers import space_out
+from ..metrics.texts import LettersOfEveryScript
 from ..text.documents import open_documents
 from .items import Item
 from .recipe import ContaminationRecipe
@@ -23,8 +22,6 @@ SHORTEST, LONGEST = 8, 13
 
 PERCENTILE = 5
 """Of the items' lengths, where N lies."""
-
-WORD = re.compile(r"\w+")
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """An odd number, by whose powers places within an n-gram differ."""
@@ -108,7 +105,7 @@ def words_in(text: str) -> list[str]:
     >>> words_in("The U.S. Army, 模型")
     ['the', 'u', 's', 'army', '模', '型']
     """
-    return WORD.findall(space_out(text.lower()))
+    return LettersOfEveryScript().tokenize(text)
 
 
 def ngrams(numbers: np.ndarray, codes: np.ndarray, length: int) -> np.ndarray:

@@ -1,11 +1,13 @@
 """How answers are compared and judged: by hand, and against other people's definitions."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 import sacrebleu
 
 from tercet.fewshot.comparison import normalized, probabilities
-from tercet.fewshot.contamination import compare
+from tercet.fewshot.contamination import compare, words_in
 from tercet.fewshot.evaluation import Condition, Outcome
 from tercet.fewshot.items import Item
 from tercet.fewshot.prefix_tree import by_size, common_length
@@ -148,6 +150,13 @@ def test_contamination_knows_scripts_without_spaces():
     text = "今天天气很好我们去公园散步吧"
     assert compare([text], [f"他说, {text}。"], 8).is_touched == [True]
     assert compare([text], ["今天天气不好我们不去公园散步"], 8).is_touched == [False]
+
+
+def test_items_are_found_whichever_unicode_form_they_have():
+    """And words of Hindi are whole, whose vowels are marks."""
+    text = "le café est fermé à midi, dit le gérant du café"
+    assert compare([text], [unicodedata.normalize("NFD", text)], 8).is_touched == [True]
+    assert words_in("नमस्ते दुनिया") == ["नमस्ते", "दुनिया"]
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 20, 24])
