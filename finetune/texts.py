@@ -357,7 +357,7 @@ class Classification(LabellingTask):
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the labels."""
         probabilities = np.array([list(each["scores"].values()) for each in predictions])
-        return label_scores(probabilities, np.asarray(references))
+        return label_scores(self.found(predictions), probabilities, np.asarray(references))
 
     def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the numbers of the labels."""

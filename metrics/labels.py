@@ -44,18 +44,18 @@ class LabelRow:
     """How often it is there."""
 
 
-def label_scores(probabilities: np.ndarray, references: np.ndarray) -> dict[str, float]:
+def label_scores(found: np.ndarray, probabilities: np.ndarray, references: np.ndarray) -> dict[str, float]:
     """Score one label for each example.
 
     Args:
-        probabilities: Of every label, (E, L); the most probable one is what was found.
+        found: Numbers of the predicted labels, (E,).
+        probabilities: Of every label, (E, L).
         references: Numbers of the right labels, (E,).
 
     Returns:
         `accuracy`, `f1_macro`, `matthews_correlation`, `calibration_error`; and `f1`, that of label 1, if
         there are two labels.
     """
-    found = probabilities.argmax(axis=-1)
     names = ["accuracy", *(["f1"] if probabilities.shape[1] == 2 else []), "f1_macro", "matthews_correlation"]
     scores = {name: DECISION_SCORES[name](found, references) for name in names}
     return scores | {"calibration_error": calibration_error(probabilities, references)}

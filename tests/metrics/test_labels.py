@@ -26,7 +26,7 @@ def draw(seed: int, num_labels: int, num_examples: int = 200) -> tuple[np.ndarra
 def test_label_scores_are_those_of_scikit_learn(num_labels, seed):
     probabilities, references = draw(seed, num_labels)
     found = probabilities.argmax(axis=1)
-    scores = label_scores(probabilities, references)
+    scores = label_scores(found, probabilities, references)
     assert scores["accuracy"] == sklearn_metrics.accuracy_score(references, found)
     assert scores["f1_macro"] == sklearn_metrics.f1_score(references, found, average="macro")
     assert scores["matthews_correlation"] == sklearn_metrics.matthews_corrcoef(references, found)
@@ -39,7 +39,7 @@ def test_label_scores_are_those_of_scikit_learn(num_labels, seed):
 @pytest.mark.parametrize(("found", "right"), [(0, 0), (1, 1), (0, 1), (1, 0)])
 @pytest.mark.filterwarnings("error")
 def test_one_label_only_has_scores(found, right):
-    scores = label_scores(np.eye(2)[[found] * 5], np.full(5, right))
+    scores = label_scores(np.full(5, found), np.eye(2)[[found] * 5], np.full(5, right))
     assert scores["accuracy"] == float(found == right)
     assert scores["f1"] == float(found == right == 1)
     assert scores["f1_macro"] == float(found == right)
@@ -85,8 +85,13 @@ def test_table_and_confusions_have_labels_that_never_occur():
 def test_one_label_is_scored_as_the_label_that_it_is_of_two():
     draw = np.random.default_rng(0)
     found, references = draw.integers(0, 2, (2, 50, 1))
-    two = label_scores(np.eye(2)[found[:, 0]], references[:, 0])
+    two = label_scores(found[:, 0], np.eye(2)[found[:, 0]], references[:, 0])
     scores = set_scores(found, references)
     assert scores["f1_micro"] == scores["f1_macro"] == two["f1"]
     assert scores["accuracy"] == two["accuracy"]
     assert label_table(found, references, ["a"])[0].f1 == two["f1"]
+
+
+def test_a_tie_of_rounded_probabilities_was_decided_before():
+    scores = label_scores(np.array([1]), np.array([[0.5, 0.5]]), np.array([1]))
+    assert (scores["accuracy"], scores["f1"]) == (1, 1)
