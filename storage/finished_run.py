@@ -24,6 +24,9 @@ from .model_folder import CERTIFICATE, CONFIG
 
 LOG = "log.jsonl"
 
+WITHOUT_PATHS = ("task", "control_tokens")
+"""Keys of a recipe under which a value that looks like a path is none: labels, prompts, names of tokens."""
+
 Facts = dict[str, Any]
 """Plain data, empty where the run left none."""
 
@@ -143,7 +146,7 @@ def find_plots(output: Path) -> list[Path]:
 
 
 def without_folders(value: Any) -> Any:
-    """Shorten absolute paths, and relative ones that go upward, to their names.
+    """Shorten absolute paths, and relative ones that go upward, to their names; texts of a task stay.
 
     Where things lie on a machine is nobody else's business.
 
@@ -152,9 +155,13 @@ def without_folders(value: Any) -> Any:
     {'corpus': {'train': ['books.txt', 'data/more.txt']}, 'steps': 3}
     >>> without_folders(["../../client/letters.txt", "runs/../../client/model", "It ends ..."])
     ['letters.txt', 'model', 'It ends ...']
+    >>> without_folders({"task": {"prefix": "/no_think Translate a/b: "}})
+    {'task': {'prefix': '/no_think Translate a/b: '}}
     """
     if isinstance(value, dict):
-        return {key: without_folders(entry) for key, entry in value.items()}
+        return {
+            key: entry if key in WITHOUT_PATHS else without_folders(entry) for key, entry in value.items()
+        }
     if isinstance(value, list):
         return [without_folders(entry) for entry in value]
     if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in Path(value).parts):
