@@ -9,7 +9,8 @@ TORCH_INDEX ?=
 WORKERS ?= 2
 # Two workers with one thread each beat one worker with two threads on models as small as the tests'. Bytecode is
 # written whatever the environment says: hundreds of tests start programs, each of which would compile all modules.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
+# Whoever is done first takes tests over from the other.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test slow check docs studies format bench gpu pages ecosystem conformance soak lock dist clean
 .DEFAULT_GOAL := help

@@ -68,6 +68,7 @@ def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     assert held == {entry if entry.startswith("tercet/") else f"tercet/{entry}" for entry in names}
 
 
+@pytest.mark.slow
 def test_installed_wheel_registers_the_models_and_imports_every_module(environment: Path) -> None:
     program = """
 import importlib, pkgutil, tercet, transformers
@@ -84,6 +85,7 @@ for module in pkgutil.walk_packages(tercet.__path__, "tercet."):
     assert {"tercet.modeling", "tercet.training", "tercet.pretraining.run"} <= set(modules)
 
 
+@pytest.mark.slow
 def test_installed_command_line_answers(environment: Path) -> None:
     assert "COMMAND" in run(environment / "tercet", "--help", cwd=environment)
     listed = run(environment / "tercet", "recipes", cwd=environment)

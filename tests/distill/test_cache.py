@@ -24,6 +24,7 @@ from tercet.training.tracking import LOG, read_log
 
 CPU = torch.device("cpu")
 FIXED = {"encoder": {"masking": "static"}, "decoder": {}, "seq2seq": {}}
+QUICKLY = ["encoder", "decoder", pytest.param("seq2seq", marks=pytest.mark.slow)]
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 
 
@@ -111,7 +112,7 @@ def test_the_likeliest_tokens_are_kept_and_the_rest_is_told(recipe_of, tmp_path)
     assert 0 < cached.missing["1.0"] < cached.missing["4.0"] < 1
 
 
-@pytest.mark.parametrize("member", FIXED)
+@pytest.mark.parametrize("member", QUICKLY)
 def test_a_student_of_a_cached_teacher_is_that_of_the_live_one(member, recipe_of):
     """With all tokens kept; and half precision or a few tokens make another one."""
     settings = {"training": CONSTANT | {"optimizer": {"epsilon": 1e-3}}, "objective": FIXED[member]}
@@ -133,7 +134,7 @@ def test_a_student_of_a_cached_teacher_is_that_of_the_live_one(member, recipe_of
     )
 
 
-@pytest.mark.parametrize("member", FIXED)
+@pytest.mark.parametrize("member", QUICKLY)
 def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_of, tmp_path, monkeypatch):
     """Through both copies of the text, with dropout; the teacher reads once, before the interruption."""
     student = {"overrides": {"dropout": 0.1}}

@@ -27,6 +27,7 @@ from tercet.training.step_planning import share
 from tercet.training.tracking import LOG, read_log
 
 MEMBERS = ["decoder", "seq2seq"]
+QUICKLY = ["decoder", pytest.param("seq2seq", marks=pytest.mark.slow)]
 ALWAYS = OnPolicyRecipe(probability=1.0, temperature=1.3)
 DIVERGENCE = GeneralizedDivergenceLoss(1.0, 1.0, 0.3)
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
@@ -236,7 +237,7 @@ def test_steps_are_written_as_often_as_wanted(make_setup):
     assert counts[1.0] == 400
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", QUICKLY)
 def test_probability_zero_is_the_ordinary_run(member, recipe_of):
     """Bit for bit; and one of a half is another."""
     recipes = {
@@ -255,7 +256,7 @@ def test_probability_zero_is_the_ordinary_run(member, recipe_of):
     assert all(record["generalized_divergence/loss"] > 0 for record in scored)
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", QUICKLY)
 def test_a_resumed_run_writes_what_an_uninterrupted_one_writes(member, recipe_of):
     student = {"overrides": {"dropout": 0.1}}
     settings = CONSTANT | {"precision": "auto"}

@@ -32,7 +32,7 @@ def real(logits, inputs) -> np.ndarray:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("layout", ["modern", "biased"], indirect=True)
+@pytest.mark.parametrize("layout", ["modern", pytest.param("biased", marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.ecosystem("torch", "`torch.export.export`, saved and loaded")
 def test_an_exported_program_computes_the_same(member, layout, build, batch_for, tmp_path):
     model, inputs = build(member, **layout, use_cache=False), batch_for(member)

@@ -16,6 +16,9 @@ MEMBERS = ("encoder", "decoder", "seq2seq")
 CAN = {"ranking": ("encoder", "decoder"), "generation": ("seq2seq",)}
 """Kinds of tasks that not every member has a head for."""
 
+QUICK = ("classification", "generation")
+"""Those that a sequence-to-sequence model learns in the default suite."""
+
 STEPS = 120
 LOOKS = 30
 """Steps between two looks at whether all is learned."""
@@ -24,7 +27,14 @@ LEARNED = 0.95
 
 
 @pytest.mark.parametrize(
-    ("kind", "member"), [(kind, member) for kind in ROWS for member in CAN.get(kind, MEMBERS)]
+    ("kind", "member"),
+    [
+        pytest.param(
+            kind, member, marks=pytest.mark.slow if member == "seq2seq" and kind not in QUICK else ()
+        )
+        for kind in ROWS
+        for member in CAN.get(kind, MEMBERS)
+    ],
 )
 def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
     study = prepare(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}}))

@@ -95,6 +95,7 @@ def test_other_rows_are_read_as_those_that_were_learned_from():
     assert build([[0, 1], [1], []]).references(rows_of([[0, 1], [1, 0]])).tolist() == [[1, 1], [1, 1]]
 
 
+@pytest.mark.slow
 def test_one_label_that_rows_have_or_not_is_learned(recipe_of, tmp_path):
     rows = [
         {"text": f"the {'cat' if number % 2 else 'dog'} sat", "labels": ["cat"] * (number % 2)}

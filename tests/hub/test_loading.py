@@ -97,6 +97,7 @@ def test_the_cards_program_loads_members_where_tercet_is_not_installed(pushed, h
     assert printed == sorted(MEMBERS)
 
 
+@pytest.mark.slow
 def test_the_cards_program_loads_members_where_tercet_is_installed(pushed, hub):
     assert run("import sys\n" + LOAD, hub, pushed, module="tercet.") == sorted(MEMBERS)
 
@@ -117,6 +118,7 @@ for repo in ("me/pushed", "me/saved"):
 """
 
 
+@pytest.mark.slow
 def test_transformers_own_ways_of_pushing_work_there(hub, tmp_path):
     run(PUSH_TO_HUB, hub, tmp_path)
     for repo in ("me/pushed", "me/saved"):

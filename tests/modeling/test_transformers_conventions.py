@@ -41,8 +41,11 @@ def inputs_of(batch) -> dict:
     return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
 
 
+QUICK = (("encoder", "big_bird"), ("encoder", "sliding_t5"), ("encoder", "electra"))
+"""Beside the modern variant, those of the default suite: patterns, biases, other parts around the blocks."""
+
 COMPILED = [
-    pytest.param(*point, marks=() if point[0] == "encoder" or point[1] == "modern" else pytest.mark.slow)
+    pytest.param(*point, marks=() if point[1] == "modern" or point[:2] in QUICK else pytest.mark.slow)
     for point in product(MODELS, VARIANTS, (False, True))
     if point[1] == "modern" or point[2] == (point[0] != "decoder")
 ]

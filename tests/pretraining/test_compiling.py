@@ -29,7 +29,7 @@ COMPILED = {
 }
 """Objectives, and the graphs that they need: of all layers, a last one that computes a part, and the loss."""
 
-QUICK = ("causal_language_modeling", "mixture")
+QUICK = ("causal_language_modeling",)
 """Those of the default suite."""
 
 
@@ -78,6 +78,7 @@ def test_compiled_patterns_and_biases_learn_what_eager_ones_learn(recipe_on, mon
     assert names == ["grouped, 2 layers", "flex, 2 layers"]
 
 
+@pytest.mark.slow
 def test_a_compiled_run_that_is_resumed_equals_one_that_is_not(recipe_on, capsys):
     """In the middle of its first stage, with dropout; each stage says its sizes when it begins."""
     settings = {"precision": "fp32", "steps": 5, "checkpoint_every": 2, "keep_checkpoints": 9}

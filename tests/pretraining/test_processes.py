@@ -52,7 +52,8 @@ def compare(recipe_on, fork):
     return compare
 
 
-@pytest.mark.parametrize("way", ["pieces", pytest.param("copies", marks=SLOW)])
+@SLOW
+@pytest.mark.parametrize("way", ["pieces", "copies"])
 def test_two_processes_that_a_launcher_starts_make_the_model_of_one(way, compare):
     compare("translation", way, start=launch)
 

@@ -126,7 +126,11 @@ def test_pretrained_encoder_fills_masks(texts, tmp_path, recipe_of):
     [
         *((kind, {}) for kind in ("masked_language_modeling", "replaced_token_detection")),
         *((kind, {}) for kind in ("sentence_denoising", "bidirectional_language_modeling")),
-        *(("character_language_modeling", corpus) for corpus in ({}, {"isolate_documents": False}, STREAM)),
+        ("character_language_modeling", {}),
+        *(
+            pytest.param("character_language_modeling", corpus, marks=pytest.mark.slow)
+            for corpus in ({"isolate_documents": False}, STREAM)
+        ),
     ],
 )
 def test_resumed_run_equals_an_uninterrupted_one(kind, corpus, recipe_on):

@@ -63,7 +63,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
     require_same(run(member, "parts", 4, often, resume=True), whole)
 
 
-@pytest.mark.parametrize(("member", "passes"), [("transformer", 1), ("transformer", 6), ("recurrent", 2)])
+@pytest.mark.parametrize(
+    ("member", "passes"),
+    [("transformer", 1), pytest.param("transformer", 6, marks=pytest.mark.slow), ("recurrent", 2)],
+)
 def test_a_plan_and_a_run_count_the_passes_that_predict(member, passes, texts, tmp_path):
     """A linear schedule begins with teacher forcing: the run's first step has no such pass."""
     planned, counted = [], []

@@ -82,6 +82,7 @@ def test_graph_of_a_classifier_computes_its_logits_for_other_batches(saved, caps
     assert "| model_int8.onnx |" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_graphs_of_a_translator_write_what_it_writes(saved) -> None:
     source = saved(*SEQ2SEQ)
     folder = export(source)

@@ -33,6 +33,7 @@ def embeddings(folder: Path) -> Tensor:
     return F.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
 
 
+@pytest.mark.slow
 def test_sentences_have_the_same_embeddings_in_every_house(tmp_path: Path) -> None:
     package = find_spec(PACKAGE)
     assert package is not None

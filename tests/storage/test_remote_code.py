@@ -103,6 +103,7 @@ def inputs_of(name: str) -> dict[str, Tensor]:
     return inputs
 
 
+@pytest.mark.slow
 def test_every_model_computes_the_same_where_tercet_is_not(saved, tmp_path):
     importable = f"import sys; sys.path.append({str(Path(torch.__file__).parents[1])!r})\n"
     process = subprocess.run(

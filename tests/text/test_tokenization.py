@@ -191,7 +191,8 @@ def test_a_vocabulary_is_the_same_however_long_the_texts_are_that_it_is_learned_
     assert train_tokenizer(texts, kind, 300).get_vocab() == whole.get_vocab()
 
 
-@pytest.mark.parametrize("end", [" ", pytest.param(".\n", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [" ", ".\n"])
 def test_a_document_of_megabytes_takes_a_bounded_share_of_memory(tmp_path, end):
     train_tokenizer(TEXTS, "byte_bpe", 400).save_pretrained(tmp_path)
     line = "The doors are red and the house is old and nobody lives there" + end

@@ -156,6 +156,7 @@ def test_a_stream_that_nobody_can_read_ends_no_run(monkeypatch, tmp_path):
     os.close(descriptor)
 
 
+@pytest.mark.slow
 def test_a_run_on_a_small_disk_ends_with_a_message_and_continues_once_there_is_room(tmp_path):
     """The disk grows by a few pages at a time, so that room is missing at many points of a checkpoint."""
     trial = [*OWN_MOUNTS, "mount", "-t", "tmpfs", "none", str(tmp_path)]
