@@ -20,6 +20,7 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
+from ..text.special_tokens import any_text
 from ..text.words import token_spans, word_starts
 from .prefix_tree import common_length
 from .request import Request
@@ -229,8 +230,9 @@ def words_of(text: str, starts: np.ndarray, cuts: Sequence[int | None]) -> tuple
 
 def frame_of(tokenizer: PreTrainedTokenizerBase) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that a call of a tokenizer puts before and behind a text."""
-    inner: Any = tokenizer("a", add_special_tokens=False)["input_ids"]
-    framed: Any = tokenizer("a")["input_ids"]
+    text = any_text(tokenizer)
+    inner: Any = tokenizer(text, add_special_tokens=False)["input_ids"]
+    framed: Any = tokenizer(text)["input_ids"]
     for begin in range(len(framed) - len(inner) + 1):
         if framed[begin : begin + len(inner)] == inner:
             return tuple(framed[:begin]), tuple(framed[begin + len(inner) :])

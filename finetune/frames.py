@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..storage.model_folder import keep_option
-from ..text.special_tokens import ANY_TEXT, required_token_id
+from ..text.special_tokens import any_text, required_token_id
 
 FIRST, SECOND = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
 """The two texts of a frame, as `tokenizer.json` has them."""
@@ -27,7 +27,7 @@ def end_texts(tokenizer: PreTrainedTokenizerBase) -> None:
     Raises:
         ValueError: There is no such token.
     """
-    if required_token_id(tokenizer, "eos", "generation") not in behind(tokenizer, ANY_TEXT):
+    if required_token_id(tokenizer, "eos", "generation") not in behind(tokenizer, any_text(tokenizer)):
         put_end(tokenizer, "single", FIRST)
 
 
@@ -48,7 +48,7 @@ def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
         ValueError: There is no such token.
     """
     separate_pairs(tokenizer)
-    if not behind(tokenizer, ANY_TEXT, ANY_TEXT):
+    if not behind(tokenizer, *[any_text(tokenizer)] * 2):
         put_end(tokenizer, "pair", SECOND)
 
 

@@ -30,7 +30,7 @@ SENTINEL = "<extra_id_{}>"
 IS_SENTINEL = re.compile(r"<extra_id_\d+>")
 
 ANY_TEXT = "a"
-"""Stands for any text where what a tokenizer puts around it is looked at."""
+"""Stands for any text where what a tokenizer puts around it is looked at, if it knows the letter."""
 
 
 def required_token_id(tokenizer: PreTrainedTokenizerBase, role: str, needed_by: str) -> int:
@@ -98,10 +98,28 @@ def target_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
     A code that stands before a target is written first. With one behind it the decoder starts: it reads the
     targets one step late, and the last token first (mBART).
     """
-    before, behind = around(tokenizer(text_target=ANY_TEXT))
+    before, behind = around(tokenizer(text_target=any_text(tokenizer)))
     usual = {getattr(tokenizer, f"{role}_token_id") for role in ("bos", "cls", "eos", "sep")}
     found = {"forced_bos_token_id": before[-1:], "decoder_start_token_id": behind[-1:]}
     return {name: ids[0] for name, ids in found.items() if ids and ids[0] not in usual}
+
+
+def any_text(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return a text that a tokenizer does not drop: a letter, or else the first of its tokens that is text.
+
+    Raises:
+        ValueError: It drops everything.
+    """
+
+    def is_kept(text: str) -> bool:
+        return bool(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    if is_kept(ANY_TEXT):
+        return ANY_TEXT
+    for text in tokenizer.batch_decode(np.flatnonzero(~is_special(tokenizer))[:, None].tolist()):
+        if is_kept(text):
+            return text
+    raise ValueError("the tokenizer has no token of text: name a model whose tokenizer has a vocabulary")
 
 
 def around(encoded: BatchEncoding) -> tuple[list[int], list[int]]:
@@ -149,7 +167,7 @@ LARGE = 0.01
 AT_ONCE = 2**22
 """Tokens of a corpus that are counted at once."""
 SHOWN = 8
-"""Control tokens, the most frequent ones, that are listed."""
+"""Control tokens, or characters, that are listed: the most frequent ones."""
 
 
 def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenizerBase) -> float:
@@ -254,6 +272,32 @@ def tell_of_unknown(share: float, text: str) -> None:
             "and perplexities are not meaningful; choose a tokenizer for this language, a larger vocabulary "
             "of words, or a byte-level one",
             stacklevel=2,
+        )
+
+
+def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether upper case is lost on the way into a tokenizer."""
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    return normalizer is not None and normalizer.normalize_str("A").islower()
+
+
+def tell_of_unwritable(references: Sequence[str], tokenizer: PreTrainedTokenizerBase, text: str) -> None:
+    """Say which share of references has characters that a tokenizer loses, so that no model can write them.
+
+    Spaces do not count, and case does not where none is written. A normalizer that takes accents away, or
+    writes "," for the wide comma of Chinese, makes each of them an error, whatever the model has learned.
+    """
+    ids: Any = tokenizer(list(references), add_special_tokens=False)["input_ids"]
+    fold = str.lower if writes_lowercase(tokenizer) else str
+    pairs = zip(references, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True)
+    lost = [Counter("".join(fold(one).split())) - Counter(fold(other)) for one, other in pairs]
+    if number := sum(map(bool, lost)):
+        usual = " ".join(each for each, _ in sum(lost, Counter[str]()).most_common(SHOWN))
+        print(
+            f"{text}: {number / len(references):.1%} of the references have characters that the tokenizer "
+            f"loses ({usual}): they count as errors of the model",
+            file=sys.stderr,
+            flush=True,
         )
 
 

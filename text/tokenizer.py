@@ -37,7 +37,7 @@ from tokenizers import (
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..storage.model_folder import keep_option, pads, require_dense_ids, tell_of_other_tokens, untrusted
-from .special_tokens import ANY_TEXT, SENTINEL, around
+from .special_tokens import SENTINEL, any_text, around
 
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
@@ -404,7 +404,8 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         return
     opening, closing = (tokenizer.convert_ids_to_tokens(ids) for ids in frame_ids(tokenizer))
-    theirs = before, behind = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
+    text = any_text(tokenizer)
+    theirs = before, behind = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(text))]
     if template == "plain":
         opening, is_fit = before, not behind
     else:
@@ -416,7 +417,7 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     tokenizer.__class__ = PreTrainedTokenizerFast
     keep_option(tokenizer, "model_input_names", tokenizer.model_input_names)
     keep_option(tokenizer, "padding_side", "left" if template == "plain" else tokenizer.padding_side)
-    learned = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(ANY_TEXT))]
+    learned = [tokenizer.convert_ids_to_tokens(ids) for ids in around(tokenizer(text))]
     shown = [" ".join([*frame[0], "TEXT", *frame[1]]) for frame in (theirs, learned)]
     print(
         f"{name}: the tokenizer writes {shown[0]}; beside the model, it writes what that learns, {shown[1]}",

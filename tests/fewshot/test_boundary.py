@@ -37,6 +37,16 @@ def tokenizer(request):
     return train_tokenizer(TEXT, request.param, 600)
 
 
+def test_the_frame_is_found_around_what_a_tokenizer_knows():
+    """Characters of Chinese alone, of which it drops the others: an empty text has its frame anywhere."""
+    vocabulary = {token: number for number, token in enumerate(["[CLS]", "[SEP]", "你", "好"])}
+    backend = Tokenizer(models.BPE(vocabulary, []))
+    backend.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, cls_token="[CLS]", sep_token="[SEP]")
+    assert tokenizer("a", add_special_tokens=False)["input_ids"] == []
+    assert frame_of(tokenizer) == ((0,), (1,))
+
+
 @pytest.mark.parametrize("prompt", PROMPTS, ids=range(len(PROMPTS)))
 def test_context_and_answer_are_the_whole_text(tokenizer, prompt):
     (requests,) = DecoderPrompts(tokenizer, SpecialTokenPolicy()).encode([prompt])
