@@ -101,10 +101,10 @@ def keep_of_examples(own: np.ndarray, teachers: np.ndarray) -> dict[str, Kept]:
 
 
 def keep_of_translations(
-    own: Sequence[str], teachers: Sequence[str], references: Sequence[str], *, lowercase: bool
+    own: Sequence[str], teachers: Sequence[str], references: Sequence[str], **compared: Any
 ) -> Kept:
-    """Compare BLEU, 0 to 100, of what was written for the same sources."""
-    scores = [score_of_rows("bleu", texts, references, lowercase=lowercase) for texts in (own, teachers)]
+    """Compare BLEU, 0 to 100, of what was written for the same sources; `compared`: see `score_of_rows`."""
+    scores = [score_of_rows("bleu", texts, references, **compared) for texts in (own, teachers)]
     return keep_of_rows(scores, len(own), is_better_high=True)
 
 
@@ -135,10 +135,10 @@ def lead_of_examples(own: np.ndarray, others: np.ndarray) -> list[float] | None:
 
 
 def lead_of_translations(
-    own: Sequence[str], others: Sequence[str], references: Sequence[str], *, lowercase: bool
+    own: Sequence[str], others: Sequence[str], references: Sequence[str], **compared: Any
 ) -> list[float] | None:
-    """Compare BLEU of what was written for the same sources."""
-    scores = [score_of_rows("bleu", texts, references, lowercase=lowercase) for texts in (own, others)]
+    """Compare BLEU of what was written for the same sources; `compared`: see `score_of_rows`."""
+    scores = [score_of_rows("bleu", texts, references, **compared) for texts in (own, others)]
     return lead(scores, len(own))
 
 

@@ -165,11 +165,11 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
         written = {name: measure.translate(model) for name, model in models.items()}
         for name in leads:
             leads[name] = lead_of_translations(
-                written[STUDENT], written[name], measure.references, lowercase=measure.is_lowercase
+                written[STUDENT], written[name], measure.references, **measure.compared
             )
         for name, texts in written.items():
             kept[name]["bleu"] = keep_of_translations(
-                texts, written[TEACHER], measure.references, lowercase=measure.is_lowercase
+                texts, written[TEACHER], measure.references, **measure.compared
             )
     found: Summary = {name: {key: asdict(each) for key, each in kept[name].items()} for name in students}
     for name, path in folders.items():

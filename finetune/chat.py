@@ -30,6 +30,7 @@ from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of, texts_of
+from ..text.special_tokens import writes_lowercase
 from ..training.examples import gather, has_field
 from ..training.objective import IGNORE, INDEX, Batch, Example
 from .chat_encoding import (
@@ -295,16 +296,21 @@ class Chat(Task):
         """Return the mean loss of a token of an answer, and compare the texts that were written."""
         scores = {"loss": ratio_of_sums(predictions)}
         if all("text" in each for each in predictions):
-            scores |= text_scores(texts_in(predictions), references, self.facts["tokenization"])
+            scores |= text_scores(texts_in(predictions), references, **self.compared)
         return scores
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""
         if self.metric_for_best_model != "loss":
-            texts, tokenization = texts_in(predictions), self.facts["tokenization"]
-            return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
+            texts = texts_in(predictions)
+            return score_of_rows(self.metric_for_best_model, texts, references, **self.compared)
         sums = np.array([(each["loss"], each["tokens"]) for each in predictions])
         return lambda rows: float(np.divide(*sums[rows].sum(axis=0)))
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """How texts are compared with answers: as the language needs it, and as the tokenizer can write."""
+        return {"tokenize": self.facts["tokenization"], "lowercase": writes_lowercase(self.encoder.tokenizer)}
 
     def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
         """The mean loss of a token of the row, or how much of the longest common subsequence is missing."""

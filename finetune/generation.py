@@ -9,6 +9,7 @@ Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from ..objectives.token_objective import without_targets
 from ..objectives.writing import read_out, write
 from ..text.rows import texts_of
 from ..text.sentences import split_sentences
+from ..text.special_tokens import writes_lowercase
 from ..training.examples import gather, has_field
 from ..training.objective import INDEX, Batch, Example
 from ..training.packing import Ragged, pack
@@ -169,12 +171,16 @@ class Generation(Task):
 
     def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
         """Compare the texts with the targets."""
-        return text_scores(texts_in(predictions), references, self.facts["tokenization"])
+        return text_scores(texts_in(predictions), references, **self.compared)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""
-        texts, tokenization = texts_in(predictions), self.facts["tokenization"]
-        return score_of_rows(self.metric_for_best_model, texts, references, tokenize=tokenization)
+        return score_of_rows(self.metric_for_best_model, texts_in(predictions), references, **self.compared)
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """How texts are compared with targets: as the language needs it, and as the tokenizer can write."""
+        return {"tokenize": self.facts["tokenization"], "lowercase": writes_lowercase(self.tokenizer)}
 
     def plain(self, predictions: Predictions, references: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the texts."""

@@ -20,7 +20,7 @@ from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
 from ..storage.finished_run import EVALUATION, TEXTS
 from ..storage.scores import METRICS
 from ..text.bad_rows import in_words
-from ..text.special_tokens import share_of_unknown, tell_of_unknown
+from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..text.texts_read import keep_texts
 from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
@@ -98,6 +98,9 @@ def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
             print(line, file=sys.stderr, flush=True)
     for name in prepared.measured:
         tell_of_unknown(unknown_in(prepared, name), f"the {name} rows")
+        if "chrf" in prepared.task.metrics:
+            references = prepared.task.references(prepared.splits[name].rows)
+            tell_of_unwritable(references, prepared.pretrained.tokenizer, f"the {name} rows")
     finished = (f"{SEED}*", f"*/{SEED}*", f"{GRID}/*")
     goes_on = any(any(recipe.folder.glob(pattern)) for pattern in finished)
     keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on, may_change=False)

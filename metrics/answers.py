@@ -10,6 +10,7 @@ does for spans of an encyclopedia, where it is rare, and is wrong for letters an
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -94,7 +95,8 @@ def normalize(answer: str) -> str:
     >>> normalize(" The  U.S. Army,")
     'us army'
     """
-    return " ".join(ARTICLES.sub(" ", answer.lower().translate(WITHOUT_PUNCTUATION)).split())
+    composed = unicodedata.normalize("NFC", answer.lower())
+    return " ".join(ARTICLES.sub(" ", composed.translate(WITHOUT_PUNCTUATION)).split())
 
 
 def overlap(found: Sequence[str], right: Sequence[str]) -> float:

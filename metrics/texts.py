@@ -39,7 +39,11 @@ def tokenization_for(texts: Sequence[str]) -> Tokenization:
 
 
 def text_scores(
-    found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a"
+    found: Sequence[str],
+    references: Sequence[str],
+    tokenize: Tokenization = "13a",
+    *,
+    lowercase: bool = False,
 ) -> dict[str, float]:
     """Score texts by one reference each.
 
@@ -47,33 +51,36 @@ def text_scores(
         found: Texts.
         references: One for each.
         tokenize: How BLEU cuts them into words.
+        lowercase: Whether case is ignored, as ROUGE always does.
 
     Returns:
         `bleu` and `chrf` over all texts, 0 to 100, as they are published; `rouge1`, `rouge2`, `rougeL`, mean
         F1 of the texts, 0 to 1; `exact_match`, the share of texts that equal their reference.
     """
     return {
-        "bleu": bleu(found, references, tokenize),
-        "chrf": chrf(found, references),
+        "bleu": bleu(found, references, tokenize, lowercase=lowercase),
+        "chrf": CHRF(lowercase=lowercase).corpus_score(found, [references]).score,
         **rouge(found, references),
-        "exact_match": exact_match(found, references),
+        "exact_match": float(matches(found, references, lowercase=lowercase).mean()),
     }
 
 
-def bleu(found: Sequence[str], references: Sequence[str], tokenize: Tokenization = "13a") -> float:
+def bleu(
+    found: Sequence[str],
+    references: Sequence[str],
+    tokenize: Tokenization = "13a",
+    *,
+    lowercase: bool = False,
+) -> float:
     """Return BLEU over all texts, 0 to 100.
 
     Args:
         found: Texts.
         references: One for each.
         tokenize: How they are cut into words.
+        lowercase: Whether case is ignored.
     """
-    return BLEU(tokenize=tokenize).corpus_score(found, [references]).score
-
-
-def chrf(found: Sequence[str], references: Sequence[str]) -> float:
-    """Return chrF2 over all texts, 0 to 100."""
-    return CHRF().corpus_score(found, [references]).score
+    return BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(found, [references]).score
 
 
 def rouge(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -88,15 +95,16 @@ def rouge_of_each(found: Sequence[str], references: Sequence[str]) -> dict[str, 
     return {kind: np.array([score[kind].fmeasure for score in scores]) for kind in ROUGE_TYPES}
 
 
-def exact_match(found: Sequence[str], references: Sequence[str]) -> float:
-    """Return the share of texts that equal their reference, spaces at both ends aside."""
-    return float(matches(found, references).mean())
+def matches(found: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> np.ndarray:
+    """Return which texts equal their reference, spaces at both ends and Unicode's forms aside, (E,)."""
+    pairs = zip(*([settled(text, lowercase) for text in texts] for texts in (found, references)), strict=True)
+    return np.array([text == reference for text, reference in pairs])
 
 
-def matches(found: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """Return which texts equal their reference, spaces at both ends aside, (E,)."""
-    pairs = zip(found, references, strict=True)
-    return np.array([text.strip() == reference.strip() for text, reference in pairs])
+def settled(text: str, lowercase: bool) -> str:
+    """Leave out of a text what does not count when it is compared as a whole."""
+    text = unicodedata.normalize("NFC", text.strip())
+    return text.lower() if lowercase else text
 
 
 def score_of_rows(
@@ -110,11 +118,15 @@ def score_of_rows(
     """Return a function that computes one of the scores of some of the texts, by their indices (E,).
 
     Texts are compared once. What BLEU and chrF are computed from adds up over them, as sacrebleu has it for
-    its own significance tests (Koehn, 2004); the other scores are means. `lowercase` is for those two.
+    its own significance tests (Koehn, 2004); the other scores are means.
     """
     if name not in ("bleu", "chrf"):
         is_exact = name == "exact_match"
-        values = matches(found, references) if is_exact else rouge_of_each(found, references)[name]
+        values = (
+            matches(found, references, lowercase=lowercase)
+            if is_exact
+            else rouge_of_each(found, references)[name]
+        )
         return lambda rows: float(values[rows].mean())
     metric = BLEU(tokenize=tokenize, lowercase=lowercase) if name == "bleu" else CHRF(lowercase=lowercase)
     return by_counts(metric, found, [references])

@@ -31,6 +31,7 @@ from ..text.special_tokens import (
     tell_of_control_tokens,
     tell_of_counts,
     tell_of_unknown,
+    tell_of_unwritable,
 )
 from ..text.streaming import StreamedExamples, TokenizedStream
 from ..text.texts_read import keep_texts, warn_of_copies
@@ -161,6 +162,8 @@ class ReadText:
     def tell(self, folder: Path) -> None:
         """Report what of the text a model does not get to see, and note in the run's folder what is read."""
         tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
+        if isinstance(measure := self.held_out.measure, TranslationMeasure):
+            tell_of_unwritable(measure.references, measure.tokenizer, "the held-out text")
         tell_of_left_out(self.left_out["train"], "the training text")
         tell_of_left_out(self.left_out["validation"], "the held-out text")
         goes_on = latest(folder / CHECKPOINTS) is not None

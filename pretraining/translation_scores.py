@@ -10,19 +10,21 @@ the curve is the BLEU of as many rows; rows of one length stay together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.bootstrap import bootstrap_interval
+from ..metrics.texts import tokenization_for
 from ..objectives.writing import read_out, write
 from ..text.chunks import ParallelPairs
 from ..text.documents import Documents
-from ..text.special_tokens import required_token_id
+from ..text.special_tokens import required_token_id, writes_lowercase
 from ..text.tokenization import text_backend
 
 
@@ -92,7 +94,11 @@ def translate(
 
 @dataclass(frozen=True)
 class TranslationMeasure:
-    """BLEU and chrF of greedy translations, blind to case if the tokenizer writes lower case only."""
+    """BLEU and chrF of greedy translations.
+
+    They are blind to case if the tokenizer writes lower case only, and cut text into words or characters as
+    its language needs it.
+    """
 
     tokenizer: PreTrainedTokenizerBase
     sources: Sequence[str]
@@ -126,7 +132,7 @@ class TranslationMeasure:
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Translate all sources; the scores go from 0 to 100."""
-        scores = score_translations(self.translate(model), self.references, lowercase=self.is_lowercase)
+        scores = score_translations(self.translate(model), self.references, **self.compared)
         return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
 
     def translate(self, model: nn.Module) -> list[str]:
@@ -139,16 +145,11 @@ class TranslationMeasure:
             control_tokens=self.control_tokens,
         )
 
-    @property
-    def is_lowercase(self) -> bool:
-        """Whether translations are compared without regard to case."""
-        return writes_lowercase(self.tokenizer)
-
-
-def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return whether upper case is lost on the way into a tokenizer."""
-    normalizer = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer.normalizer
-    return normalizer is not None and normalizer.normalize_str("A").islower()
+    @cached_property
+    def compared(self) -> dict[str, Any]:
+        """How translations are compared with the references: `lowercase` and `tokenize`."""
+        tokenize = tokenization_for(self.references)
+        return {"lowercase": writes_lowercase(self.tokenizer), "tokenize": tokenize}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
@@ -251,9 +251,22 @@ def test_a_head_without_weights_of_its_own_cannot_learn_alone():
         freeze(make_model(tie_word_embeddings=True), -1)
 
 
+def test_a_tokenizer_that_writes_lower_case_is_scored_without_case():
+    rows = Dataset.from_dict({"source": ["a", "b"], "target": ["Zwei Hunde rennen.", "Ein Mann sieht sie."]})
+    task = make_task(rows, metric_for_best_model="exact_match")
+    task.tokenizer = make_tokenizer()
+    predictions = [{"text": text.lower()} for text in rows["target"]]
+    assert task.score(predictions, task.references(rows))["exact_match"] == 0
+    task.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    scores = task.score(predictions, task.references(rows))
+    assert (scores["exact_match"], scores["bleu"], scores["chrf"]) == (1, pytest.approx(100), 100)
+    assert task.score_of_rows(predictions, task.references(rows))(np.arange(2)) == 1
+
+
 def test_bleu_cuts_chinese_targets_into_characters():
     rows = Dataset.from_dict({"source": ["a", "b"], "target": ["一只狗在草地上跑。", "两个孩子在雪地里玩。"]})
     task, found = make_task(rows), ["一只狗在草地上走。", "两个孩子在雪地里玩。"]
+    task.tokenizer = make_tokenizer()
     predictions = [{"text": text} for text in found]
     scores = task.score(predictions, task.references(rows))
     assert scores == text_scores(found, rows["target"], "zh")
@@ -262,8 +275,8 @@ def test_bleu_cuts_chinese_targets_into_characters():
 
 def test_reports_know_how_wrong_a_text_is():
     rows = Dataset.from_dict({"source": ["x", "y", "z"], "target": ["a b", "c d", "e f"]})
-    task = make_task(rows)
-    references = task.references(rows)
+    task, references = make_task(rows), rows["target"]
+    task.tokenizer = make_tokenizer()
     predictions = [{"text": text} for text in ("a b", "c x", "x y")]
     assert task.error(predictions, references).tolist() == [0, 0.5, 1]
     assert (task.format_prediction(predictions[1]), task.format_reference(references[1])) == ("c x", "c d")

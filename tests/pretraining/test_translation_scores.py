@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
 from tercet.pretraining.translation_scores import (
+    TranslationMeasure,
     bleu_by_length,
     group_by_length,
     score_translations,
     translate,
-    writes_lowercase,
 )
+from tercet.text.special_tokens import tell_of_unwritable, writes_lowercase
 from tercet.text.tokenizer import train_tokenizer
 
 from ..word_level import word_level
@@ -90,6 +92,31 @@ def test_translations_are_compared_in_the_case_that_they_can_have(kind, lowercas
     size = 300 if kind == "byte_bpe" else 80
     tokenizer = train_tokenizer(TEXTS, kind, size, lowercase=lowercase)
     assert writes_lowercase(tokenizer) == lowercase
+
+
+def test_chinese_is_compared_by_characters():
+    chinese = ["一只狗在草地上跑。", "两个孩子在雪地里玩。"]
+    measure = TranslationMeasure(train_tokenizer(TEXTS, "characters", 80), chinese, chinese, 9)
+    assert measure.compared == {"lowercase": False, "tokenize": "zh"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TranslationMeasure, "translate", lambda *_: ["一只狗在草地上走。", chinese[1]])
+        assert measure(nn.Identity())["translation/bleu"] > 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "lost"),
+    [
+        ("unigram", "你好\uff0c世界\uff01", "\uff0c \uff01"),  # its normalizer makes them narrow
+        ("wordpiece", "Ein schöner Hund.", "ö"),
+        ("byte_bpe", "Ein schöner Hund\uff0c", None),
+    ],
+)
+def test_it_is_said_what_a_tokenizer_cannot_write(kind, text, lost, capsys):
+    texts = [*TEXTS, "你好,世界!", "ein schoner hund"] * 3
+    tokenizer = train_tokenizer(texts, kind, 400, lowercase=kind == "wordpiece")
+    tell_of_unwritable([text, "Ein Mann mit Hut."], tokenizer, "the rows")
+    told = f"the rows: 50.0% of the references have characters that the tokenizer loses ({lost}): "
+    assert capsys.readouterr().err == (f"{told}they count as errors of the model\n" if lost else "")
 
 
 def test_groups_hold_every_row_once_and_keep_lengths_together():
