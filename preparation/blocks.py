@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from datatrove.data import Document
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseReader
-from datatrove.utils.word_tokenizers import WordTokenizer
 from tokenizers import Tokenizer
 from tokenizers import __version__ as tokenizers_version
 
@@ -42,7 +40,6 @@ from ..text.prepared import (
 )
 from ..text.record_files import records_of_file
 from ..text.tokenization import TextCounter, num_ids, tokenized_parts
-from ..text.words import word_starts
 from .pieces import Piece, lines_before, local_file
 
 ENTRY = "shard.json"
@@ -125,24 +122,6 @@ class RecordCounter(PipelineStep):
         for document in data:
             self.tally.records += 1
             yield document
-
-
-class Words(WordTokenizer):
-    """Cut texts into the words of our corpora for MinHash, whose own need a package for each language."""
-
-    def word_tokenize(self, text: str) -> list[str]:
-        """Return the words of a text, which MinHash has lower-cased and freed of punctuation."""
-        begins = np.flatnonzero(word_starts(text, np.arange(len(text)))).tolist()
-        pieces = (text[begin:end].strip() for begin, end in pairwise([*begins, len(text)]))
-        return [piece for piece in pieces if piece]
-
-    def sent_tokenize(self, text: str) -> list[str]:
-        """Return the text: MinHash reads no sentences."""
-        return [text]
-
-    def span_tokenize(self, text: str) -> list[tuple[int, int]]:
-        """Return where the text lies: MinHash reads no sentences."""
-        return [(0, len(text))]
 
 
 class ShardWriter(PipelineStep):

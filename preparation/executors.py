@@ -29,7 +29,7 @@ from .recipe import ExecutorRecipe
 ATTEMPTS = 3
 """How often a task is begun whose process is killed."""
 
-PRELOADED = ["tercet.preparation.blocks"]
+PRELOADED = ["tercet.preparation.blocks", "tercet.preparation.near_duplicates"]
 """Modules that the server imports from which processes are forked."""
 
 

@@ -2,8 +2,7 @@
 
     (read, filter, hash -> pairs in buckets -> clusters ->) read, filter, (leave out,) tokenize -> manifest
 
-What stands in parentheses finds near duplicates by datatrove's MinHash (Broder, 1997): of documents that are
-alike, the first one stays.
+What stands in parentheses finds near duplicates (`near_duplicates.py`).
 
 `work/` in the output folder holds the plan, by which a preparation goes on with what is missing, and the logs
 of datatrove; nothing else reads it.
@@ -13,7 +12,7 @@ import json
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from inspect import signature
@@ -29,15 +28,7 @@ import yaml
 from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
-from datatrove.pipeline.dedup.minhash import (
-    MinhashConfig,
-    MinhashDedupBuckets,
-    MinhashDedupCluster,
-    MinhashDedupFilter,
-    MinhashDedupSignature,
-)
 from datatrove.pipeline.readers.base import BaseDiskReader
-from datatrove.utils.hashing import HashConfig
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
@@ -57,13 +48,13 @@ from .blocks import (
     RecordCounter,
     RecordReader,
     ShardWriter,
-    Words,
     hash_of,
     shard_name,
 )
 from .executors import build_executor, built
+from .near_duplicates import find_duplicates
 from .pieces import Piece, files_of, tasks_of
-from .recipe import BlockRecipe, DeduplicationRecipe, PreparationRecipe
+from .recipe import BlockRecipe, PreparationRecipe
 
 WORK, RECIPE = "work", "recipe.yaml"
 WRITTEN = (MANIFEST, SHARDS, INDEX, TOKENIZER, WORK, RECIPE)
@@ -167,42 +158,6 @@ def executors_of(
     reader, blocks = beginning()
     shards = then([*blocks, *kept, ShardWriter(**writer, reader=reader)], len(tasks), "shards", before)
     return then([manifest], 1, "manifest", shards)
-
-
-def find_duplicates(
-    recipe: DeduplicationRecipe,
-    beginning: Sequence[PipelineStep],
-    tasks: int,
-    folder: str,
-    then: Callable[..., PipelineExecutor],
-) -> tuple[PipelineExecutor, list[PipelineStep]]:
-    """Build what finds near duplicates, and the block that leaves them out.
-
-    Args:
-        recipe: How alike documents are.
-        beginning: Reads and filters.
-        tasks: How many tasks read.
-        folder: For what is found.
-        then: Builds an executor of blocks, their tasks, a name, and what has to be done before.
-
-    Returns:
-        The last executor, and the blocks to put between filters and writer.
-    """
-    config = MinhashConfig(
-        n_grams=recipe.n_grams,
-        num_buckets=recipe.num_buckets,
-        hashes_per_bucket=recipe.hashes_per_bucket,
-        seed=recipe.seed,
-        hash_config=HashConfig(precision=64, hash_fc="sha1"),  # it cannot hash texts by xxhash 4
-    )
-    words: Any = Words()  # a language is expected, or this
-    signatures, pairs, removed = (f"{folder}/{name}" for name in ("signatures", "pairs", "removed"))
-    hashing = MinhashDedupSignature(signatures, config, language=words)
-    first = then([*beginning, hashing], tasks, "duplicates/1", None)
-    buckets = MinhashDedupBuckets(signatures, pairs, config=config)
-    second = then([buckets], recipe.num_buckets, "duplicates/2", first)
-    third = then([MinhashDedupCluster(pairs, removed, config=config)], 1, "duplicates/3", second)
-    return third, [MinhashDedupFilter(removed)]
 
 
 def block_of(recipe: BlockRecipe, key: str, *modules: Any) -> PipelineStep:

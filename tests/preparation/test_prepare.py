@@ -1,6 +1,7 @@
 """A prepared corpus equals the corpus of the same documents, however it came about."""
 
 import json
+import random
 import shutil
 import warnings
 from collections import Counter
@@ -161,6 +162,20 @@ def test_near_duplicates_are_left_out_and_the_first_stays(described, tmp_path, t
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in long + copies))
     recipe = described(corpus={"path": str(file), "shard_bytes": 4000}, deduplicate={"n_grams": 3})
     require_same(opened(tercet.prepare(recipe), tokenizer), tokenize(long, tokenizer))
+
+
+def test_the_first_of_a_chain_stays_whichever_has_more_like_it(described, tmp_path, tokenizer):
+    """Each is like its neighbours, and the last is hardly like the first (huggingface/datatrove#249)."""
+    draw = random.Random(0)
+    words = [draw.choice(" ".join(DOCUMENTS).split()) for _ in range(160)]
+    chain = [" ".join(words[start : start + 100]) for start in (0, 12, 24, 36)]
+    short = ["too few", "too few!", "14 apples", "15 apples"]
+    figures = [f"On 3 May {year} the shop sold {year} apples to {year} people" for year in range(1990, 2000)]
+    file = tmp_path / "chain.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*chain, *short, *figures]))
+    recipe = described(corpus={"path": str(file)}, deduplicate={})
+    kept = [chain[0], "too few", *short[2:], *figures]
+    require_same(opened(tercet.prepare(recipe), tokenizer), tokenize(kept, tokenizer))
 
 
 def test_a_filter_that_draws_leaves_the_same_documents_to_deduplicate(described, tmp_path, tokenizer):
