@@ -302,7 +302,7 @@ class QuestionAnswering(Task):
         return QuestionAnsweringObjective(self.recipe.longest_answer)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the most probable span of all windows of each row, or the empty text."""
+        """Return the most probable span of all windows of each row and its place, or the empty text."""
         table = np.stack(answers)
         firsts = np.flatnonzero(np.diff(table[:, 0], prepend=-1))
         texts = texts_of(rows, self.recipe.context)
@@ -318,6 +318,7 @@ class QuestionAnswering(Task):
         has_answer = found >= none or not self.facts["has_unanswerable"]
         return {
             "answer": text[int(begin) : int(end)] if has_answer else "",
+            "answer_start": int(begin) if has_answer else None,
             "score": round(float(np.exp(found if has_answer else none)), DIGITS),
             "no_answer_score": round(float(np.exp(none)), DIGITS),
         }

@@ -175,28 +175,26 @@ class Answer(Ability):
     def run(self, *texts: str, **numbers: float) -> list[Result]:
         """Find the most probable span."""
         question, context = texts
-        answer, score = self.best(question, context)
-        begin = context.find(answer) if answer else -1
-        pieces = [Run(context)]
-        if begin >= 0:
-            parts = context[:begin], answer, context[begin + len(answer) :]
-            pieces = [Run(parts[0]), Run(parts[1], "new"), Run(parts[2])]
+        begin, end, score = self.best(question, context)
+        answer = context[begin:end]
+        pieces = [Run(context[:begin]), Run(answer, "new"), Run(context[end:])]
         shown = Ranking("Answer", [Entry(answer or "(the text has no answer)", score)])
         return [shown, Passage("In the text", [piece for piece in pieces if piece.text])]
 
-    def best(self, question: str, context: str) -> tuple[str, float]:
-        """Return the most probable answer and its probability."""
+    def best(self, question: str, context: str) -> tuple[int, int, float]:
+        """Return where the most probable answer begins and ends, and its probability."""
         if isinstance(self.model.task, QuestionAnswering):
             recipe = self.model.task.recipe
             found = predict_row(self.model, {recipe.question: question, recipe.context: context})
-            return found["answer"], found["score"]
+            begin = found["answer_start"] or 0
+            return begin, begin + len(found["answer"]), found["score"]
         encoded = self.model.tokenizer(question, context, return_offsets_mapping=True)
         outputs = self.model.model(**self.model.inputs(question, context))
         inside = torch.tensor([part == 1 for part in encoded.sequence_ids(0)], device=self.model.device)
         table = span_probabilities(outputs.start_logits[0], outputs.end_logits[0], inside)
         first, last = divmod(int(table.argmax()), table.shape[1])
         offsets = cast(list[tuple[int, int]], encoded["offset_mapping"])
-        return context[offsets[first][0] : offsets[last][1]], float(table.max())
+        return offsets[first][0], offsets[last][1], float(table.max())
 
 
 class Choose(Ability):

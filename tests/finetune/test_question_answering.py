@@ -127,6 +127,11 @@ def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
         assert prediction["no_answer_score"] == pytest.approx(none[row], abs=2e-5)
         assert prediction["score"] == pytest.approx(max(score, none[row]), abs=2e-5)
         assert prediction["answer"] == (text if score >= none[row] else "")
+        if prediction["answer"]:
+            begin = prediction["answer_start"]
+            assert split.rows[row]["context"][begin : begin + len(text)] == text
+        else:
+            assert prediction["answer_start"] is None
     task.facts["has_unanswerable"] = False
     answers, _ = prediction_loop(model, task.objective(), split.examples, 40)
     assert [each["answer"] for each in task.predictions(answers, split.rows)] == [

@@ -67,6 +67,19 @@ def test_the_answer_to_a_question_is_the_predicted_one(load, predicted):
     assert (ranking.entries[0].text, ranking.entries[0].value) == (expected["answer"], expected["score"])
     assert passage.text == TEXT
     assert [piece.text for piece in passage.pieces if piece.role == "new"] == [expected["answer"]]
+    assert len(passage.pieces[0].text) == expected["answer_start"]
+
+
+def test_an_answer_that_occurs_twice_is_marked_where_it_was_found(load):
+    ability = abilities_of(load("reader"))["answer"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(ability), "best", lambda *_: (11, 15, 0.9))
+        _, passage = ability.answer(["When?", "1990, then 1990."], {})
+    assert [(piece.text, piece.role) for piece in passage.pieces] == [
+        ("1990, then ", "plain"),
+        ("1990", "new"),
+        (".", "plain"),
+    ]
 
 
 def test_choices_are_ranked_as_predicted(load, predicted):
