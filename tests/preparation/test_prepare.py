@@ -6,6 +6,7 @@ import shutil
 import warnings
 from collections import Counter
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -166,16 +167,18 @@ def test_near_duplicates_are_left_out_and_the_first_stays(described, tmp_path, t
 
 def test_the_first_of_a_chain_stays_whichever_has_more_like_it(described, tmp_path, tokenizer):
     """Each is like its neighbours, and the last is hardly like the first (huggingface/datatrove#249)."""
-    draw = random.Random(0)
-    words = [draw.choice(" ".join(DOCUMENTS).split()) for _ in range(160)]
-    chain = [" ".join(words[start : start + 100]) for start in (0, 12, 24, 36)]
+    draw, chains = random.Random(0), []
+    for _ in range(8):
+        words = [draw.choice(" ".join(DOCUMENTS).split()) for _ in range(140)]
+        chains.append([" ".join(words[start : start + 100]) for start in (0, 8, 16, 24, 32)])
     short = ["too few", "too few!", "14 apples", "15 apples"]
     figures = [f"On 3 May {year} the shop sold {year} apples to {year} people" for year in range(1990, 2000)]
-    file = tmp_path / "chain.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*chain, *short, *figures]))
-    recipe = described(corpus={"path": str(file)}, deduplicate={})
-    kept = [chain[0], "too few", *short[2:], *figures]
-    require_same(opened(tercet.prepare(recipe), tokenizer), tokenize(kept, tokenizer))
+    file = tmp_path / "chains.jsonl"
+    texts = [*chain.from_iterable(chains), *short, *figures]
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    kept = [*(first for first, *_ in chains), "too few", *short[2:], *figures]
+    location = tercet.prepare(described(corpus={"path": str(file)}, deduplicate={}))
+    require_same(opened(location, tokenizer), tokenize(kept, tokenizer))
 
 
 def test_a_filter_that_draws_leaves_the_same_documents_to_deduplicate(described, tmp_path, tokenizer):
