@@ -98,6 +98,7 @@ def test_what_the_teacher_brought_follows_from_the_control(lead, beginning):
         "criterion": "accuracy",
         "split": "test",
         "rows": {"test": 500},
+        "drawn": {"number": 500, "unit": "rows"},
         "scores": {"student": student, "without-teacher": {"score": 0.899}, "teacher": {"score": 0.93}},
         "leads": {"without-teacher": lead},
         "is_higher_better": True,
@@ -141,10 +142,11 @@ def test_few_rows_are_no_evidence(count):
     prompts = verdicts_of_prompts({"items": count}, is_higher_better=True)
     assert [each.text for each in prompts] == expected
     student = {"score": 1.0, "share": 1.0, "interval": [1.0, 1.0]}
-    told = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
+    told = {"criterion": "accuracy", "split": "test", "drawn": {"number": count, "unit": "rows"}}
     told |= {"scores": {"student": student, "teacher": {"score": 1.0}}, "leads": {}}
-    assert [each.text for each in verdicts_of_students({"task": told})] == expected
-    summary = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
+    for step in ("task", "general"):
+        assert [each.text for each in verdicts_of_students({step: told})] == expected
+    summary = {"criterion": "accuracy", "split": "test", "drawn": {"number": count, "unit": "rows"}}
     assert [each.text for each in verdicts_of_tasks(None, summary)] == expected
 
 
