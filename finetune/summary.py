@@ -178,8 +178,11 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
     told: list[Verdict] = []
     for name, found in summary["compared"].items():
         theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
-        if theirs is None or not np.isfinite([theirs, *difference]).all():  # what does not correlate has none
-            theirs, difference = 0.0, None
+        if theirs is None or not np.isfinite([theirs, *difference]).all():
+            told.append(
+                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {METRICS[criterion]}.")
+            )
+            continue
         verdict = judge(
             GUESSES[name],
             own,
