@@ -57,6 +57,9 @@ class UnitScores:
     """Nats of the best guess that ignores the context: each target by its frequency among all of them."""
     unit: str
     """`document` or `sequence`."""
+    bounds: np.ndarray | None = None
+    """Where what stands for each document begins among all tokens and ends, and the last one stops (D + 1,);
+    none of pairs."""
 
     def intervals(self, term: str) -> dict[str, Interval]:
         """Return the 95 % intervals of a term's scores, by their names."""
@@ -150,6 +153,8 @@ class Part:
     """The document that each example is from, or begins in (E,)."""
     num_documents: int
     """D, of the corpus."""
+    bounds: np.ndarray | None
+    """As in `UnitScores`."""
 
     def chosen(self, examples: Examples, indices: np.ndarray) -> np.ndarray:
         """Return which of the objective's own examples are at `indices` of all."""
@@ -170,7 +175,8 @@ class Part:
             np.bincount(units, row, minlength=size)
             for row in (*np.concatenate(found.sums, axis=1), np.ones(len(labels)), by_frequency)
         )
-        return UnitScores(loss, hits, targets, no_context, DOCUMENT if is_enough else SEQUENCE)
+        unit = DOCUMENT if is_enough else SEQUENCE
+        return UnitScores(loss, hits, targets, no_context, unit, self.bounds)
 
 
 def parts_of(objective: Objective, examples: Examples) -> list[Part]:
@@ -192,15 +198,20 @@ def parts_of(objective: Objective, examples: Examples) -> list[Part]:
     return parts
 
 
-def documents_of(examples: Examples) -> tuple[np.ndarray, int] | None:
-    """Return the document that each example is from, or begins in (E,), and how many there are, if known."""
+def documents_of(examples: Examples) -> tuple[np.ndarray, int, np.ndarray | None] | None:
+    """Return the document that each example is from, or begins in (E,), and how many there are, if known.
+
+    Behind them, the bounds of the stretches that the examples which begin in a document read (D + 1,).
+    """
     if isinstance(examples, CorruptedTexts):
         return documents_of(examples.texts)
     if isinstance(examples, ParallelPairs):
-        return examples.documents, examples.source.num_documents
+        return examples.documents, examples.source.num_documents, None
     if isinstance(examples, FullSequences):
         starts = examples.document_starts
-        return np.searchsorted(starts, examples.starts, side="right") - 1, examples.corpus.num_documents
+        documents = np.searchsorted(starts, examples.starts, side="right") - 1
+        bounds = np.append(examples.starts, starts[-1])[np.searchsorted(examples.starts, starts)]
+        return documents, examples.corpus.num_documents, bounds
     return None
 
 

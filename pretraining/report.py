@@ -61,7 +61,7 @@ from ..training.final_weights import EMA, LAST, MEAN
 from ..training.objective import Objective
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE
 from ..training.tracking import Record, as_json
-from .comparison import DocumentLosses, answers, batches_of, trigram_losses
+from .comparison import TokenLosses, answers, batches_of, trigram_losses
 from .continuation import change_of_scores, change_of_tokens, losses_before
 from .document_scores import DOCUMENT, UnitScores, unit_scores
 from .prepared import Prepared
@@ -229,7 +229,7 @@ def write_report(
 
 
 def add_intervals(
-    summary: dict[str, Any], scores: Mapping[str, UnitScores], trigram: Mapping[str, DocumentLosses]
+    summary: dict[str, Any], scores: Mapping[str, UnitScores], trigram: Mapping[str, TokenLosses]
 ) -> None:
     """Add the intervals of scores, and of how far losses are above those without a network."""
     differences: dict[str, dict[str, Interval]] = {}
@@ -238,7 +238,8 @@ def add_intervals(
         summary["scores"] |= own.intervals(term)
         differences[term] = {NO_CONTEXT: own.above_no_context()}
         if term in trigram and own.unit == DOCUMENT:
-            differences[term][TRIGRAM] = own.above(trigram[term].nats, trigram[term].tokens)
+            assert own.bounds is not None
+            differences[term][TRIGRAM] = own.above(*trigram[term].between(own.bounds))
         units[term] = {"unit": own.unit, "number": int((own.targets > 0).sum())}
     summary |= {"differences": differences, "drawn": units}
 

@@ -2,13 +2,15 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tercet.pretraining.comparison import TokenLosses
 from tercet.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
 from tercet.pretraining.prepared import find_inputs, prepare
-from tercet.pretraining.report import losses_without_context, verdicts
+from tercet.pretraining.report import add_intervals, losses_without_context, verdicts
 from tercet.pretraining.samples import samples
 from tercet.pretraining.start import start_lines, waiting_for
 from tercet.training.batches import one_pass
@@ -88,6 +90,28 @@ def test_few_documents_are_drawn_by_their_sequences(tmp_path, recipe_of, texts):
     parts = prepare(recipe, find_inputs(recipe), accelerator, None)
     own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
     assert (own.unit, len(own.targets)) == (SEQUENCE, len(parts.held_out.source.epoch(0)))
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_a_trigram_is_compared_on_the_same_tokens(isolate_documents, tmp_path, recipe_of, texts):
+    """Its losses on the sequences that begin in a document are added up, as the model's are."""
+    recipe = changed(
+        recipe_of("causal_language_modeling", texts, tmp_path / "run"),
+        sequence_length=48,
+        isolate_documents=isolate_documents,
+    )
+    accelerator = build_accelerator(recipe.training, tmp_path)
+    parts = prepare(recipe, find_inputs(recipe), accelerator, None)
+    own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
+    examples = parts.held_out.source.epoch(0)
+    assert own.unit == DOCUMENT
+    assert np.diff(own.bounds).tolist() == own.targets.tolist()
+    nats = np.random.default_rng(0).random(int(own.targets.sum()))
+    documents = np.searchsorted(examples.document_starts, examples.starts, side="right") - 1
+    sums = np.bincount(documents, np.add.reduceat(nats, examples.starts), minlength=len(own.loss))
+    summary = {"scores": {}}
+    add_intervals(summary, {"clm": replace(own, loss=sums)}, {"clm": TokenLosses(nats)})
+    assert summary["differences"]["clm"]["trigram"] == pytest.approx((0, 0), abs=1e-12)
 
 
 def test_models_are_compared_on_the_same_documents():
