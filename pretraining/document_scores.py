@@ -4,7 +4,7 @@
 
 Documents are drawn with replacement (`metrics/bootstrap.py`), because the tokens of one are alike: intervals
 over single tokens would be too narrow. A text of fewer than `FEWEST_ROWS` documents is drawn by its
-sequences.
+sequences, and one of fewer sequences has no intervals.
 
 Shapes: D documents, or sequences, E examples, n targets of a batch, R resamples.
 """
@@ -60,6 +60,11 @@ class UnitScores:
     bounds: np.ndarray | None = None
     """Where what stands for each document begins among all tokens and ends, and the last one stops (D + 1,);
     none of pairs."""
+
+    @property
+    def number(self) -> int:
+        """Count the units that have targets."""
+        return int((self.targets > 0).sum())
 
     def intervals(self, term: str) -> dict[str, Interval]:
         """Return the 95 % intervals of a term's scores, by their names."""
@@ -168,7 +173,7 @@ class Part:
         examples, labels = map(np.concatenate, (found.examples, found.labels))
         _, kinds, counts = np.unique(labels, return_inverse=True, return_counts=True)
         by_frequency = -np.log(counts / len(labels))[kinds]
-        is_enough = len(np.unique(self.documents)) >= FEWEST_ROWS
+        is_enough = len(np.unique(self.documents[examples])) >= FEWEST_ROWS
         units = self.documents[examples] if is_enough else examples
         size = self.num_documents if is_enough else len(self.documents)
         loss, hits, targets, no_context = (

@@ -42,6 +42,7 @@ from ..reporting.next_steps import NextStep, after_pretraining, next_steps
 from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import (
+    FEWEST_ROWS,
     WORDS,
     Interval,
     Outcome,
@@ -231,16 +232,21 @@ def write_report(
 def add_intervals(
     summary: dict[str, Any], scores: Mapping[str, UnitScores], trigram: Mapping[str, TokenLosses]
 ) -> None:
-    """Add the intervals of scores, and of how far losses are above those without a network."""
+    """Add the intervals of scores, and of how far losses are above those without a network.
+
+    There are none of fewer than `FEWEST_ROWS` units: those of a single one have no width.
+    """
     differences: dict[str, dict[str, Interval]] = {}
     units: dict[str, Any] = {}
     for term, own in scores.items():
+        if own.number < FEWEST_ROWS:
+            continue
         summary["scores"] |= own.intervals(term)
         differences[term] = {NO_CONTEXT: own.above_no_context()}
         if term in trigram and own.unit == DOCUMENT:
             assert own.bounds is not None
             differences[term][TRIGRAM] = own.above(*trigram[term].between(own.bounds))
-        units[term] = {"unit": own.unit, "number": int((own.targets > 0).sum())}
+        units[term] = {"unit": own.unit, "number": own.number}
     summary |= {"differences": differences, "drawn": units}
 
 

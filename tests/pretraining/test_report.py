@@ -78,18 +78,26 @@ def test_what_is_not_cut_into_documents_has_no_intervals(kind, prepared):
     assert unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator) == {}
 
 
-def test_few_documents_are_drawn_by_their_sequences(tmp_path, recipe_of, texts):
+@pytest.mark.parametrize(("sequence_length", "is_enough"), [(8, True), (16, False)])
+def test_few_documents_are_drawn_by_their_sequences(sequence_length, is_enough, tmp_path, recipe_of, texts):
+    """And not at all if these are few, too: of one, each interval would have no width."""
     lines = (texts / "validation.txt").read_text().split("\n\n")[:3]
     (tmp_path / "three.txt").write_text("\n\n".join(lines))
     recipe = changed(
         recipe_of("causal_language_modeling", texts, tmp_path / "run"),
         validation=str(tmp_path / "three.txt"),
-        sequence_length=16,
+        sequence_length=sequence_length,
     )
     accelerator = build_accelerator(recipe.training, tmp_path)
     parts = prepare(recipe, find_inputs(recipe), accelerator, None)
     own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
     assert (own.unit, len(own.targets)) == (SEQUENCE, len(parts.held_out.source.epoch(0)))
+    summary = {"scores": {"clm/loss": 5.0}, "without_context": {"clm": 5.01}, "trigram": {}}
+    add_intervals(summary, {"clm": own}, {})
+    known = [{*summary["differences"]}, {*summary["drawn"]}, {*summary["scores"]} - {"clm/loss"}]
+    assert list(map(bool, known)) == [is_enough] * 3
+    if not is_enough:
+        assert [each.outcome for each in verdicts(summary, [])] == ["unclear"]
 
 
 @pytest.mark.parametrize("isolate_documents", [True, False])
