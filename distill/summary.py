@@ -77,7 +77,7 @@ CONTROLS = {
 def verdicts(summary: Mapping[str, Any]) -> Iterator[Verdict]:
     """Compare the student with its teacher, and with the same student without the teacher's help."""
     told = summary[TASK] if TASK in summary else summary[GENERAL]
-    if TASK in summary and (few := about_few_rows(told["rows"][told["split"]])):
+    if few := about_few_rows(**told["drawn"]):
         yield few
         return
     kept = kept_of(summary)
@@ -161,7 +161,9 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
     }
     kept = {name: keep_of_examples(rows, expected[TEACHER]) for name, rows in expected.items()}
     leads = {name: lead_of_examples(expected[STUDENT], expected[name]) for name in folders if name != STUDENT}
+    drawn = {"number": int((expected[TEACHER][:, 0] > 0).sum()), "unit": "held-out examples"}
     if isinstance(measure := step.held_out.measure, TranslationMeasure):
+        drawn = {"number": len(measure.references), "unit": "translations"}
         written = {name: measure.translate(model) for name, model in models.items()}
         for name in leads:
             leads[name] = lead_of_translations(
@@ -176,7 +178,7 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
         found[name]["evaluation"] = json.loads((path / EVALUATION).read_text(encoding="utf-8"))["scores"]
     found[TEACHER] = {key: {"score": each.score} for key, each in kept[TEACHER].items()}
     told: Summary = {"term": step.base.term, "examples": len(expected[TEACHER]), "scores": found}
-    told["leads"] = leads
+    told |= {"drawn": drawn, "leads": leads}
     if (cache := folders[STUDENT] / CACHE).exists():
         told["cache"] = json.loads(cache.read_text(encoding="utf-8"))
     return told
@@ -199,6 +201,7 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
         "criterion": step.task.metric_for_best_model,
         "split": split,
         "rows": {name: len(rows) for name, rows in step.rows.items()},
+        "drawn": {"number": len(step.task.drawn(teachers, references)[0]), "unit": step.task.drawn_unit},
         "unlabelled": 0 if step.unlabelled is None else len(step.unlabelled),
         "scores": found,
         "is_higher_better": step.task.metrics[step.task.metric_for_best_model],

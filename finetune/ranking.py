@@ -208,6 +208,7 @@ class Ranking(Task):
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"
+    drawn_unit = "distinct queries"
 
     def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
         """Make vectors as the model's folder says, where the recipe does not.

@@ -141,6 +141,7 @@ def summarize(
         **({BAD_ROWS: prepared.bad_rows} if prepared.bad_rows else {}),
         UNKNOWN: {name: unknown_in(prepared, name) for name in measured},
         **spread(measured, results),
+        "drawn": {"number": len(task.drawn(predictions, references)[0]), "unit": task.drawn_unit},
         "interval": list(percentile_interval(own)),
         "baselines": {
             name: as_json(scored[name] | task.library_scores(each, references))
@@ -170,15 +171,18 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
     The last is left out where it goes without saying: a random head is worse than what beats a guess.
     """
     criterion, split = summary["criterion"], summary["split"]
-    if few := about_few_rows(summary["rows"][split]):
+    if few := about_few_rows(**summary["drawn"]):
         yield few
         return
     own = summary["seeds"][str(summary["best_seed"])][split][criterion], tuple(summary["interval"])
     told: list[Verdict] = []
     for name, found in summary["compared"].items():
         theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
-        if theirs is None or not np.isfinite([theirs, *difference]).all():  # what does not correlate has none
-            theirs, difference = 0.0, None
+        if theirs is None or not np.isfinite([theirs, *difference]).all():
+            told.append(
+                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {METRICS[criterion]}.")
+            )
+            continue
         verdict = judge(
             GUESSES[name],
             own,

@@ -60,6 +60,8 @@ class Task(ABC):
     """Every score, and whether more of it is better."""
     baseline: ClassVar[str] = "majority class"
     """What `guess` predicts, as reports call it."""
+    drawn_unit: ClassVar[str] = "rows"
+    """What the bootstrap draws: see `drawn`."""
 
     def __init__(self, recipe: Any, facts: Facts | None = None):
         self.recipe = recipe

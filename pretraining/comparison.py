@@ -128,21 +128,23 @@ def unigram_scores(seen: Answers, held_out: Answers, vocab_size: int, num_bytes:
 
 
 @dataclass(frozen=True)
-class DocumentLosses:
-    """What a model's losses sum up to in each document (D,)."""
+class TokenLosses:
+    """A model's losses on the tokens of documents, one after another."""
 
     nats: np.ndarray
-    """Summed losses."""
-    tokens: np.ndarray
-    """Tokens that are predicted, the ends of documents included."""
+    """Of each token that is predicted, the ends of documents included."""
 
     @property
     def loss(self) -> float:
         """Return the mean over all tokens."""
-        return ratio(float(self.nats.sum()), int(self.tokens.sum()))
+        return ratio(float(self.nats.sum()), len(self.nats))
+
+    def between(self, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add up the stretches between places (D + 1,): nats and tokens of each (D,)."""
+        return np.diff(np.concatenate([[0.0], np.cumsum(self.nats)])[bounds]), np.diff(bounds)
 
 
-def trigram_losses(recipe: PretrainingRecipe) -> dict[str, DocumentLosses]:
+def trigram_losses(recipe: PretrainingRecipe) -> dict[str, TokenLosses]:
     """Return the trigram's losses on a finished run's held-out text, by the term that they are of.
 
     There are none where anything but next tokens is learned, where the text is a stream, and where it has
@@ -163,24 +165,22 @@ def trigram_losses(recipe: PretrainingRecipe) -> dict[str, DocumentLosses]:
         if sum(tokenized(text).num_tokens for text in single_texts(texts["train"][0])) > MOST_COUNTED:
             return {}
         train, held_out = (tokenized(*documents) for documents in texts.values())
-    return {"clm": document_losses(train, held_out, frame_ids(tokenizer)[1], len(tokenizer))}
+    return {"clm": token_losses(train, held_out, frame_ids(tokenizer)[1], len(tokenizer))}
 
 
-def document_losses(
+def token_losses(
     train: TokenizedCorpus, held_out: TokenizedCorpus, end_ids: list[int], vocab_size: int
-) -> DocumentLosses:
+) -> TokenLosses:
     """Score the tokens of held-out documents, their ends included, after the two tokens before each."""
     model = TrigramModel.fit(*with_ends(train, end_ids), vocab_size)
-    tokens, offsets = with_ends(held_out, end_ids)
-    summed = np.concatenate([[0.0], np.cumsum(-model.log_probability(tokens, offsets))])
-    return DocumentLosses(np.diff(summed[offsets]), np.diff(offsets))
+    return TokenLosses(-model.log_probability(*with_ends(held_out, end_ids)))
 
 
 def trigram_scores(
     train: TokenizedCorpus, held_out: TokenizedCorpus, end_ids: list[int], vocab_size: int
 ) -> Scores:
-    """Score held-out documents by `document_losses`, in all."""
-    losses = document_losses(train, held_out, end_ids, vocab_size)
+    """Score held-out documents by `token_losses`, in all."""
+    losses = token_losses(train, held_out, end_ids, vocab_size)
     bits_per_byte = ratio(float(losses.nats.sum()), int(held_out.document_bytes.sum()) * math.log(2))
     return named("clm", losses.loss) | {"clm/bits_per_byte": bits_per_byte}
 

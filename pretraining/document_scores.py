@@ -4,7 +4,7 @@
 
 Documents are drawn with replacement (`metrics/bootstrap.py`), because the tokens of one are alike: intervals
 over single tokens would be too narrow. A text of fewer than `FEWEST_ROWS` documents is drawn by its
-sequences.
+sequences, and one of fewer sequences has no intervals.
 
 Shapes: D documents, or sequences, E examples, n targets of a batch, R resamples.
 """
@@ -57,6 +57,14 @@ class UnitScores:
     """Nats of the best guess that ignores the context: each target by its frequency among all of them."""
     unit: str
     """`document` or `sequence`."""
+    bounds: np.ndarray | None = None
+    """Where what stands for each document begins among all tokens and ends, and the last one stops (D + 1,);
+    none of pairs."""
+
+    @property
+    def number(self) -> int:
+        """Count the units that have targets."""
+        return int((self.targets > 0).sum())
 
     def intervals(self, term: str) -> dict[str, Interval]:
         """Return the 95 % intervals of a term's scores, by their names."""
@@ -150,6 +158,8 @@ class Part:
     """The document that each example is from, or begins in (E,)."""
     num_documents: int
     """D, of the corpus."""
+    bounds: np.ndarray | None
+    """As in `UnitScores`."""
 
     def chosen(self, examples: Examples, indices: np.ndarray) -> np.ndarray:
         """Return which of the objective's own examples are at `indices` of all."""
@@ -163,14 +173,15 @@ class Part:
         examples, labels = map(np.concatenate, (found.examples, found.labels))
         _, kinds, counts = np.unique(labels, return_inverse=True, return_counts=True)
         by_frequency = -np.log(counts / len(labels))[kinds]
-        is_enough = len(np.unique(self.documents)) >= FEWEST_ROWS
+        is_enough = len(np.unique(self.documents[examples])) >= FEWEST_ROWS
         units = self.documents[examples] if is_enough else examples
         size = self.num_documents if is_enough else len(self.documents)
         loss, hits, targets, no_context = (
             np.bincount(units, row, minlength=size)
             for row in (*np.concatenate(found.sums, axis=1), np.ones(len(labels)), by_frequency)
         )
-        return UnitScores(loss, hits, targets, no_context, DOCUMENT if is_enough else SEQUENCE)
+        unit = DOCUMENT if is_enough else SEQUENCE
+        return UnitScores(loss, hits, targets, no_context, unit, self.bounds)
 
 
 def parts_of(objective: Objective, examples: Examples) -> list[Part]:
@@ -192,15 +203,20 @@ def parts_of(objective: Objective, examples: Examples) -> list[Part]:
     return parts
 
 
-def documents_of(examples: Examples) -> tuple[np.ndarray, int] | None:
-    """Return the document that each example is from, or begins in (E,), and how many there are, if known."""
+def documents_of(examples: Examples) -> tuple[np.ndarray, int, np.ndarray | None] | None:
+    """Return the document that each example is from, or begins in (E,), and how many there are, if known.
+
+    Behind them, the bounds of the stretches that the examples which begin in a document read (D + 1,).
+    """
     if isinstance(examples, CorruptedTexts):
         return documents_of(examples.texts)
     if isinstance(examples, ParallelPairs):
-        return examples.documents, examples.source.num_documents
+        return examples.documents, examples.source.num_documents, None
     if isinstance(examples, FullSequences):
         starts = examples.document_starts
-        return np.searchsorted(starts, examples.starts, side="right") - 1, examples.corpus.num_documents
+        documents = np.searchsorted(starts, examples.starts, side="right") - 1
+        bounds = np.append(examples.starts, starts[-1])[np.searchsorted(examples.starts, starts)]
+        return documents, examples.corpus.num_documents, bounds
     return None
 
 

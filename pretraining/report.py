@@ -42,6 +42,7 @@ from ..reporting.next_steps import NextStep, after_pretraining, next_steps
 from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import (
+    FEWEST_ROWS,
     WORDS,
     Interval,
     Outcome,
@@ -61,7 +62,7 @@ from ..training.final_weights import EMA, LAST, MEAN
 from ..training.objective import Objective
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE
 from ..training.tracking import Record, as_json
-from .comparison import DocumentLosses, answers, batches_of, trigram_losses
+from .comparison import TokenLosses, answers, batches_of, trigram_losses
 from .continuation import change_of_scores, change_of_tokens, losses_before
 from .document_scores import DOCUMENT, UnitScores, unit_scores
 from .prepared import Prepared
@@ -229,17 +230,23 @@ def write_report(
 
 
 def add_intervals(
-    summary: dict[str, Any], scores: Mapping[str, UnitScores], trigram: Mapping[str, DocumentLosses]
+    summary: dict[str, Any], scores: Mapping[str, UnitScores], trigram: Mapping[str, TokenLosses]
 ) -> None:
-    """Add the intervals of scores, and of how far losses are above those without a network."""
+    """Add the intervals of scores, and of how far losses are above those without a network.
+
+    There are none of fewer than `FEWEST_ROWS` units: those of a single one have no width.
+    """
     differences: dict[str, dict[str, Interval]] = {}
     units: dict[str, Any] = {}
     for term, own in scores.items():
+        if own.number < FEWEST_ROWS:
+            continue
         summary["scores"] |= own.intervals(term)
         differences[term] = {NO_CONTEXT: own.above_no_context()}
         if term in trigram and own.unit == DOCUMENT:
-            differences[term][TRIGRAM] = own.above(trigram[term].nats, trigram[term].tokens)
-        units[term] = {"unit": own.unit, "number": int((own.targets > 0).sum())}
+            assert own.bounds is not None
+            differences[term][TRIGRAM] = own.above(*trigram[term].between(own.bounds))
+        units[term] = {"unit": own.unit, "number": own.number}
     summary |= {"differences": differences, "drawn": units}
 
 

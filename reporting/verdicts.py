@@ -68,11 +68,11 @@ def judge(
     return Verdict(f"{subject}: {said}" if subject else f"{said[0].upper()}{said[1:]}", outcome)
 
 
-def about_few_rows(num_rows: int) -> Verdict | None:
-    """Refuse to judge by too few rows; `None` if there are enough."""
-    if num_rows >= FEWEST_ROWS:
+def about_few_rows(number: int, unit: str = "rows") -> Verdict | None:
+    """Refuse to judge by too few rows, or what else the bootstrap draws; `None` if there are enough."""
+    if number >= FEWEST_ROWS:
         return None
-    return Verdict(f"Too few rows to compare scores: {num_rows}, where at least {FEWEST_ROWS} are needed.")
+    return Verdict(f"Too few {unit} to compare scores: {number}, where at least {FEWEST_ROWS} are needed.")
 
 
 def outcome_of_difference(interval: Interval, *, is_higher_better: bool = True) -> Outcome:

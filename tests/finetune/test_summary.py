@@ -1,9 +1,16 @@
 """The end of a fine-tuning: what is written is read back."""
 
 import json
+from types import SimpleNamespace
 
+import pytest
+from datasets import Dataset
+
+from tercet.finetune.evaluation import Evaluation
+from tercet.finetune.ranking import Ranking
 from tercet.finetune.report import doubts
-from tercet.finetune.summary import read_predictions
+from tercet.finetune.summary import read_predictions, summarize
+from tercet.finetune.task_recipes import RankingRecipe
 
 
 def test_predictions_may_hold_what_unicode_calls_the_end_of_a_line(tmp_path):
@@ -20,3 +27,27 @@ def test_a_report_of_one_seed_speaks_of_no_deviation_and_names_each_baseline_onc
     assert "deviation" in doubts(summary | {"seeds": {"0": {}, "1": {}}})
     assert said.count("bag of words") == 1
     assert "majority class (guessing the most frequent label)" in said
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_rows_of_few_queries_are_too_few(number, monkeypatch):
+    """However many rows there are, an interval over one query has no width."""
+    rows = Dataset.from_dict(
+        {"query": [str(row % number) for row in range(40)], "positive": [str(row) for row in range(40)]}
+    )
+    task = Ranking(RankingRecipe(kind="ranking"))
+    monkeypatch.setattr("tercet.finetune.summary.unknown_in", lambda *_: 0.0)
+    prepared = SimpleNamespace(
+        task=task,
+        measured=["test"],
+        splits=dict.fromkeys(("train", "test"), SimpleNamespace(rows=rows)),
+        pretrained=SimpleNamespace(fresh=False),
+        shared_rows={},
+        bad_rows={},
+    )
+    predictions = [dict.fromkeys(task.metrics, 0.5) for _ in range(40)]
+    scores = {"test": task.score(predictions, task.references(rows))}
+    summary = summarize(prepared, {0: scores}, 0, predictions, Evaluation(predictions, scores["test"]))
+    assert [each["text"] for each in summary["verdicts"]] == [
+        f"Too few distinct queries to compare scores: {number}, where at least 10 are needed."
+    ]

@@ -2,13 +2,15 @@
 
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tercet.pretraining.comparison import TokenLosses
 from tercet.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
 from tercet.pretraining.prepared import find_inputs, prepare
-from tercet.pretraining.report import losses_without_context, verdicts
+from tercet.pretraining.report import add_intervals, losses_without_context, verdicts
 from tercet.pretraining.samples import samples
 from tercet.pretraining.start import start_lines, waiting_for
 from tercet.training.batches import one_pass
@@ -76,18 +78,48 @@ def test_what_is_not_cut_into_documents_has_no_intervals(kind, prepared):
     assert unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator) == {}
 
 
-def test_few_documents_are_drawn_by_their_sequences(tmp_path, recipe_of, texts):
+@pytest.mark.parametrize(("sequence_length", "is_enough"), [(8, True), (16, False)])
+def test_few_documents_are_drawn_by_their_sequences(sequence_length, is_enough, tmp_path, recipe_of, texts):
+    """And not at all if these are few, too: of one, each interval would have no width."""
     lines = (texts / "validation.txt").read_text().split("\n\n")[:3]
     (tmp_path / "three.txt").write_text("\n\n".join(lines))
     recipe = changed(
         recipe_of("causal_language_modeling", texts, tmp_path / "run"),
         validation=str(tmp_path / "three.txt"),
-        sequence_length=16,
+        sequence_length=sequence_length,
     )
     accelerator = build_accelerator(recipe.training, tmp_path)
     parts = prepare(recipe, find_inputs(recipe), accelerator, None)
     own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
     assert (own.unit, len(own.targets)) == (SEQUENCE, len(parts.held_out.source.epoch(0)))
+    summary = {"scores": {"clm/loss": 5.0}, "without_context": {"clm": 5.01}, "trigram": {}}
+    add_intervals(summary, {"clm": own}, {})
+    known = [{*summary["differences"]}, {*summary["drawn"]}, {*summary["scores"]} - {"clm/loss"}]
+    assert list(map(bool, known)) == [is_enough] * 3
+    if not is_enough:
+        assert [each.outcome for each in verdicts(summary, [])] == ["unclear"]
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_a_trigram_is_compared_on_the_same_tokens(isolate_documents, tmp_path, recipe_of, texts):
+    """Its losses on the sequences that begin in a document are added up, as the model's are."""
+    recipe = changed(
+        recipe_of("causal_language_modeling", texts, tmp_path / "run"),
+        sequence_length=48,
+        isolate_documents=isolate_documents,
+    )
+    accelerator = build_accelerator(recipe.training, tmp_path)
+    parts = prepare(recipe, find_inputs(recipe), accelerator, None)
+    own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
+    examples = parts.held_out.source.epoch(0)
+    assert own.unit == DOCUMENT
+    assert np.diff(own.bounds).tolist() == own.targets.tolist()
+    nats = np.random.default_rng(0).random(int(own.targets.sum()))
+    documents = np.searchsorted(examples.document_starts, examples.starts, side="right") - 1
+    sums = np.bincount(documents, np.add.reduceat(nats, examples.starts), minlength=len(own.loss))
+    summary = {"scores": {}}
+    add_intervals(summary, {"clm": replace(own, loss=sums)}, {"clm": TokenLosses(nats)})
+    assert summary["differences"]["clm"]["trigram"] == pytest.approx((0, 0), abs=1e-12)
 
 
 def test_models_are_compared_on_the_same_documents():

@@ -1,5 +1,7 @@
 """Verdicts follow from intervals: of differences where there are pairs of rows, else of the score."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,7 @@ def test_what_the_teacher_brought_follows_from_the_control(lead, beginning):
         "criterion": "accuracy",
         "split": "test",
         "rows": {"test": 500},
+        "drawn": {"number": 500, "unit": "rows"},
         "scores": {"student": student, "without-teacher": {"score": 0.899}, "teacher": {"score": 0.93}},
         "leads": {"without-teacher": lead},
         "is_higher_better": True,
@@ -141,11 +144,34 @@ def test_few_rows_are_no_evidence(count):
     prompts = verdicts_of_prompts({"items": count}, is_higher_better=True)
     assert [each.text for each in prompts] == expected
     student = {"score": 1.0, "share": 1.0, "interval": [1.0, 1.0]}
-    told = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
+    told = {"criterion": "accuracy", "split": "test", "drawn": {"number": count, "unit": "rows"}}
     told |= {"scores": {"student": student, "teacher": {"score": 1.0}}, "leads": {}}
-    assert [each.text for each in verdicts_of_students({"task": told})] == expected
-    summary = {"criterion": "accuracy", "split": "test", "rows": {"test": count}}
+    for step in ("task", "general"):
+        assert [each.text for each in verdicts_of_students({step: told})] == expected
+    summary = {"criterion": "accuracy", "split": "test", "drawn": {"number": count, "unit": "rows"}}
     assert [each.text for each in verdicts_of_tasks(None, summary)] == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "difference"), [(None, [float("nan")] * 2), (float("inf"), [-np.inf] * 2), (2.5, [np.nan] * 2)]
+)
+def test_nothing_is_compared_with_what_has_no_finite_score(loss, difference):
+    """0 would be the best of all losses."""
+    summary = {
+        "criterion": "loss",
+        "split": "test",
+        "drawn": {"number": 50, "unit": "rows"},
+        "seeds": {"0": {"test": {"loss": 2.3}}},
+        "best_seed": 0,
+        "interval": [2.2, 2.4],
+        "baselines": {"before this run": {"loss": loss}},
+        "compared": {"before this run": {"interval": difference, "difference": difference}},
+    }
+    (verdict,) = verdicts_of_tasks(SimpleNamespace(metrics={"loss": False}), summary)
+    assert (verdict.outcome, verdict.text) == (
+        "unclear",
+        "Not compared with the same model before this run: not both have a finite loss (nats).",
+    )
 
 
 def test_losses_count_from_a_least_difference():
