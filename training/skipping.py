@@ -41,7 +41,7 @@ class NonFiniteSteps:
         self.limit = limit
         self.read_every = READ_EVERY.get(device.type, READ_EVERY_ELSEWHERE)
         self.skipped, self.in_a_row = (torch.as_tensor(each, device=device) for each in (skipped, in_a_row))
-        self.most_in_a_row = self.in_a_row
+        self.most_in_a_row = torch.zeros_like(self.in_a_row)
 
     def step_unless_broken(self, optimizer: Optimizer, grad_norm: Tensor) -> None:
         """Let the optimizer move the weights, unless the norm of their gradient is not finite."""

@@ -193,6 +193,12 @@ def test_where_counts_are_read_now_and_then_a_run_that_stops_has_all(run, object
         )  # fmt: skip
 
 
+def test_a_streak_that_ended_in_an_earlier_run_is_none_of_a_lower_limit(run, objective):
+    progress = Progress(skipped=3, skipped_in_a_row=3)
+    run(objective, steps=2, max_skipped_steps=2, progress=progress)
+    assert (progress.skipped, progress.skipped_in_a_row) == (3, 0)
+
+
 def test_a_finite_loss_is_not_changed_by_the_check():
     loss = torch.tensor(3.7, requires_grad=True)
     poisoned_if_not_finite(loss).backward()
