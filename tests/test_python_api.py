@@ -523,7 +523,7 @@ def test_pretraining_reads_texts_in_memory(tmp_path):
     run = tercet.pretrain(
         "decoder-demo",
         corpus__train=texts,
-        corpus__validation=[{"text": "the dog ran " * 20}],
+        corpus__validation=[{"text": f"the dog ran {number} " * 20} for number in range(30)],
         corpus__sequence_length=64,
         tokenizer__vocab_size=300,
         model__overrides={"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 1},
