@@ -78,7 +78,9 @@ def test_graph_of_a_classifier_computes_its_logits_for_other_batches(saved, caps
     np.testing.assert_allclose(coarse, expected, atol=0.05)
     assert np.abs(coarse - expected).max() > 0  # integers are coarser
     facts = json.loads((folder / "certificate.json").read_text())
-    assert [each["file"] for each in facts["graphs"]] == ["model.onnx", "model_int8.onnx"]
+    held = [(each["file"], each["holds"]) for each in facts["graphs"]]
+    assert held == [("model.onnx", True), ("model_int8.onnx", False)]
+    assert "holds" not in facts  # of the folder as a whole
     assert json.loads((folder / "config.json").read_text())["model_type"] == "tercet_encoder"
     assert (folder / "tokenizer.json").exists()
     assert "| model_int8.onnx |" in capsys.readouterr().out
