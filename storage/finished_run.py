@@ -182,13 +182,21 @@ def without_folders(value: Any) -> Any:
     ['letters.txt', 'model', 'It ends ...']
     >>> without_folders({"task": {"prefix": "/no_think Translate a/b: "}})
     {'task': {'prefix': '/no_think Translate a/b: '}}
+    >>> without_folders({"task": {"teacher": "/home/me/reviews/model"}})
+    {'task': {'teacher': 'model'}}
     """
     if isinstance(value, dict):
         return {
-            key: entry if key in WITHOUT_PATHS else without_folders(entry) for key, entry in value.items()
+            key: entry if key in WITHOUT_PATHS and not is_step(entry) else without_folders(entry)
+            for key, entry in value.items()
         }
     if isinstance(value, list):
         return [without_folders(entry) for entry in value]
     if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in Path(value).parts):
         return Path(value).name
     return value
+
+
+def is_step(task: Any) -> bool:
+    """Return whether a `task` is a step of a distillation, which names a teacher and files, and no text."""
+    return isinstance(task, dict) and "teacher" in task
