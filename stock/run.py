@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
-from ..storage.earlier_names import with_rotary_fields
+from ..storage.earlier_names import with_global_layers, with_rotary_fields
 from ..storage.finished_run import read_facts
 from ..storage.model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
 from ..storage.own_model import load_transformer
@@ -136,7 +136,8 @@ def hand_over(
         certificate.save(partial)
         config = read_facts(partial / CONFIG)
         is_stock = not config["model_type"].startswith("tercet")
-        write_files(files | ({CONFIG: with_rotary_fields(config)} if is_stock else {}), partial)
+        told = {CONFIG: with_global_layers(with_rotary_fields(config))} if is_stock else {}
+        write_files(files | told, partial)
 
     write_model(model, tokenizer, folder, add)
     return certificate
