@@ -80,8 +80,17 @@ def export_model(
         vectors = vectors_of(ours, found)
         ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
+        name_separator(stock, tokenizer)
         files = carried_files(vectors, found, ours.config.hidden_size)
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
+
+
+def name_separator(stock: Any, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Let a stock model know the tokenizer's separator, by which BigBird's answers find the question."""
+    token = None if tokenizer is None else tokenizer.sep_token_id
+    for each in (stock.config, stock):  # that head has read the configuration already
+        if token is not None and hasattr(each, "sep_token_id"):
+            each.sep_token_id = token
 
 
 PROBE = "a b. Is 12 of them it?"
