@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
+    GenerationConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -41,7 +42,7 @@ from ..stock.certificate import Certificate, certify
 from ..stock.models import to_stock
 from ..stock.probes import MOST_TOKENS, random_rows
 from ..stock.run import claimed, write_folder
-from ..storage.model_folder import find_folder, require_fit, require_tokenizer
+from ..storage.model_folder import GENERATION_CONFIG, find_folder, require_fit, require_tokenizer
 from ..storage.own_model import load_transformer
 
 FILE = "model.gguf"
@@ -92,8 +93,8 @@ def export_gguf(source: str, output: str, *, overwrite: bool = False) -> Written
         overwrite: Replace what an earlier call has written there.
 
     Raises:
-        ValueError: The package is missing, the folder is in use, the model or its tokenizer has no place in
-            the format, or what is read back computes something else.
+        ValueError: The package is missing, the folder is in use, the model, its tokenizer or how its texts
+            end has no place in the format, or what is read back computes something else.
     """
     if find_spec("gguf") is None:
         raise ValueError("--gguf needs gguf, not installed here: pip install 'tercet[gguf]'")
@@ -103,6 +104,7 @@ def export_gguf(source: str, output: str, *, overwrite: bool = False) -> Written
         require_fit(tokenizer, ours.config)
         words = tokenizer_fields(tokenizer, source)
         stock = to_gguf_type(ours)
+        words["ids"] |= further_end(stock.generation_config, words["ids"].get("eos"))
         certificate = certify(stock, ours, tokenizer)
         if not certificate.holds:
             raise ValueError(certificate.verdict())
@@ -268,6 +270,27 @@ def tokenizer_fields(tokenizer: PreTrainedTokenizerBase, source: str) -> dict[st
         "adds_eos": adds_eos,
         "chat_template": tokenizer.chat_template,
     }
+
+
+def further_end(defaults: GenerationConfig | None, eos: int | None) -> dict[str, int]:
+    """Return what GGUF says of a token that ends an answer beside the tokenizer's end, as one of chats does.
+
+    Args:
+        defaults: How the model generates.
+        eos: The tokenizer's end of a text.
+
+    Raises:
+        ValueError: There are several.
+    """
+    told: Any = None if defaults is None else defaults.eos_token_id
+    ends = {*(told if isinstance(told, list) else [told])} - {None, eos}
+    if len(ends) > 1:
+        raise ValueError(
+            f"{GENERATION_CONFIG} has {len(ends)} tokens that end a text beside the tokenizer's "
+            f"({sorted(ends)}), and GGUF has a key for one: llama.cpp would write past the others; leave "
+            "one, or use tercet export"
+        )
+    return {"eot": ends.pop()} if ends else {}
 
 
 def require_merged(facts: Mapping[str, Any], source: str) -> None:

@@ -39,6 +39,7 @@ from ..stock.probes import MOST_TOKENS, NUM_CHOICES, NUM_RANDOM, TEXTS, pad_id, 
 from ..stock.run import claimed, write_folder
 from ..storage.model_folder import CERTIFICATE, find_folder, load_tokenizer, require_fit, save_tokenizer
 from ..storage.own_model import load_transformer
+from ..storage.sentence_vectors import carried_files, vectors_of, write_files
 from .members import member_of
 
 TOLERANCE = 1e-4
@@ -122,7 +123,7 @@ class TargetDecoder(nn.Module):
 
 
 def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bool = False) -> list[Measured]:
-    """Write the graphs of ONNX that one of our models is, its configuration and its tokenizer.
+    """Write the graphs of ONNX that one of our models is, and the files about it that an export has.
 
     Args:
         source: A folder with a model of ours, or a repository on the Hub.
@@ -131,19 +132,24 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
         overwrite: Replace what an earlier call has written there.
 
     Raises:
-        ValueError: A package is missing; the folder is in use; or a graph computes something else.
+        ValueError: A package is missing; the folder is in use; its vectors are none that ours can have; or a
+            graph computes something else.
     """
     require_packages()
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        model = load_transformer(source)
-        tokenizer = load_tokenizer(find_folder(source))
+        model, found = load_transformer(source), find_folder(source)
+        tokenizer = load_tokenizer(found)
         require_fit(tokenizer, model.config)
+        files = carried_files(vectors_of(model, found), found, model.config.hidden_size)
         measured: list[Measured] = []
 
         def fill(partial: Path) -> None:
             model.config.save_pretrained(partial)
+            if model.can_generate():
+                model.generation_config.save_pretrained(partial)
             if tokenizer is not None:
                 save_tokenizer(tokenizer, partial)
+            write_files(files, partial)
             measured.extend(write_graphs(model, tokenizer, partial, int8=int8))
 
         write_folder(folder, model.get_memory_footprint(), fill)
@@ -191,7 +197,8 @@ def write_graphs(
         measured.append(found)
         if int8:
             measured.append(measure(graph, quantize(path)))
-    facts = {"holds": True, "tolerance": TOLERANCE, "graphs": [asdict(each) for each in measured]}
+    graphs = [asdict(each) | {"holds": each.difference <= TOLERANCE} for each in measured]
+    facts = {"tolerance": TOLERANCE, "graphs": graphs}
     (folder / CERTIFICATE).write_text(json.dumps(facts, indent=2) + "\n")
     return measured
 

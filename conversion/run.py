@@ -18,6 +18,7 @@ from ..ground.messages import quietly
 from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetPreTrainedModel
 from ..stock.probes import TEXTS
 from ..stock.run import claimed, write_model
+from ..storage.finished_run import without_folders
 from ..storage.model_folder import find_folder, num_ids, pads, require_fit, require_tokenizer
 from .members import Member, Reading, as_ours, member_of, read_as
 from .prediction_change import (
@@ -68,7 +69,7 @@ class MemberReport:
     """A conversion and what was measured.
 
     Args:
-        sources: Names of the model, and of the decoder if there is one.
+        sources: Names of the model, and of the decoder if there is one; of absolute paths, the last part.
         source_member: What the model was.
         reading: The model, and what was kept, new and dropped.
         tokenizer: Of the model.
@@ -204,7 +205,7 @@ def convert_model(
         require_one_vocabulary(tokenizer, other)
         reading = read_as(first, to, second, seed=seed)
         report = MemberReport(
-            sources=tuple(sources.values()),
+            sources=tuple(without_folders([*sources.values()])),
             source_member=member_of(first),
             reading=settle(reading, tokenizer, to),
             tokenizer=tokenizer,

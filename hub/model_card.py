@@ -91,6 +91,7 @@ def what_is_missing(run: FinishedRun, card: ModelCard) -> list[str]:
 
 
 USES = {
+    "ElectraForPreTraining": ("feature-extraction", "AutoModelForPreTraining"),
     "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
     "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
     "ForCausalLM": ("text-generation", "AutoModelForCausalLM"),
@@ -102,9 +103,12 @@ USES = {
     "ForMultipleChoice": ("multiple-choice", "AutoModelForMultipleChoice"),
     "ForSentenceEmbedding": ("sentence-similarity", "AutoModel"),
     "ForReplacedTokenDetection": ("feature-extraction", "AutoModelForPreTraining"),
+    "GPT2LMHeadModel": ("text-generation", "AutoModelForCausalLM"),
+    "MarianMTModel": ("text2text-generation", "AutoModelForSeq2SeqLM"),
+    "T5EncoderModel": ("feature-extraction", "AutoModelForTextEncoding"),
     "Model": ("feature-extraction", "AutoModel"),
 }
-"""Ending of a class's name -> the Hub's name of the task, and the Auto class that loads it."""
+"""Ending of a class's name, the first that fits -> the Hub's name of the task, and the Auto class to call."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
-from ..storage.earlier_names import with_rotary_fields
+from ..storage.earlier_names import with_global_layers, with_rotary_fields
 from ..storage.finished_run import read_facts
 from ..storage.model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
 from ..storage.own_model import load_transformer
@@ -80,8 +80,17 @@ def export_model(
         vectors = vectors_of(ours, found)
         ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
+        name_separator(stock, tokenizer)
         files = carried_files(vectors, found, ours.config.hidden_size)
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
+
+
+def name_separator(stock: Any, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Let a stock model know the tokenizer's separator, by which BigBird's answers find the question."""
+    token = None if tokenizer is None else tokenizer.sep_token_id
+    for each in (stock.config, stock):  # that head has read the configuration already
+        if token is not None and hasattr(each, "sep_token_id"):
+            each.sep_token_id = token
 
 
 PROBE = "a b. Is 12 of them it?"
@@ -136,7 +145,8 @@ def hand_over(
         certificate.save(partial)
         config = read_facts(partial / CONFIG)
         is_stock = not config["model_type"].startswith("tercet")
-        write_files(files | ({CONFIG: with_rotary_fields(config)} if is_stock else {}), partial)
+        told = {CONFIG: with_global_layers(with_rotary_fields(config))} if is_stock else {}
+        write_files(files | told, partial)
 
     write_model(model, tokenizer, folder, add)
     return certificate

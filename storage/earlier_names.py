@@ -1,7 +1,7 @@
 """What transformers 5 writes by new names, in those of version 4 as well, for programs that know no others.
 
-They take the base of 10,000 where they find no `rope_theta`, and know no `TokenizersBackend`. Version
-5 reads both names.
+They take the base of 10,000 where they find no `rope_theta`, and every third layer of a ModernBERT for global
+where they find no number; and they know no `TokenizersBackend`. Version 5 reads both names.
 """
 
 from typing import Any
@@ -28,6 +28,20 @@ def with_rotary_fields(config: Facts) -> Facts:
     scaling = {name: value for name, value in told.items() if name not in names}
     fields = {names[name]: value for name, value in told.items() if name in names}
     return config | fields | {"rope_scaling": None if scaling == {"rope_type": "default"} else scaling}
+
+
+def with_global_layers(config: Facts) -> Facts:
+    """Add to a ModernBERT's configuration how many layers on the next global one is, if that is one number.
+
+    Where it is none, version 4 reads another model.
+    """
+    if config["model_type"] != "modernbert":
+        return config
+    are_global = [kind == "full_attention" for kind in config["layer_types"]]
+    for every in range(1, len(are_global) + 1):
+        if are_global == [layer % every == 0 for layer in range(len(are_global))]:
+            return config | {"global_attn_every_n_layers": every}
+    return config
 
 
 def with_general_class(config: Facts) -> Facts:

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
 from ..configs.documents import read_document
 from ..ground.saved_weights import require_plain
 from ..training.model_paths import MODEL
@@ -94,7 +97,7 @@ def find_run(folder: Path) -> FinishedRun:
         model=model,
         config=read_facts(model / CONFIG),
         recipe=without_folders(read_facts(model / RECIPE)),
-        texts=read_facts(output / TEXTS),
+        texts=published_texts(read_facts(output / TEXTS)),
         evaluation=read_facts(output / EVALUATION),
         flops=operations(output / LOG),
         certificate=without_folders(read_facts(certificate)) if certificate else {},
@@ -145,6 +148,28 @@ def find_plots(output: Path) -> list[Path]:
     return plots
 
 
+def published_texts(texts: Facts) -> Facts:
+    """Shorten paths in what says which texts were read; `dataset` stays where it is a data set of the Hub."""
+    return without_folders(
+        {
+            split: [
+                {key: value for key, value in text.items() if key != "dataset" or is_of_hub(value)}
+                for text in each
+            ]
+            for split, each in texts.items()
+        }
+    )
+
+
+def is_of_hub(dataset: str) -> bool:
+    """Return whether a data set's name is an id of the Hub, and no folder or file here."""
+    try:
+        validate_repo_id(dataset)
+    except HFValidationError:
+        return False
+    return not Path(dataset).exists()
+
+
 def without_folders(value: Any) -> Any:
     """Shorten absolute paths, and relative ones that go upward, to their names; texts of a task stay.
 
@@ -157,13 +182,21 @@ def without_folders(value: Any) -> Any:
     ['letters.txt', 'model', 'It ends ...']
     >>> without_folders({"task": {"prefix": "/no_think Translate a/b: "}})
     {'task': {'prefix': '/no_think Translate a/b: '}}
+    >>> without_folders({"task": {"teacher": "/home/me/reviews/model"}})
+    {'task': {'teacher': 'model'}}
     """
     if isinstance(value, dict):
         return {
-            key: entry if key in WITHOUT_PATHS else without_folders(entry) for key, entry in value.items()
+            key: entry if key in WITHOUT_PATHS and not is_step(entry) else without_folders(entry)
+            for key, entry in value.items()
         }
     if isinstance(value, list):
         return [without_folders(entry) for entry in value]
     if isinstance(value, str) and (value.startswith(("/", "~")) or ".." in Path(value).parts):
         return Path(value).name
     return value
+
+
+def is_step(task: Any) -> bool:
+    """Return whether a `task` is a step of a distillation, which names a teacher and files, and no text."""
+    return isinstance(task, dict) and "teacher" in task

@@ -33,6 +33,7 @@ CERTIFICATE = "certificate.json"
 
 WANTED = [
     "*.json", "*.txt", "*.model", "*.spm", "*.py", "*.jinja", "model.safetensors", "model-*.safetensors",
+    "[0-9]_*/model.safetensors",
 ]  # fmt: skip
 """What is downloaded of a model on the Hub."""
 

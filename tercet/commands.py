@@ -373,9 +373,9 @@ def export(options: Namespace) -> None:
     certificate. If no architecture matches, the reasons are listed, and nothing is written.
 
     With --onnx, OUTPUT holds model.onnx (sequence to sequence: encoder_model.onnx, decoder_model.onnx) for
-    ONNX Runtime, the configuration and the tokenizer; with --int8 also graphs with 8-bit integers. All
-    Transformers of Tercet have graphs. They are compared with the model, and timed on this CPU. Needs
-    `pip install 'tercet[onnx]'`.
+    ONNX Runtime, the configuration, the tokenizer, generation defaults and the files of
+    sentence-transformers; with --int8 also graphs with 8-bit integers. All Transformers of Tercet have
+    graphs. They are compared with the model, and timed on this CPU. Needs `pip install 'tercet[onnx]'`.
 
     With --gguf, OUTPUT holds model.gguf for llama.cpp: of decoders that are a Llama, Qwen2, Qwen3 or GPT-2,
     with a byte-level BPE. It is read back by transformers and compared. Needs `pip install 'tercet[gguf]'`.

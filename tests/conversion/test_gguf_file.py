@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.__main__ import main
@@ -95,8 +95,10 @@ def test_a_decoder_is_read_back_with_equal_logits(kind, fields, saved, tmp_path,
 
 def test_the_tokens_are_those_of_the_tokenizer(saved, words, tmp_path) -> None:
     source, target = saved(KINDS["llama"]), tmp_path / "file"
+    GenerationConfig(eos_token_id=[2, 7]).save_pretrained(source)
     assert main(["export", str(source), str(target), "--gguf"]) == 0
     fields = gguf.GGUFReader(target / "model.gguf").fields
+    assert [fields[f"tokenizer.ggml.{name}_token_id"].contents() for name in ("eos", "eot")] == [2, 7]
     tokens = fields["tokenizer.ggml.tokens"].contents()
     assert len(tokens) == 310
     assert all(tokens[idx] == token for token, idx in words.get_vocab().items())
@@ -109,6 +111,14 @@ def test_the_tokens_are_those_of_the_tokenizer(saved, words, tmp_path) -> None:
     read = AutoTokenizer.from_pretrained(target, gguf_file="model.gguf")
     for text in TEXTS:
         assert read(text)["input_ids"] == words(text)["input_ids"]
+
+
+def test_several_ends_of_answers_are_refused() -> None:
+    """llama.cpp knows few of them by name, and would write past the others."""
+    for ends, written in ((None, {}), (2, {}), ([2], {}), ([2, 7], {"eot": 7}), (7, {"eot": 7})):
+        assert gguf_file.further_end(GenerationConfig(eos_token_id=ends), 2) == written
+    with pytest.raises(ValueError, match=r"2 tokens that end a text beside the tokenizer's \(\[7, 8\]\)"):
+        gguf_file.further_end(GenerationConfig(eos_token_id=[2, 8, 7]), 2)
 
 
 def test_what_the_format_has_no_place_for_is_refused(saved, tokenizer, tmp_path, capsys) -> None:

@@ -71,6 +71,8 @@ def test_a_decoder_becomes_an_encoder_that_pretraining_goes_on_with(folder, tmp_
     card = (tmp_path / "new" / "README.md").read_text()
     assert said.strip() in card
     assert "AutoModelForMaskedLM.from_pretrained" in card
+    assert "# decoder, read as an encoder" in card
+    assert str(tmp_path) not in card
     recipe = parse_recipe(
         PretrainingRecipe,
         {

@@ -120,6 +120,20 @@ def test_no_path_that_goes_upward_is_sent(run):
     assert "further pretrained from base by" in card_of(run).text
 
 
+def test_data_sets_of_the_hub_alone_are_linked(run, tmp_path, monkeypatch):
+    """A folder that was read as a data set is no id, however it was named, and does not say where it lay."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client" / "mails").mkdir(parents=True)
+    names = ["/home/me/client/mails", "../client/mails", "~/mails", "./mails", "client/mails", "me/mails"]
+    texts = [{"name": f"{name} (train)", "dataset": name, "fingerprint": "ab"} for name in names]
+    (run / "texts.json").write_text(json.dumps({"train": texts}))
+    assert card_of(run).data.to_dict()["datasets"] == ["me/mails"]
+    assert not any(b"me/client" in content or b"../" in content for content in published(run).values())
+    assert "| train | `mails (train)` |" in card_of(run).text
+    (run / "texts.json").write_text(json.dumps({"train": texts[:-1]}))
+    assert "datasets" not in card_of(run).data.to_dict()
+
+
 def test_code_that_was_saved_with_a_model_stays_its_own(run):
     config = json.loads((run / "model" / "config.json").read_text())
     config["auto_map"] = {"AutoModelForCausalLM": "mine.Model"}

@@ -5,9 +5,11 @@ import copy
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from transformers import BigBirdForQuestionAnswering
 
 from tercet import TercetEncoderConfig, TercetEncoderForQuestionAnswering, TercetEncoderModel
 from tercet.stock import certify, from_stock, to_stock
+from tercet.stock.run import export_model
 
 SPARSE = {
     "attention_type": "block_sparse",
@@ -69,6 +71,19 @@ def test_answers_are_those_of_transformers_behind_the_question(stock):
     ):
         torch.testing.assert_close(ours[0, 10:], theirs[0, 10:], rtol=1e-5, atol=1e-5)
         assert (theirs[0, 1:10] < -9e5).all()
+
+
+def test_an_exported_head_for_answers_finds_the_question_by_the_separator(stock, tokenizer, tmp_path):
+    model = stock("BigBirdForQuestionAnswering", max_position_embeddings=40)
+    from_stock(model).save_pretrained(tmp_path / "ours")
+    tokenizer.sep_token = "[SEP]"
+    tokenizer.save_pretrained(tmp_path / "ours")
+    assert export_model(str(tmp_path / "ours"), str(tmp_path / "back")).holds
+    back = BigBirdForQuestionAnswering.from_pretrained(tmp_path / "back")
+    ids = torch.arange(6, 36)[None]
+    ids[0, 9] = tokenizer.sep_token_id
+    is_of_question = back(ids).start_logits[0] < -9e5
+    assert is_of_question.nonzero().flatten().tolist() == [*range(1, 10)]
 
 
 def test_heads_for_answers_are_told_apart(stock):

@@ -7,6 +7,7 @@ from transformers import AutoConfig
 
 from tercet.__main__ import main
 from tercet.stock import from_stock
+from tercet.storage.earlier_names import with_global_layers
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 40}
@@ -25,7 +26,7 @@ LLAMA3 |= {"original_max_position_embeddings": 40}
         (
             "ModernBertModel",
             {"full_attention": {"rope_theta": 3e4}, "sliding_attention": {"rope_theta": 2e4}},
-            {"global_rope_theta": 3e4, "local_rope_theta": 2e4},
+            {"global_rope_theta": 3e4, "local_rope_theta": 2e4, "global_attn_every_n_layers": 3},
         ),
     ],
 )
@@ -47,6 +48,17 @@ def test_exported_folder_has_the_names_that_earlier_versions_read(
     assert told[0] == told[1]
     tokenizer = json.loads((back / "tokenizer_config.json").read_text())
     assert tokenizer["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+@pytest.mark.parametrize(
+    ("layers", "every"), [("fsfsf", 2), ("fssf", 3), ("fsss", 4), ("ff", 1), ("ffs", None), ("sf", None)]
+)
+def test_global_layers_of_a_modernbert_are_told_as_every_how_many(layers, every):
+    """Version 4 knows no types of layers, and takes every third one for global where it finds no number."""
+    kinds = {"f": "full_attention", "s": "sliding_attention"}
+    config = {"model_type": "modernbert", "layer_types": [kinds[each] for each in layers]}
+    told = {} if every is None else {"global_attn_every_n_layers": every}
+    assert with_global_layers(config) == config | told
 
 
 def test_tokenizer_that_is_read_as_another_one_is_refused(stock, tokenizer, tmp_path, capsys):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import GenerationConfig
 
 from tercet import (
     TercetDecoderConfig,
@@ -18,6 +19,7 @@ from tercet import (
 from tercet.__main__ import main
 from tercet.conversion import onnx_graphs
 from tercet.modeling import TercetEncoderForMultipleChoice, TercetEncoderForQuestionAnswering
+from tercet.storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files, write_files
 
 runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
 pytest.importorskip("onnxscript", reason="needs onnxscript")
@@ -76,7 +78,9 @@ def test_graph_of_a_classifier_computes_its_logits_for_other_batches(saved, caps
     np.testing.assert_allclose(coarse, expected, atol=0.05)
     assert np.abs(coarse - expected).max() > 0  # integers are coarser
     facts = json.loads((folder / "certificate.json").read_text())
-    assert [each["file"] for each in facts["graphs"]] == ["model.onnx", "model_int8.onnx"]
+    held = [(each["file"], each["holds"]) for each in facts["graphs"]]
+    assert held == [("model.onnx", True), ("model_int8.onnx", False)]
+    assert "holds" not in facts  # of the folder as a whole
     assert json.loads((folder / "config.json").read_text())["model_type"] == "tercet_encoder"
     assert (folder / "tokenizer.json").exists()
     assert "| model_int8.onnx |" in capsys.readouterr().out
@@ -117,6 +121,19 @@ def test_graphs_of_a_translator_write_what_it_writes(saved) -> None:
 def test_graphs_have_the_outputs_of_the_head(saved, kind, outputs) -> None:
     folder = export(saved(*kind))
     assert [each.name for each in session(folder / "model.onnx").get_outputs()] == outputs
+
+
+def test_generation_defaults_and_how_vectors_are_made_go_along(saved, monkeypatch) -> None:
+    source = saved(*DECODER)
+    GenerationConfig(eos_token_id=[3, 5], repetition_penalty=1.05).save_pretrained(source)
+    vectors = SentenceVectors("mean", "query: ", "passage: ", max_length=32)
+    write_files(sentence_files(vectors, 16), source)
+    monkeypatch.setattr(onnx_graphs, "write_graphs", lambda *arguments, **options: [])
+    target = source.with_name("graphs")
+    onnx_graphs.export_graphs(str(source), str(target))
+    written = GenerationConfig.from_pretrained(target)
+    assert (written.eos_token_id, written.repetition_penalty) == ([3, 5], 1.05)
+    assert find_vectors(target, "") == find_vectors(source, "")
 
 
 def test_a_graph_that_differs_leaves_nothing_behind(saved, monkeypatch, capsys) -> None:

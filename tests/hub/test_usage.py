@@ -1,0 +1,34 @@
+"""How the card says that a model is loaded: by the Auto class that finds the class it was saved with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+from tercet.hub.model_card import Usage, usage_of
+from tercet.stock.architectures import ARCHITECTURES
+from tercet.storage.finished_run import FinishedRun
+
+PAIRS = [
+    (architecture.model_type, each.stock, each.ours)
+    for architecture in ARCHITECTURES.values()
+    for each in architecture.counterparts
+]
+
+
+def usage(name: str) -> Usage:
+    config: Any = {"architectures": [name]}
+    nothing: Any = {}
+    return usage_of(FinishedRun(Path(), config, nothing, nothing, nothing, None, nothing, []))
+
+
+@pytest.mark.parametrize(("model_type", "stock", "ours"), PAIRS, ids=[stock for _, stock, _ in PAIRS])
+def test_an_exported_model_is_loaded_as_what_it_is_and_has_the_task_of_ours(model_type, stock, ours) -> None:
+    found = usage(stock)
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    loaded = getattr(transformers, found.auto_class)._model_mapping[config_class].__name__
+    if stock in ("BertForPreTraining", "BigBirdForPreTraining"):  # of whose two heads one fills masks
+        stock = stock.replace("ForPreTraining", "ForMaskedLM")
+    assert loaded == stock
+    assert found.pipeline == usage(ours).pipeline
