@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from ..modeling.heads.losses import IGNORE
 from .inspected_model import (
     AttentionLayer,
     Batch,
@@ -32,6 +33,7 @@ from .inspected_model import (
     hooked,
     on_heads,
     sequence_numbers,
+    with_decoder_input,
 )
 
 Measure = Callable[[Any, Any, Batch], Tensor]
@@ -111,15 +113,21 @@ def mean_heads(model: PreTrainedModel, batches: Iterable[Batch]) -> list[Tensor]
         counts[number] += len(tokens)
 
     with evaluating(model), on_heads(layers, add):
-        for batch in batches:  # which `add` reads
+        for given in batches:
+            batch = with_decoder_input(model, given)  # which `add` reads
             model(**batch)
     return [total / max(count, 1) for total, count in zip(sums, counts, strict=True)]
 
 
 def real_tokens(batch: Batch, size: Sequence[int], layer: AttentionLayer | None = None) -> Tensor:
-    """Return which positions of `size` (B, T) are no pads, as the batch's masks of tokens say."""
+    """Return which positions of `size` (B, T) are no pads, as the batch's masks of tokens say.
+
+    Where a target has no mask, its labels say it, since collators of transformers ignore pads.
+    """
     of_target = "decoder_input_ids" in batch and (layer is None or layer.kind != "encoder")
     mask = batch.get("decoder_attention_mask" if of_target else "attention_mask")
+    if of_target and mask is None and batch.get("labels") is not None:
+        mask = batch["labels"] != IGNORE
     if mask is None or mask.shape != (*size,):
         return torch.ones(*size, dtype=torch.bool)
     return mask.bool()
@@ -177,7 +185,7 @@ def ablation_effects(
     Returns:
         For each attention module the mean over batches for each head, (H,).
     """
-    layers, known = find_attention(model), list(batches)
+    layers, known = find_attention(model), [with_decoder_input(model, batch) for batch in batches]
     effects = [torch.zeros(layer.num_heads) for layer in layers]
     with evaluating(model):
         for batch in known:
@@ -203,7 +211,7 @@ def head_importance(
     Returns:
         For each attention module the mean over batches for each head, (H,).
     """
-    layers, known = find_attention(model), list(batches)
+    layers, known = find_attention(model), [with_decoder_input(model, batch) for batch in batches]
     importance = [torch.zeros(layer.num_heads) for layer in layers]
     for batch in known:
         gates: dict[int, Tensor] = {}
