@@ -131,11 +131,13 @@ class LoadedModel:
         return {name: value.to(self.device) for name, value in encoded.items() if name in accepted}
 
     def opened(self, ids: list[int]) -> list[int]:
-        """Put the bos token before a text where it stood in training, if the tokenizer does not put it there.
+        """Put the bos token before a decoder's text where it stood in training, if the tokenizer does not.
 
         It did in texts of Tercet's models, also where the model was exported, and of models like GPT-2, where
         one token separates documents. Of other stock models the tokenizer is trusted.
         """
+        if not (self.member == "decoder" and self.has_lm_head):
+            return ids
         begin: Any = self.tokenizer.bos_token_id
         is_ours = self.config.model_type.startswith("tercet") or bool(self.run.certificate)
         is_wanted = is_ours or begin == self.tokenizer.eos_token_id
