@@ -44,6 +44,14 @@ def test_each_gap_has_a_ranking_of_its_own(fill):
     ]
 
 
+@pytest.mark.parametrize("text", ["The ___[MASK] sat.", "The [MASK]<mask> sat.", "[MASK][MASK]"])
+def test_gaps_next_to_each_other_are_filled_each(fill, text):
+    passage, *rankings = fill.answer([text], {})
+    best = [ranking.entries[0].text for ranking in rankings]
+    assert len(best) == 2
+    assert [piece.text for piece in passage.pieces if piece.role == "new"] == best
+
+
 @pytest.mark.parametrize("gap", ["___", "[MASK]", "<mask>", "__________"])
 def test_gaps_are_written_in_any_way(fill, gap):
     assert fill.answer([f"The {gap} sat."], {}) == fill.answer(["The ___ sat."], {})
