@@ -21,6 +21,7 @@ from ..reporting.blocks import name_of_model
 from ..storage.finished_run import TASK, FinishedRun, find_run
 from ..storage.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
 from ..storage.own_model import load_ours
+from ..storage.pad_positions import positions_of_pads
 from ..training.finite_numbers import finite_outputs
 
 UNLIMITED = 10**6
@@ -97,8 +98,7 @@ class LoadedModel:
         """Tokens that the model reads at once."""
         limits = [getattr(self.config, name, None) for name in NAMES_OF_LENGTH]
         positions = next((limit for limit in limits if limit), DEFAULT_LENGTH)
-        if "roberta" in self.config.model_type:  # whose first positions are those of its pads
-            positions -= self.config.pad_token_id + 1
+        positions -= positions_of_pads(self.config)
         told = self.tokenizer.model_max_length
         return min(positions, int(told)) if told < UNLIMITED else positions
 
