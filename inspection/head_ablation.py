@@ -115,7 +115,7 @@ def mean_heads(model: PreTrainedModel, batches: Iterable[Batch]) -> list[Tensor]
     with evaluating(model), on_heads(layers, add):
         for given in batches:
             batch = with_decoder_input(model, given)  # which `add` reads
-            model(**batch)
+            model(**given)
     return [total / max(count, 1) for total, count in zip(sums, counts, strict=True)]
 
 
@@ -185,15 +185,15 @@ def ablation_effects(
     Returns:
         For each attention module the mean over batches for each head, (H,).
     """
-    layers, known = find_attention(model), [with_decoder_input(model, batch) for batch in batches]
+    layers, known = find_attention(model), list(batches)
     effects = [torch.zeros(layer.num_heads) for layer in layers]
     with evaluating(model):
-        for batch in known:
-            before = model(**batch)
+        for given in known:
+            before, batch = model(**given), with_decoder_input(model, given)
             for number, layer in enumerate(layers):
                 for head in range(layer.num_heads):
                     with ablate_heads(model, {number: [head]}, means):
-                        effects[number][head] += float(measure(before, model(**batch), batch)) / len(known)
+                        effects[number][head] += float(measure(before, model(**given), batch)) / len(known)
     return effects
 
 
@@ -211,7 +211,7 @@ def head_importance(
     Returns:
         For each attention module the mean over batches for each head, (H,).
     """
-    layers, known = find_attention(model), [with_decoder_input(model, batch) for batch in batches]
+    layers, known = find_attention(model), list(batches)
     importance = [torch.zeros(layer.num_heads) for layer in layers]
     for batch in known:
         gates: dict[int, Tensor] = {}

@@ -237,7 +237,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def with_decoder_input(model: PreTrainedModel, batch: Batch) -> Batch:
     """Return a batch with `decoder_input_ids`, also where a model would shift `labels` right to make them.
 
-    `DataCollatorForSeq2Seq` without a model leaves them out; they tell that there is a target.
+    `DataCollatorForSeq2Seq` without a model leaves them out; they tell that there is a target. The model
+    itself is called without them: it may know more of the target than the labels.
     """
     make = getattr(model, "prepare_decoder_input_ids_from_labels", None)
     labels = None if {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys() else batch.get("labels")

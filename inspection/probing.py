@@ -85,7 +85,7 @@ def token_states(
     parts, num_sequences = [], 0
     for given, labels in batches:
         batch = with_decoder_input(model, given)
-        states = torch.stack(record_states(model, batch, blocks)).cpu()  # (L+1, B, T, C)
+        states = torch.stack(record_states(model, given, blocks)).cpu()  # (L+1, B, T, C)
         if (size := (*states.shape[1:3],)) != (*labels.shape,):
             raise ValueError(
                 f"labels have the size {(*labels.shape,)}, but states {size}: give a label for each "
