@@ -39,6 +39,7 @@ from ..storage.model_folder import (
     require_transformer,
 )
 from ..storage.own_model import load_transformer
+from ..storage.pad_positions import positions_of_pads
 from ..storage.sentence_vectors import (
     CROSS_ENCODER,
     MODULES,
@@ -275,7 +276,7 @@ def assumed_vectors(folder: Path, config: PreTrainedConfig) -> SentenceVectors:
 
 def find_length(vectors: SentenceVectors, of_tokenizer: int, config: PreTrainedConfig) -> int:
     """Return how many tokens of a text are read: as the folder says, else as tokenizer and model allow."""
-    longest = getattr(config, "max_position_embeddings", None) or sys.maxsize
+    longest = (getattr(config, "max_position_embeddings", None) or sys.maxsize) - positions_of_pads(config)
     return min(vectors.max_length or min(of_tokenizer, longest), longest)
 
 

@@ -224,7 +224,7 @@ def require_learnable(step: PreparedGeneralStep, recipe: DistillationRecipe, fol
     accelerator = build_accelerator(general.training, folder)
     _, objective = build_setup(step, recipe, step.source, accelerator)
     prepare_data(step.source, objective, general.training, accelerator, held_out=step.held_out)
-    if general.cache is not None and general.sequences is None:
+    if general.cache is not None and general.losses and general.sequences is None:
         copies = FixedCopies(step.source, general.cache.copies)
         place, binding = cache_of(step, general.cache, copies, accelerator.device)
         if place.exists():

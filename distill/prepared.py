@@ -78,11 +78,10 @@ def variants(recipe: DistillationRecipe) -> Mapping[str, DistillationRecipe]:
 
 
 def without_teacher(recipe: DistillationRecipe) -> DistillationRecipe:
-    """Let the same student learn from the text alone."""
+    """Let the same student learn from the text alone, from the same copies of it as of a cached teacher."""
     if recipe.general is None:
         return recipe
-    given = {"cache": None, "sequences": None, "on_policy": None}
-    plain = replace(recipe.general, losses=(), objective_weight=1.0, **given)
+    plain = replace(recipe.general, losses=(), objective_weight=1.0, sequences=None, on_policy=None)
     return replace(recipe, general=plain)
 
 

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..storage.pad_positions import positions_of_pads
 from .examined_model import TOLERANCE, ExaminedModel, Finding, agreement, difference, ids_of, listed
 from .reader import Document, Inputs, Reader
 
@@ -204,10 +205,11 @@ def special_ids(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def longest_input(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
-    """Truncation cuts to no more tokens than the model has positions."""
+    """Truncation cuts to no more tokens than the model has positions for."""
     positions = getattr(examined.config, "max_position_embeddings", None)
     if positions is None:
         return Finding("not applicable", "the model has no maximum length")
+    positions -= positions_of_pads(examined.config)
     remedy = f"tokenizer.model_max_length = {positions}"
     if tokenizer.model_max_length > UNLIMITED:
         return Finding("warning", f"texts are not truncated, the model has {positions:,} positions", remedy)

@@ -25,8 +25,9 @@ from transformers.cache_utils import Cache, DynamicCache
 from ..modeling import TercetDecoderForCausalLM
 from ..modeling.attention.packing import Masks
 from ..modeling.attention.patterns import PATTERNS
+from ..storage.pad_positions import ROBERTA_LIKE
 from .few_positions import Targets, fast_products, head_only_at, scores_of_few
-from .layout import ROBERTA_LIKE, packed, padded
+from .layout import packed, padded
 from .prefix_tree import PrefixTree, by_size, find_families, grow_trees
 from .request import Request, Score, Scorer
 

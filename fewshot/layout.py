@@ -10,20 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-ROBERTA_LIKE = (
-    "camembert",
-    "data2vec-text",
-    "ibert",
-    "longformer",
-    "mpnet",
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "xmod",
-)
-"""Types of models whose positions begin behind the id of the pad."""
-
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device, pad_id: int = 0) -> tuple[Tensor, Tensor]:
     """Put ids into one tensor (B, T), pads on the right, beside the mask of the real ones."""

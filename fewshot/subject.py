@@ -19,6 +19,7 @@ from ..modeling import (
 )
 from ..storage.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..storage.own_model import load_transformer
+from ..storage.pad_positions import ROBERTA_LIKE, positions_of_pads
 from .boundary import (
     DecoderPrompts,
     EncoderPrompts,
@@ -30,7 +31,6 @@ from .boundary import (
 from .decoder_scoring import CacheScorer, TreeScorer
 from .definition import OneByOne
 from .encoder_scoring import EncoderScorer, Hiding
-from .layout import ROBERTA_LIKE
 from .member import HEADS, Head, member_of, require_choice_of_head
 from .request import Request, Scorer
 from .seq2seq_scoring import Seq2SeqScorer
@@ -90,9 +90,7 @@ class Subject:
         config: Any = self.model.config
         for name in ("n_positions", "max_position_embeddings", "n_ctx"):
             if getattr(config, name, None):
-                # RoBERTa's first positions are those of its pads.
-                offset = config.pad_token_id + 1 if config.model_type in ROBERTA_LIKE else 0
-                return getattr(config, name) - offset
+                return getattr(config, name) - positions_of_pads(config)
         told = self.tokenizer.model_max_length
         return int(told) if told < UNLIMITED else DEFAULT_LENGTH
 

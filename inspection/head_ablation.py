@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from ..modeling.heads.losses import IGNORE
 from .inspected_model import (
     AttentionLayer,
     Batch,
@@ -32,6 +33,7 @@ from .inspected_model import (
     hooked,
     on_heads,
     sequence_numbers,
+    with_decoder_input,
 )
 
 Measure = Callable[[Any, Any, Batch], Tensor]
@@ -111,15 +113,21 @@ def mean_heads(model: PreTrainedModel, batches: Iterable[Batch]) -> list[Tensor]
         counts[number] += len(tokens)
 
     with evaluating(model), on_heads(layers, add):
-        for batch in batches:  # which `add` reads
-            model(**batch)
+        for given in batches:
+            batch = with_decoder_input(model, given)  # which `add` reads
+            model(**given)
     return [total / max(count, 1) for total, count in zip(sums, counts, strict=True)]
 
 
 def real_tokens(batch: Batch, size: Sequence[int], layer: AttentionLayer | None = None) -> Tensor:
-    """Return which positions of `size` (B, T) are no pads, as the batch's masks of tokens say."""
+    """Return which positions of `size` (B, T) are no pads, as the batch's masks of tokens say.
+
+    Where a target has no mask, its labels say it, since collators of transformers ignore pads.
+    """
     of_target = "decoder_input_ids" in batch and (layer is None or layer.kind != "encoder")
     mask = batch.get("decoder_attention_mask" if of_target else "attention_mask")
+    if of_target and mask is None and batch.get("labels") is not None:
+        mask = batch["labels"] != IGNORE
     if mask is None or mask.shape != (*size,):
         return torch.ones(*size, dtype=torch.bool)
     return mask.bool()
@@ -180,12 +188,12 @@ def ablation_effects(
     layers, known = find_attention(model), list(batches)
     effects = [torch.zeros(layer.num_heads) for layer in layers]
     with evaluating(model):
-        for batch in known:
-            before = model(**batch)
+        for given in known:
+            before, batch = model(**given), with_decoder_input(model, given)
             for number, layer in enumerate(layers):
                 for head in range(layer.num_heads):
                     with ablate_heads(model, {number: [head]}, means):
-                        effects[number][head] += float(measure(before, model(**batch), batch)) / len(known)
+                        effects[number][head] += float(measure(before, model(**given), batch)) / len(known)
     return effects
 
 

@@ -234,6 +234,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         model.train(was_training)
 
 
+def with_decoder_input(model: PreTrainedModel, batch: Batch) -> Batch:
+    """Return a batch with `decoder_input_ids`, also where a model would shift `labels` right to make them.
+
+    `DataCollatorForSeq2Seq` without a model leaves them out; they tell that there is a target. The model
+    itself is called without them: it may know more of the target than the labels.
+    """
+    make = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    labels = None if {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys() else batch.get("labels")
+    return batch if make is None or labels is None else {**batch, "decoder_input_ids": make(labels)}
+
+
 def sequence_numbers(batch: Batch, size: Sequence[int], *, of_keys: bool = False) -> Tensor:
     """Number the sequence of each position of a batch of `size` (B, T), from 0.
 

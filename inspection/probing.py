@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .activation_patching import record_states
-from .inspected_model import Batch, sequence_numbers
+from .inspected_model import Batch, sequence_numbers, with_decoder_input
 
 IGNORED = -100
 """Label of a position that is none of a probe's."""
@@ -83,8 +83,9 @@ def token_states(
         ValueError: Labels have another size than the states.
     """
     parts, num_sequences = [], 0
-    for batch, labels in batches:
-        states = torch.stack(record_states(model, batch, blocks)).cpu()  # (L+1, B, T, C)
+    for given, labels in batches:
+        batch = with_decoder_input(model, given)
+        states = torch.stack(record_states(model, given, blocks)).cpu()  # (L+1, B, T, C)
         if (size := (*states.shape[1:3],)) != (*labels.shape,):
             raise ValueError(
                 f"labels have the size {(*labels.shape,)}, but states {size}: give a label for each "

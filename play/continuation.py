@@ -22,6 +22,31 @@ from .loaded_model import LoadedModel
 TOP_P = 0.9
 """Share of the probability from which tokens are drawn (nucleus sampling; Holtzman et al., 2020)."""
 
+UNSHOWN: dict[str, None] = dict.fromkeys(
+    (
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "epsilon_cutoff",
+        "eta_cutoff",
+        "exponential_decay_length_penalty",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "guidance_scale",
+        "min_length",
+        "min_new_tokens",
+        "min_p",
+        "no_repeat_ngram_size",
+        "repetition_penalty",
+        "sequence_bias",
+        "suppress_tokens",
+        "top_h",
+        "top_k",
+        "typical_p",
+        "watermarking_config",
+    )
+)
+"""What changes probabilities without being shown, by transformers' defaults or the model's: turned off."""
+
 CONTINUING = "##"
 """What a token begins with that goes on with a word: ELMo predicts whole words alone."""
 
@@ -128,9 +153,9 @@ class Continue(Continuation):
 
     def write(self, ids: Tensor, length: int, temperature: float) -> list[int]:
         """Write tokens up to the end of the text."""
-        how: dict[str, Any] = {"do_sample": False, "num_beams": 1}
+        how: dict[str, Any] = {"do_sample": False}
         if temperature:
-            how = {"do_sample": True, "temperature": temperature, "top_p": TOP_P, "num_beams": 1}
+            how = {"do_sample": True, "temperature": temperature, "top_p": TOP_P}
         end = self.model.tokenizer.eos_token_id
         pad = self.model.tokenizer.pad_token_id
         generator: Any = self.model.model
@@ -138,7 +163,9 @@ class Continue(Continuation):
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=length,
+            num_beams=1,
             pad_token_id=end if pad is None else pad,
+            **UNSHOWN,
             **how,
         )
         return written[0, ids.shape[1] :].tolist()

@@ -138,7 +138,7 @@ class ShowAttention(Ability):
                 keeps no weights.
         """
         layer, head, which = (int(numbers[name]) for name in ("layer", "head", "map"))
-        inputs = self.model.inputs(texts[0])
+        inputs = self.inputs(texts[0])
         if (length := inputs["input_ids"].shape[1]) > MOST_TOKENS:
             raise ValueError(
                 f"the text has {length} tokens, and a map shows at most {MOST_TOKENS}: shorten the text"
@@ -154,6 +154,16 @@ class ShowAttention(Ability):
         place = f" of the {MAPS[which - 1]}" if self.model.member == "seq2seq" else ""
         columns = rows if which == 2 else source
         return [Heatmap(f"Layer {layer}{place}, {of_heads}", rows, columns, weights.tolist())]
+
+    def inputs(self, text: str) -> dict[str, Tensor]:
+        """Encode a text as a batch of one, with what opens it where tokens are predicted."""
+        inputs = self.model.inputs(text)
+        ids = self.model.opened(inputs["input_ids"][0].tolist())
+        if len(ids) == inputs["input_ids"].shape[1]:
+            return inputs
+        self.model.require_length(len(ids))
+        stream = torch.tensor([ids], device=self.model.device)
+        return {"input_ids": stream, "attention_mask": torch.ones_like(stream)}
 
     def names(self, ids: Tensor) -> list[str]:
         """Spell the tokens of a batch of one."""

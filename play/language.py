@@ -48,9 +48,9 @@ class FillGaps(Ability):
             ValueError: The text has no gap, or is too long.
         """
         (text,), top = texts, int(numbers["top"])
-        inputs = self.model.inputs(self.with_masks(text))
-        probabilities = self.probabilities(inputs)
-        pieces = text_with_gaps(self.without_masks(text))
+        masked = self.with_masks(text)
+        probabilities = self.probabilities(self.model.inputs(masked))
+        pieces = text_with_gaps(masked, cast(str, self.model.tokenizer.mask_token))
         rankings = [
             Ranking(f"Gap {number}" if len(probabilities) > 1 else "In the gap", self.rank(row, top))
             for number, row in enumerate(probabilities, 1)
@@ -68,10 +68,6 @@ class FillGaps(Ability):
                 f"{text.strip()!r:.60} has no gap: write ___ for the missing word, as in 'The ___ is blue.'"
             )
         return masked
-
-    def without_masks(self, text: str) -> str:
-        """Write gaps as ___, whatever the user wrote."""
-        return self.with_masks(text).replace(cast(str, self.model.tokenizer.mask_token), "___")
 
     def probabilities(self, inputs: dict[str, Tensor]) -> Tensor:
         """Compute the probabilities of all tokens in each gap, (G, V)."""
@@ -98,13 +94,14 @@ def spelled(model: LoadedModel, token_id: int) -> str:
     return text.strip() or repr(text) if text else cast(str, model.tokenizer.convert_ids_to_tokens(token_id))
 
 
-def text_with_gaps(text: str) -> list[str | None]:
-    """Cut a text at its gaps, which are None in the list.
+def text_with_gaps(text: str, mask: str) -> list[str | None]:
+    """Cut a text at its masks, which are None in the list.
 
-    >>> text_with_gaps("The ___ is blue.")
+    >>> text_with_gaps("The [MASK] is blue.", "[MASK]")
     ['The ', None, ' is blue.']
     """
-    parts: list[str | None] = []
-    for number, part in enumerate(GAP.split(text)):
-        parts += [part] if number == 0 else [None, part]
+    first, *others = text.split(mask)
+    parts: list[str | None] = [first]
+    for part in others:
+        parts += [None, part]
     return [part for part in parts if part != ""]

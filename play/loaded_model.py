@@ -21,6 +21,7 @@ from ..reporting.blocks import name_of_model
 from ..storage.finished_run import TASK, FinishedRun, find_run
 from ..storage.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
 from ..storage.own_model import load_ours
+from ..storage.pad_positions import positions_of_pads
 from ..training.finite_numbers import finite_outputs
 
 UNLIMITED = 10**6
@@ -97,8 +98,7 @@ class LoadedModel:
         """Tokens that the model reads at once."""
         limits = [getattr(self.config, name, None) for name in NAMES_OF_LENGTH]
         positions = next((limit for limit in limits if limit), DEFAULT_LENGTH)
-        if "roberta" in self.config.model_type:  # whose first positions are those of its pads
-            positions -= self.config.pad_token_id + 1
+        positions -= positions_of_pads(self.config)
         told = self.tokenizer.model_max_length
         return min(positions, int(told)) if told < UNLIMITED else positions
 
@@ -131,11 +131,13 @@ class LoadedModel:
         return {name: value.to(self.device) for name, value in encoded.items() if name in accepted}
 
     def opened(self, ids: list[int]) -> list[int]:
-        """Put the bos token before a text where it stood in training, if the tokenizer does not put it there.
+        """Put the bos token before a decoder's text where it stood in training, if the tokenizer does not.
 
         It did in texts of Tercet's models, also where the model was exported, and of models like GPT-2, where
         one token separates documents. Of other stock models the tokenizer is trusted.
         """
+        if not (self.member == "decoder" and self.has_lm_head):
+            return ids
         begin: Any = self.tokenizer.bos_token_id
         is_ours = self.config.model_type.startswith("tercet") or bool(self.run.certificate)
         is_wanted = is_ours or begin == self.tokenizer.eos_token_id

@@ -64,11 +64,11 @@ class Session:
         return {name: found[name] for name in names if name in found}
 
     def fields(self, name: str) -> list[Field]:
-        """List the fields of an ability, with numbers up to the largest that any model takes.
+        """List the fields of an ability, with all numbers that any model takes.
 
-        A model that does not take a number says so in its answer.
+        A model that does not take a number, or reads another number of texts, says so in its answer.
         """
-        of_models = [own[name].fields for own in self._of_model if name in own]
+        of_models = [own[name].fields for own in self._of_model if name in own and self._fits(own[name])]
         widened = [widest(fields) for fields in zip(*of_models, strict=True)]
         return [field for field in widened if not is_fixed(field)]
 
@@ -81,8 +81,15 @@ class Session:
     ) -> Iterator[tuple[LoadedModel, list[Result] | str]]:
         """Let each model that has an ability answer; a question that it cannot answer gives a message."""
         for model, own in zip(self.models, self._of_model, strict=True):
-            if name in own:
+            if name in own and self._fits(own[name]):
                 yield model, answer_or_message(own[name], texts, numbers)
+            elif name in own:
+                labels = [field.label for field in own[name].fields if isinstance(field, TextField)]
+                yield model, f"{model.title} reads {' and '.join(labels)}: play with it by itself."
+
+    def _fits(self, ability: Ability) -> bool:
+        """Return whether an ability of some model has as many fields as the one that is shown."""
+        return len(ability.fields) == len(self.abilities[ability.name].fields)
 
 
 def is_fixed(field: Field) -> bool:
@@ -95,7 +102,9 @@ def widest(fields: Sequence[Field]) -> Field:
     first = fields[0]
     if isinstance(first, TextField):
         return first
-    return replace(first, most=max(field.most for field in fields if isinstance(field, NumberField)))
+    ranges = [(field.least, field.most) for field in fields if isinstance(field, NumberField)]
+    least, most = zip(*ranges, strict=True)
+    return replace(first, least=min(least), most=max(most))
 
 
 def answer_or_message(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
+from unicodedata import bidirectional
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -41,6 +42,9 @@ CHARACTER = 7.2
 
 MOST_CHARACTERS = 12
 """Of a token's name beside a map."""
+
+FROM_RIGHT = ("R", "AL", "AN")
+"""Classes of characters, by Unicode, that are written from right to left, or stand among such."""
 
 LONGEST_WORD = 24
 """Characters from which on an answer gets more room than its bar."""
@@ -127,7 +131,7 @@ def laid_out(result: Heatmap, least: float = SHOWN_WEIGHT) -> dict[str, Any]:
             "x": round(side + CELL * column),
             "y": round(above + CELL * row),
             "opacity": f"{weight / largest:.3f}",
-            "about": f"{result.rows[row]} → {result.columns[column]}: {percent(weight)}",
+            "about": f"{isolated(result.rows[row])} → {isolated(result.columns[column])}: {percent(weight)}",
         }
         for row, weights in enumerate(result.weights)
         for column, weight in enumerate(weights)
@@ -161,6 +165,12 @@ def has_maps(report: Report) -> bool:
 def short(name: str) -> str:
     """Cut a long token's name."""
     return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
+
+
+def isolated(name: str) -> str:
+    """Let a name that is written from right to left turn nothing around it (Unicode's FSI and PDI)."""
+    turns = any(bidirectional(character) in FROM_RIGHT for character in name)
+    return f"\u2068{name}\u2069" if turns else name
 
 
 def has_sentences(ranking: Ranking) -> bool:

@@ -11,14 +11,17 @@ from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
-from tercet.distill.general_prepared import prepare_general
+from tercet.distill.general_prepared import build_setup, prepare_general, require_learnable, source_of
 from tercet.distill.model_outputs import RequiredOutputs
+from tercet.distill.output import STUDENT, WITHOUT_TEACHER
+from tercet.distill.prepared import variants
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
+from tercet.training.precision import build_accelerator
 from tercet.training.static_shapes import POSITIONS
 from tercet.training.tracking import LOG, read_log
 
@@ -217,6 +220,26 @@ def test_what_a_cache_cannot_give_is_refused(kind, loss, message, recipe_of):
 def test_copies_without_masks_are_refused(recipe_of):
     with pytest.raises(ValueError, match=r"general\.cache\.copies is 2, but clm corrupts nothing"):
         distill(cached_recipe(recipe_of("decoder"), "kept", copies=2))
+
+
+def test_the_control_without_a_teacher_reads_the_same_masks_and_no_cache(recipe_of, tmp_path):
+    settings = {"objective": FIXED["encoder"], "report": {"without_teacher": True}}
+    recipe = recipe_of("encoder", general={"cache": {"copies": 3, "folder": str(tmp_path / "c")}}, **settings)
+    step, runs = prepare_general(recipe.general, tmp_path), variants(recipe)
+    sources = [source_of(step, run.general, CPU) for run in (runs[STUDENT], runs[WITHOUT_TEACHER])]
+    for epoch in range(4):
+        ids = [
+            step.base.collate(pick(source.epoch(epoch), np.arange(9)), 7)["input_ids"] for source in sources
+        ]
+        assert torch.equal(*ids)
+    (tmp_path / "c").mkdir()
+    control = runs[WITHOUT_TEACHER]
+    accelerator = build_accelerator(control.general.training, tmp_path)
+    require_learnable(step, control, tmp_path)
+    _, objective = build_setup(step, control, sources[1], accelerator)
+    assert isinstance(objective.teacher, LiveTeacher)
+    assert not objective.teacher_losses
+    assert not list((tmp_path / "c").iterdir())
 
 
 def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of, tmp_path, monkeypatch):

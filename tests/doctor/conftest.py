@@ -29,6 +29,8 @@ from transformers import (
     LlamaForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
     T5Config,
     T5ForConditionalGeneration,
 )
@@ -107,6 +109,7 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "bert_choices": (BertForMultipleChoice, BertConfig, SIZES),
     "bert_token_labels": (BertForTokenClassification, BertConfig, SIZES),
     "bert_classifier": (BertForSequenceClassification, BertConfig, SIZES),
+    "roberta": (RobertaForMaskedLM, RobertaConfig, SIZES | {"max_position_embeddings": POSITIONS + 1}),
     "gpt2": (GPT2LMHeadModel, GPT2Config, SIZES),
     "gpt2_token_labels": (GPT2ForTokenClassification, GPT2Config, SIZES),
     "llama": (LlamaForCausalLM, LlamaConfig, SIZES),

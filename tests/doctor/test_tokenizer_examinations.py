@@ -4,6 +4,8 @@ import pytest
 
 from tercet.doctor.diagnosis import diagnose
 
+from .conftest import POSITIONS, WORDS
+
 
 @pytest.mark.parametrize(("rows", "verdict"), [(60, "failed"), (129, "warning")])
 def test_a_table_of_another_size_is_found(rows, verdict, folder_of, complaints):
@@ -62,3 +64,13 @@ def test_special_ids_beyond_the_table_are_found(folder_of, edit_json, complaints
 @pytest.mark.parametrize(("length", "verdict"), [(33, "failed"), (None, "warning")])
 def test_texts_longer_than_the_model_are_found(length, verdict, folder_of, complaints):
     assert complaints(folder_of("gpt2", tokenizer={"model_max_length": length})) == {"longest input": verdict}
+
+
+@pytest.mark.parametrize(("pad", "length"), [("<pad>", POSITIONS), ("<unk>", POSITIONS - 4)])
+def test_a_model_whose_positions_begin_behind_the_pad_reads_fewer_tokens(pad, length, folder_of, complaints):
+    pad_id = WORDS.index(pad)
+    for longest, expected in ((length, {}), (length + 1, {"longest input": "failed"})):
+        tokenizer = {"pad_token": pad, "model_max_length": longest}
+        folder = folder_of("roberta", tokenizer=tokenizer, pad_token_id=pad_id)
+        assert complaints(folder) == expected
+    assert diagnose(str(folder)).findings["longest input"].remedy == f"tokenizer.model_max_length = {length}"

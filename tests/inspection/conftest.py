@@ -153,3 +153,14 @@ def packed(texts: list[Tensor], name: str, *, labels: bool = False) -> dict[str,
         # The first token of each text is nobody's next one.
         targets[batch["position_ids"] == 0] = -100
     return batch | ({"labels": targets} if labels else {})
+
+
+def translated(model: PreTrainedModel, texts: list[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Pair texts with those of other lengths, as collators do without the model, and as it reads them."""
+    source, target = (
+        torch.nn.utils.rnn.pad_sequence(side, batch_first=True) for side in (texts, texts[::-1])
+    )
+    batch = {"input_ids": source, "attention_mask": (source != 0).long()}
+    batch["labels"] = target.masked_fill(target == 0, -100)
+    ids: Tensor = model.prepare_decoder_input_ids_from_labels(batch["labels"])  # pyright: ignore
+    return batch, batch | {"decoder_input_ids": ids, "decoder_attention_mask": (target != 0).long()}

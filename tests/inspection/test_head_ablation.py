@@ -16,7 +16,7 @@ from tercet.inspection.head_ablation import (
 )
 from tercet.inspection.inspected_model import find_attention
 
-from .conftest import MODELS, OURS, build, packed, padded
+from .conftest import MODELS, OURS, build, packed, padded, translated
 
 HEADS = {0: [1, 3], 1: [0]}
 PACKED = ("encoder", "decoder", "llama", "gpt2")
@@ -102,6 +102,18 @@ def test_means_stand_where_zeros_would(texts):
     torch.testing.assert_close(heads[..., 2, :], means[0][2].float().expand(3, 9, 8))
     real = heads[batch["attention_mask"].bool()]
     torch.testing.assert_close(real[:, [0, 1, 3]].mean(dim=0), means[0][[0, 1, 3]].float())
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "bart", "t5"])
+def test_targets_of_labels_alone_have_the_tokens_that_labels_say(name, texts):
+    """Not those of the source, which here has as many positions."""
+    model = build(name)
+    labelled, whole = translated(model, texts)
+    unmasked = {key: value for key, value in whole.items() if key != "decoder_attention_mask"}
+    means, effects = mean_heads(model, [whole]), ablation_effects(model, [whole], divergence)
+    for batch in (labelled, unmasked):
+        torch.testing.assert_close(mean_heads(model, [batch]), means)
+        torch.testing.assert_close(ablation_effects(model, [batch], divergence), effects)
 
 
 @pytest.mark.parametrize("name", PACKED)

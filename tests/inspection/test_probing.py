@@ -6,7 +6,7 @@ import torch
 from tercet.inspection.activation_patching import record_states
 from tercet.inspection.probing import IGNORED, TokenStates, control_labels, probe_layers, token_states
 
-from .conftest import build, packed, padded
+from .conftest import build, packed, padded, translated
 
 GENERATOR = torch.Generator().manual_seed(0)
 NUM, WIDTH, TYPES = 600, 16, 40
@@ -68,6 +68,15 @@ def test_states_of_labelled_tokens_are_collected(layout, texts):
     sizes = [len(texts[0]) - 1, len(texts[1]), len(texts[2])]
     assert found.sequences.bincount().tolist() == sizes * 2
     assert torch.equal(found.labels, found.types % 2)
+
+
+def test_types_of_a_target_that_labels_alone_say_are_its_own(texts):
+    model = build("seq2seq")
+    labelled, whole = translated(model, texts)
+    kinds = torch.where(whole["decoder_attention_mask"] > 0, labelled["labels"] % 2, IGNORED)
+    found, expected = (token_states(model, [(batch, kinds)]) for batch in (labelled, whole))
+    assert torch.equal(found.types, expected.types)
+    torch.testing.assert_close(found.states, expected.states)
 
 
 def test_labels_have_to_fit(texts):

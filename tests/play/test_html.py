@@ -73,3 +73,9 @@ def test_the_header_says_what_the_models_are(load):
     assert "<h1>encoder and spans</h1>" in written
     assert "An encoder." in written
     assert "2 + 2 of width 32" in written
+
+
+def test_tokens_that_run_from_right_to_left_leave_rows_before_columns():
+    written = html_of(Heatmap("Map", ["\u05e9", "a"], ["\u05dc", "\u0661"], [[0.5, 0.5], [0.5, 0.5]]))
+    assert "<title>\u2068\u05e9\u2069 → \u2068\u05dc\u2069: 50.0 %</title>" in written
+    assert "<title>a → \u2068\u0661\u2069: 50.0 %</title>" in written

@@ -90,6 +90,23 @@ def test_a_decoder_draws_nothing_from_later_tokens(load):
     assert not torch.tensor(heatmap.weights).triu(1).any()
 
 
+def test_a_decoder_reads_what_opens_a_text_as_where_it_continues(load):
+    model = load("decoder")
+    (heatmap,) = abilities_of(model)["attention"].answer([TEXT], {"layer": 2, "head": 1})
+    ids = abilities_of(model)["continue"].encode(TEXT)
+    with torch.no_grad(), by_definition(model.model):
+        expected = model.model(ids, output_attentions=True).attentions[1][0, 0]
+    assert torch.allclose(torch.tensor(heatmap.weights), expected, atol=1e-6)
+    assert heatmap.rows[0] == model.tokenizer.bos_token
+
+
+def test_what_opens_a_text_counts_in_its_length(load, monkeypatch):
+    model = load("decoder")
+    monkeypatch.setattr(model, "max_length", len(model.tokenizer(TEXT)["input_ids"]))
+    with pytest.raises(ValueError, match="shorten the text"):
+        abilities_of(model)["attention"].answer([TEXT], {})
+
+
 def test_a_layer_that_the_model_has_not_is_refused(load):
     with pytest.raises(ValueError, match="layer is 3: choose a number from 1 to 2"):
         abilities_of(load("encoder"))["attention"].answer([TEXT], {"layer": 3})

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import GenerationConfig, TemperatureLogitsWarper, TopPLogitsWarper
 
 from tercet.play.ability import Ability
 from tercet.play.loaded_model import load_model
@@ -41,6 +42,14 @@ def test_each_gap_has_a_ranking_of_its_own(fill):
     assert [piece.text for piece in passage.pieces if piece.role == "new"] == [
         ranking.entries[0].text for ranking in rankings
     ]
+
+
+@pytest.mark.parametrize("text", ["The ___[MASK] sat.", "The [MASK]<mask> sat.", "[MASK][MASK]"])
+def test_gaps_next_to_each_other_are_filled_each(fill, text):
+    passage, *rankings = fill.answer([text], {})
+    best = [ranking.entries[0].text for ranking in rankings]
+    assert len(best) == 2
+    assert [piece.text for piece in passage.pieces if piece.role == "new"] == best
 
 
 @pytest.mark.parametrize("gap", ["___", "[MASK]", "<mask>", "__________"])
@@ -84,6 +93,25 @@ def test_a_continuation_at_temperature_0_is_what_generate_writes(go_on):
     assert [entry.value for entry in ranking.entries] == pytest.approx(
         after.topk(3).values.tolist(), rel=1e-5
     )
+
+
+@pytest.mark.parametrize("temperature", [0, 2])
+def test_nothing_but_what_the_sliders_show_changes_the_probabilities(temperature, go_on, monkeypatch):
+    """Neither the 50 tokens that transformers would draw from, nor what the model's own settings say."""
+    model, ids = go_on.model.model, go_on.encode("The cat")
+    expected = ids
+    torch.manual_seed(3)
+    for _ in range(30):
+        scores = model(input_ids=expected).logits[:, -1].detach()
+        if temperature:
+            scores = TopPLogitsWarper(0.9)(ids, TemperatureLogitsWarper(2.0)(ids, scores))
+        token = scores.softmax(dim=-1).multinomial(1) if temperature else scores.argmax(dim=-1, keepdim=True)
+        expected = torch.cat([expected, token], dim=1)
+    own = {"repetition_penalty": 3.0, "no_repeat_ngram_size": 1, "suppress_tokens": expected[0, 3:6].tolist()}
+    own |= {"min_new_tokens": 9, "bad_words_ids": [expected[0, 6:7].tolist()], "top_k": 2, "min_p": 0.5}
+    for settings in ({}, own):
+        monkeypatch.setattr(model, "generation_config", GenerationConfig(**settings))
+        assert go_on.generate(ids, 30, float(temperature), seed=3) == expected[0, ids.shape[1] :].tolist()
 
 
 @pytest.mark.slow

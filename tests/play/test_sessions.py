@@ -8,8 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tercet.finetune.task_recipes import ClassificationRecipe
+from tercet.finetune.tasks import task_of
+from tercet.play.ability import NumberField
 from tercet.play.loaded_model import load_model
-from tercet.play.sessions import Session, abilities_of, described, open_session
+from tercet.play.sessions import Session, abilities_of, described, open_session, widest
+
+from .conftest import LABELS
 
 READING = ["tokens", "attention"]
 COMMON = ["similar", *READING]
@@ -78,6 +83,25 @@ def test_a_number_that_one_of_the_models_takes_can_be_chosen(load, monkeypatch):
     assert [field.most for field in session.fields("attention")[1:]] == [5, 4]
     (_, encoder), _ = session.answers("attention", ["The cat sat."], {"layer": 3})
     assert encoder == "Layer is 3: choose a number from 1 to 2"
+
+
+def test_a_model_that_reads_another_number_of_texts_says_so(load, folders):
+    one, two = load("classifier"), load_model(str(folders / "classifier" / "model"))
+    two.title = "pairs"
+    two.predictor.task = task_of(
+        ClassificationRecipe("classification", texts=("premise", "hypothesis")), LABELS
+    )
+    session = Session([one, two])
+    assert [field.name for field in session.fields("classify")] == ["text", "top"]
+    (_, answer), (_, said) = session.answers("classify", ["The cat sat."], {})
+    assert answer == abilities_of(one)["classify"].answer(["The cat sat."], {})
+    assert said == "pairs reads Premise and Hypothesis: play with it by itself."
+    assert len(Session([two, one]).fields("classify")) == 3
+
+
+def test_numbers_reach_from_the_least_to_the_largest_that_any_model_takes():
+    fields = [NumberField("map", "Map", 3, least, most) for least, most in ((3, 3), (1, 3), (1, 1))]
+    assert widest(fields) == NumberField("map", "Map", 3, 1, 3)
 
 
 @pytest.mark.parametrize(
