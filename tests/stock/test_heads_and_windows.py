@@ -123,7 +123,13 @@ SCALINGS = {
 
 
 @pytest.mark.parametrize("rope_type", SCALINGS)
-@pytest.mark.parametrize("name", ["GPTNeoXForCausalLM", "LlamaForCausalLM", "Qwen3ForCausalLM"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GPTNeoXForCausalLM",
+        *(pytest.param(f"{each}ForCausalLM", marks=pytest.mark.slow) for each in ("Llama", "Qwen3")),
+    ],
+)
 def test_scaled_positions_come_in_and_go_out(stock, name: str, rope_type: str) -> None:
     scaling = {"rope_type": rope_type, "rope_theta": 50.0, **SCALINGS[rope_type]}
     if name.startswith("GPTNeoX"):
