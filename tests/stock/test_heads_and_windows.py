@@ -97,7 +97,12 @@ def test_choices_are_compared_with_their_loss(stock) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Bert", "DistilBert", "Roberta", "GPT2", "Bart", "Llama"],
+    [
+        "Bert",
+        "GPT2",
+        "Bart",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("DistilBert", "Roberta", "Llama")),
+    ],
 )
 @pytest.mark.parametrize(
     ("problem", "num_labels"),

@@ -119,6 +119,7 @@ def test_graphs_have_the_outputs_of_the_head(saved, kind, outputs) -> None:
     assert [each.name for each in session(folder / "model.onnx").get_outputs()] == outputs
 
 
+@pytest.mark.slow
 def test_a_graph_that_differs_leaves_nothing_behind(saved, monkeypatch, capsys) -> None:
     source = saved(*ENCODER)
     monkeypatch.setattr(onnx_graphs, "TOLERANCE", 0.0)
@@ -127,6 +128,7 @@ def test_a_graph_that_differs_leaves_nothing_behind(saved, monkeypatch, capsys) 
     assert not source.with_name("graphs").exists()
 
 
+@pytest.mark.slow
 def test_what_is_no_number_is_no_equal_output(saved, capsys) -> None:
     source = saved(*ENCODER)
     model = TercetEncoderForSequenceClassification.from_pretrained(source)
