@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
-from ..reporting.curves import draw_log
 from ..text.cache import made_once
 from ..training.disk import replace_text
 from ..training.environment import environment_of
@@ -25,7 +24,7 @@ from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
 from ..training.recovery import precision_kept
-from ..training.run_folder import CURVES, EVALUATION, MODEL, Run, delete, running
+from ..training.run_folder import EVALUATION, MODEL, Run, delete, running
 from ..training.stages import warn_of_unfilled_steps
 from ..training.tracking import LOG, as_json, read_log
 from .continuation import tell_of_learning_rate
@@ -162,7 +161,7 @@ def keep_models(
     text: ReadText,
     accelerator: Accelerator,
 ) -> None:
-    """Write the finished models with every kind of weights, what they are and score, and the curves.
+    """Write the finished models with every kind of weights, what they are and score.
 
     Models of earlier ends are deleted. Every process calls this; the main one writes.
 
@@ -197,5 +196,4 @@ def keep_models(
     for name in models:
         for kind in FILES.keys() - (kinds.keys() - {final}):
             delete(run_folder / f"{name}-{kind}")
-    draw_log(read_log(run_folder / LOG), run_folder / CURVES)
     replace_text(run_folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")

@@ -110,21 +110,32 @@ def draw_log(log: Sequence[Mapping[str, Any]], file: Path) -> None:
     terms = sorted(name.removesuffix("/loss") for name in names if f"evaluation/{name}" in names)
     panels = [panel_of(log, term, f"{term}: loss in nats") for term in terms]
     if lines := [panel for panel in panels if panel.has_line]:
-        draw(lines, file)
+        with rc_context(LOOK):
+            write_png(figure_of(lines), file)
 
 
 def draw(panels: Sequence[Panel], file: Path) -> str:
     """Draw panels beside one another into a PNG file, and return the same as SVG."""
     with rc_context(LOOK):
-        figure = Figure(figsize=(10, 3.6), layout=ConstrainedLayoutEngine(wspace=0.08))
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            fill(axes, panel)
-        return drawn(figure, file)
+        return drawn(figure_of(panels), file)
+
+
+def figure_of(panels: Sequence[Panel]) -> Figure:
+    """Draw panels beside one another."""
+    figure = Figure(figsize=(10, 3.6), layout=ConstrainedLayoutEngine(wspace=0.08))
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        fill(axes, panel)
+    return figure
+
+
+def write_png(figure: Figure, file: Path) -> None:
+    """Write a figure as PNG."""
+    figure.savefig(file, dpi=160, facecolor="white")
 
 
 def drawn(figure: Figure, file: Path) -> str:
     """Write a figure as PNG and return it as SVG."""
-    figure.savefig(file, dpi=160, facecolor="white")
+    write_png(figure, file)
     svg = StringIO()
     figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return for_page(svg.getvalue(), prefix=file.stem)

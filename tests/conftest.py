@@ -1,9 +1,10 @@
 """How hard property tests try, quickly and fixed or slowly and at random; and programs beside the tests."""
 
 import gc
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +16,14 @@ from .fork_server import ForkServer
 
 TIMES_SLOW = 5
 """How many times more examples the slow search takes."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Leave what is written to the system's memory: processes are killed in tests, and no power is lost."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -137,7 +137,7 @@ def test_a_student_of_a_cached_teacher_is_that_of_the_live_one(member, recipe_of
     )
 
 
-@pytest.mark.parametrize("member", QUICKLY)
+@pytest.mark.parametrize("member", ["decoder", pytest.param("encoder", marks=pytest.mark.slow)])
 def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_of, tmp_path, monkeypatch):
     """Through both copies of the text, with dropout; the teacher reads once, before the interruption."""
     student = {"overrides": {"dropout": 0.1}}

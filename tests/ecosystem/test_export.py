@@ -19,6 +19,16 @@ SHAPES = [(3, 12), (1, 5)]
 """Other batches than the one with which a graph is made."""
 
 
+LAYOUTS = pytest.mark.parametrize(
+    "layout", ["modern", pytest.param("biased", marks=pytest.mark.slow)], indirect=True
+)
+MEMBERS = pytest.mark.parametrize(
+    "member",
+    ["decoder", *(pytest.param(each, marks=pytest.mark.slow) for each in ("encoder", "seq2seq"))],
+    indirect=True,
+)
+
+
 def axes(inputs) -> dict:
     """Leave the size of a batch open, and the lengths of its sources and targets."""
     size, length, target_length = map(Dim, ("size", "length", "target_length"))
@@ -32,7 +42,8 @@ def real(logits, inputs) -> np.ndarray:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("layout", ["modern", pytest.param("biased", marks=pytest.mark.slow)], indirect=True)
+@LAYOUTS
+@MEMBERS
 @pytest.mark.ecosystem("torch", "`torch.export.export`, saved and loaded")
 def test_an_exported_program_computes_the_same(member, layout, build, batch_for, tmp_path):
     model, inputs = build(member, **layout, use_cache=False), batch_for(member)
@@ -82,7 +93,8 @@ def test_every_head_reads_batches_of_any_size_and_length(architecture, has_mask,
 
 
 @torch.no_grad()  # With gradients torch 2.13 takes another kernel for biases, and mistakes its strides.
-@pytest.mark.parametrize("layout", ["modern", pytest.param("biased", marks=pytest.mark.slow)], indirect=True)
+@LAYOUTS
+@MEMBERS
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.ecosystem("onnxruntime", "`torch.onnx.export(dynamo=True)`")
 def test_onnxruntime_computes_what_torch_does(member, layout, build, batch_for, tmp_path):

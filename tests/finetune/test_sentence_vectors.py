@@ -77,7 +77,7 @@ def uploaded(folder, target):
 
 
 @pytest.mark.parametrize("pooling", OLD)
-@pytest.mark.parametrize("is_old", [True, False])
+@pytest.mark.parametrize("is_old", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_published_vectors_stay_the_same_wherever_their_model_goes(
     pooling, is_old, published, recipe_of, tmp_path
 ):

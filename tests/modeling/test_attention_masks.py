@@ -182,6 +182,7 @@ def test_blocks_are_for_flex_attention_alone(builder, ids):
         builder("encoder")(ids, attention_mask=blocks)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_reads_all_spellings(builder, ids):
     model, pairs = builder("decoder", "modern", "eager"), two_texts(True)
     compiled = torch.compile(model, fullgraph=True, backend="eager")

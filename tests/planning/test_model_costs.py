@@ -203,7 +203,7 @@ def kept_in_training(model, objective, batch, precision: str) -> int:
         return bytes_kept(model, lambda: objective.losses(model, batch))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
 @pytest.mark.parametrize(("kind", "fields"), MODELS)
 def test_activations_are_those_that_training_keeps(kind, fields, precision, tokenizer):
     """Of the stacks, within 6 %: what the heads keep does not grow with the layers, and is left out here."""

@@ -120,7 +120,9 @@ def recipe_for(kind: str, texts: Path, output: Path, model: dict, **tokenizer) -
     )
 
 
-@pytest.mark.parametrize("name", STOCK)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "t5" else []) for each in STOCK]
+)
 def test_a_stock_checkpoint_goes_on_with_its_function_and_its_tokenizer(
     name, tokenizers, texts, tmp_path, capsys
 ):

@@ -68,7 +68,9 @@ def evaluation(recipe: PretrainingRecipe) -> dict[str, float]:
     return json.loads((recipe.folder / "evaluation.json").read_text())["scores"]
 
 
-@pytest.mark.parametrize("objective", [MIXTURE, HYBRID], ids=["mixture", "hybrid"])
+@pytest.mark.parametrize(
+    "objective", [MIXTURE, pytest.param(HYBRID, marks=pytest.mark.slow)], ids=["mixture", "hybrid"]
+)
 def test_a_run_that_is_stopped_and_resumed_equals_one_that_is_not(objective, recipe_with):
     settings = {"steps": 4, "checkpoint_every": 2, "keep_checkpoints": 9, "log_every": 1, "precision": "fp32"}
     whole, broken = (recipe_with(objective, name, **settings) for name in ("whole", "broken"))

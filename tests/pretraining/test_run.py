@@ -124,9 +124,11 @@ def test_pretrained_encoder_fills_masks(texts, tmp_path, recipe_of):
 @pytest.mark.parametrize(
     ("kind", "corpus"),
     [
-        *((kind, {}) for kind in ("masked_language_modeling", "replaced_token_detection")),
-        *((kind, {}) for kind in ("sentence_denoising", "bidirectional_language_modeling")),
-        ("character_language_modeling", {}),
+        *((kind, {}) for kind in ("replaced_token_detection", "character_language_modeling")),
+        *(
+            pytest.param(kind, {}, marks=pytest.mark.slow)
+            for kind in ("masked_language_modeling", "sentence_denoising", "bidirectional_language_modeling")
+        ),
         *(
             pytest.param("character_language_modeling", corpus, marks=pytest.mark.slow)
             for corpus in ({"isolate_documents": False}, STREAM)
@@ -189,7 +191,7 @@ def test_failing_worker_ends_the_run_with_one_line(
     assert re.search(r"step \d+ of epoch \d+ \(examples \d+", line)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
     num_workers, texts, tmp_path, monkeypatch, recipe_of
 ):

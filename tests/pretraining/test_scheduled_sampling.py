@@ -43,7 +43,7 @@ def test_without_probability_a_run_is_that_of_teacher_forcing(member, run):
     require_same(run(member, "never", 2, never), run(member, "forced", 2))
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", ["transformer", pytest.param("recurrent", marks=pytest.mark.slow)])
 def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
     often = ScheduledSamplingRecipe(schedule="inverse_sigmoid", final_probability=0.6, steepness=2.0)
     whole, forced = run(member, "whole", 4, often), run(member, "forced", 4)
@@ -65,7 +65,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
 
 @pytest.mark.parametrize(
     ("member", "passes"),
-    [("transformer", 1), pytest.param("transformer", 6, marks=pytest.mark.slow), ("recurrent", 2)],
+    [*(pytest.param("transformer", passes, marks=pytest.mark.slow) for passes in (1, 6)), ("recurrent", 2)],
 )
 def test_a_plan_and_a_run_count_the_passes_that_predict(member, passes, texts, tmp_path):
     """A linear schedule begins with teacher forcing: the run's first step has no such pass."""

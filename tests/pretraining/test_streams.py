@@ -133,7 +133,7 @@ def test_a_run_on_a_stream_goes_on_with_other_numbers_of_processes_and_workers(s
     streamed.require_equal("changing", "one")
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_process_that_is_lost_while_it_tokenizes_ends_the_others_with_a_line(streamed, num_workers):
     """With data workers it is the parent of the one that reads ahead, which has copies of its connections."""
     victim = "parent" if num_workers else "itself"

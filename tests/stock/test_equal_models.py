@@ -8,7 +8,7 @@ Shapes: B batch, S source positions, T target positions, C model width, V vocabu
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -114,6 +114,7 @@ READERS: list[tuple[str, dict[str, Any]]] = [
 ]
 """Models that write, with the heads of tasks."""
 CASES = [*ENCODERS, *WRITERS, *TRANSLATORS, *READERS]
+KERNELS = ("eager", "sdpa")
 BOTH_SIDES = ("ModernBertModel", "ModernBertForMaskedLM", "GPT2", "Mistral", "T5")
 LEFT = ("OPT", "GPTNeoX", "Llama", "Qwen")
 """On which sides pads stand; else on the right."""
@@ -122,11 +123,19 @@ LEFT = ("OPT", "GPTNeoX", "Llama", "Qwen")
 class Pair:
     """A stock model in evaluation, and ours with its weights, both in float64 and without dropout."""
 
-    def __init__(self, stock: Any, ours: Any, links: Links, kernel: str):
+    def __init__(self, stock: Any, ours: Any, links: Links):
         self.stock, self.links, self.name = stock.eval().double(), links, type(stock).__name__
         self.ours = type(ours)(without_dropout(ours.config)).double().eval()
         self.ours.load_state_dict(links.to_ours(self.stock.state_dict()), strict=False)
-        self.ours.set_attn_implementation(kernel)
+
+    def in_every_way(self) -> Iterator[str]:
+        """Let our model compute by each kernel: padded, as in evaluation, and packed, as in training."""
+        for kernel in KERNELS:
+            self.ours.set_attn_implementation(kernel)
+            for is_packed in (False, True):
+                self.ours.train(is_packed)
+                yield f"{kernel}, {'packed' if is_packed else 'padded'}"
+        self.ours.eval()
 
     def told(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Add what a stock decoder has to be told: real tokens are counted, which `generate` does alone."""
@@ -138,12 +147,15 @@ class Pair:
 
     def assert_same_predictions(self, inputs: dict[str, Tensor], real: Tensor) -> None:
         """Compare logits, or last states, where `real` (B, T) is 1; those of whole rows everywhere."""
-        with torch.no_grad():
-            found, expected = (
-                [x[real == 1] if x.shape[:2] == real.shape else x for x in predictions(outputs)]
-                for outputs in (self.ours(**inputs), self.stock(**self.told(inputs)))
-            )
-        assert_close(found, expected, **CLOSE)
+
+        def predicted(model: Any, inputs: dict[str, Tensor]) -> list[Tensor]:
+            with torch.no_grad():
+                found = predictions(model(**inputs))
+            return [x[real == 1] if x.shape[:2] == real.shape else x for x in found]
+
+        expected = predicted(self.stock, self.told(inputs))
+        for way in self.in_every_way():
+            assert_close(predicted(self.ours, inputs), expected, **CLOSE, msg=in_words(way))
 
     def assert_same_lesson(
         self,
@@ -154,15 +166,19 @@ class Pair:
     ) -> None:
         """Compare the loss, and its gradient by each parameter of the stock model, which ours are made of."""
         stock_inputs = self.told(inputs) if stock_inputs is None else stock_inputs
-        expected = stock_lesson(self.stock, stock_inputs, stock_loss_of or loss_of)
-        found = student_lesson(self.ours, self.stock, self.links, inputs, loss_of)
-        assert_close(found[0], expected[0], **CLOSE)
+        loss, gradients = stock_lesson(self.stock, stock_inputs, stock_loss_of or loss_of)
         names = [name for name, each in self.stock.named_parameters() if each.requires_grad]
-        for name, ours, theirs in zip(names, found[1], expected[1], strict=True):
-            scale = float(theirs.abs().max())
-            assert_close(
-                ours, theirs, rtol=0, atol=1e-5 * scale + 1e-6, msg=f"gradient of {name}", check_dtype=False
-            )
+        for way in self.in_every_way():
+            own_loss, own_gradients = student_lesson(self.ours, self.stock, self.links, inputs, loss_of)
+            assert_close(own_loss, loss, **CLOSE, msg=in_words(f"loss, {way}"))
+            for name, ours, theirs in zip(names, own_gradients, gradients, strict=True):
+                near = {"rtol": 0, "atol": 1e-5 * float(theirs.abs().max()) + 1e-6, "check_dtype": False}
+                assert_close(ours, theirs, **near, msg=in_words(f"gradient of {name}, {way}"))
+
+
+def in_words(what: str) -> Callable[[str], str]:
+    """Put what is compared before what differs."""
+    return f"{what}: {{}}".format
 
 
 def draw(*lengths: int, side: str = "right", pad: int = 0, seed: int = 0) -> dict[str, Tensor]:
@@ -176,25 +192,14 @@ def draw(*lengths: int, side: str = "right", pad: int = 0, seed: int = 0) -> dic
     }
 
 
-@pytest.fixture(params=["eager", "sdpa"])
-def kernel(request) -> str:
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["padded", "packed"])
-def is_packed(request) -> bool:
-    """Run our model in evaluation, where a batch stays padded, or in training, where it is packed."""
-    return request.param
-
-
 @pytest.fixture
-def pair(stock, kernel) -> Callable[..., Pair]:
+def pair(stock) -> Callable[..., Pair]:
     """Put a stock model and ours beside each other."""
 
     def build(name: str, **options: Any) -> Pair:
         model = stock(name, **options)
         ours = from_stock(model)
-        return Pair(model, ours, links_between(model, ours), kernel)
+        return Pair(model, ours, links_between(model, ours))
 
     return build
 
@@ -233,23 +238,18 @@ def sides(cases: list[tuple[str, dict[str, Any]]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "options", "side"), sides(CASES))
-def test_predictions_are_equal(pair, name, options, side, is_packed):
+def test_predictions_losses_and_gradients_are_equal(pair, name, options, side):
     both = pair(name, **options)
-    both.ours.train(is_packed)
-    inputs = batch_of(both, side)
-    real = inputs["attention_mask"]
-    if (name, options) in TRANSLATORS:
-        target, _ = target_of(both)
-        inputs, real = inputs | target, target["decoder_attention_mask"]
-    both.assert_same_predictions(inputs, real)
-
-
-@pytest.mark.parametrize(("name", "options", "side"), sides(CASES))
-def test_losses_and_gradients_are_equal(pair, name, options, side, is_packed):
-    both = pair(name, **options)
-    both.ours.train(is_packed)
     inputs = batch_of(both, side)
     ids, real = inputs["input_ids"], inputs["attention_mask"] == 1
+    if (name, options) in TRANSLATORS:
+        target, labels = target_of(both)
+        both.assert_same_predictions(inputs | target, target["decoder_attention_mask"])
+        mask = {"decoder_attention_mask": target["decoder_attention_mask"]}
+        for told in ({}, mask):
+            both.assert_same_lesson(inputs | told | {"labels": labels})
+        return
+    both.assert_same_predictions(inputs, real)
     if name.endswith("Model") and name != "GPT2LMHeadModel" and name != "MarianMTModel":
         weights = torch.randn(int(real.sum()), 32, dtype=torch.double)
         both.assert_same_lesson(inputs, loss_of=lambda x: (x.last_hidden_state[real] * weights).sum())
@@ -261,12 +261,6 @@ def test_losses_and_gradients_are_equal(pair, name, options, side, is_packed):
         }
         with_answers = inputs | answers
         both.assert_same_lesson(with_answers, inputs, stock_loss_of=partial(span_loss, real, answers))
-        return
-    if (name, options) in TRANSLATORS:
-        target, labels = target_of(both)
-        mask = {"decoder_attention_mask": target["decoder_attention_mask"]}
-        for told in ({}, mask):
-            both.assert_same_lesson(inputs | told | {"labels": labels})
         return
     if (name, options) in WRITERS:
         # Ours knows that pads and first tokens are no targets; the stock model has to be told.
@@ -300,30 +294,30 @@ def labels_of(pair: Pair, ids: Tensor, real: Tensor) -> dict[str, Tensor]:
     return {"labels": ids.flip(-1).masked_fill(~is_target, -100)} | pairs
 
 
-def test_both_losses_of_bert_are_equal(pair, is_packed):
+def test_both_losses_of_bert_are_equal(pair):
     both = pair("BertForPreTraining")
-    both.ours.train(is_packed)
     inputs = batch_of(both, "right")
     ids, real = inputs["input_ids"], inputs["attention_mask"] == 1
     labels = labels_of(both, ids, real)
-    ours, stock = both.ours(**inputs, **labels), both.stock(**inputs)
-    assert_close(ours.masked_lm_loss, cross_entropy(stock.prediction_logits.mT, labels["labels"]))
+    stock = both.stock(**inputs)
+    of_tokens = cross_entropy(stock.prediction_logits.mT, labels["labels"])
     of_pairs = cross_entropy(stock.seq_relationship_logits, labels["next_sentence_label"])
-    assert_close(ours.next_sentence_loss, of_pairs)
+    for way in both.in_every_way():
+        ours = both.ours(**inputs, **labels)
+        assert_close(ours.masked_lm_loss, of_tokens, msg=in_words(way))
+        assert_close(ours.next_sentence_loss, of_pairs, msg=in_words(way))
 
 
-def test_spans_in_texts_of_one_length_have_the_loss_of_bert(pair, is_packed):
+def test_spans_in_texts_of_one_length_have_the_loss_of_bert(pair):
     both = pair("BertForQuestionAnswering")
-    both.ours.train(is_packed)
     answers = {"start_positions": torch.tensor([2, 0]), "end_positions": torch.tensor([6, 7])}
     both.assert_same_lesson(draw(7, 7) | answers)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_the_last_token_is_found_without_a_mask(pair, side, is_packed):
+def test_the_last_token_is_found_without_a_mask(pair, side):
     """By the id of pads, in GPT-2 and ours."""
     both = pair("GPT2ForSequenceClassification", num_labels=3, pad_token_id=0)
-    both.ours.train(is_packed)
     inputs = {"input_ids": batch_of(both, side)["input_ids"]}
     both.assert_same_lesson(inputs | {"labels": torch.tensor([2, 0, 1, 1])})
 
@@ -335,10 +329,13 @@ def test_recorded_attentions_equal_modernbert(pair, options, side):
     inputs = batch_of(both, side)
     both.stock.set_attn_implementation("eager")  # whose masks are none in float64
     models = (both.ours.float(), both.stock.float())
-    ours, stock = (model(**inputs, output_attentions=True).attentions for model in models)
+    stock = models[1](**inputs, output_attentions=True).attentions
     real = inputs["attention_mask"] == 1
-    for found, expected in zip(ours, stock, strict=True):
-        assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **CLOSE)
+    for kernel in KERNELS:
+        both.ours.set_attn_implementation(kernel)
+        ours = both.ours(**inputs, output_attentions=True).attentions
+        for found, expected in zip(ours, stock, strict=True):
+            assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **CLOSE)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -362,10 +359,12 @@ def assert_same_texts(both: Pair, batch: dict[str, Tensor], **options: Any) -> N
     options |= {"pad_token_id": both.stock.config.pad_token_id or 0}
     for model in (both.ours, both.stock):
         model.generation_config.update(eos_token_id=None, forced_eos_token_id=None)
-    ours, stock = (model.generate(**batch, **options) for model in (both.ours, both.stock))
-    assert torch.equal(ours, stock)
+    expected = both.stock.generate(**batch, **options)
+    for kernel in KERNELS:
+        both.ours.set_attn_implementation(kernel)
+        assert torch.equal(both.ours.generate(**batch, **options), expected), kernel
     prompt = 0 if both.ours.config.is_encoder_decoder else batch["input_ids"].shape[1]
-    assert len(ours[:, prompt:].unique()) > 8
+    assert len(expected[:, prompt:].unique()) > 8
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -406,29 +405,26 @@ QWEN3_NEXT = {
 
 
 @pytest.fixture
-def qwen3_next(kernel) -> Pair:
+def qwen3_next() -> Pair:
     torch.manual_seed(0)
     fields = COMMON | {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 16, **NO_IDS}
     fields |= {"tie_word_embeddings": False, "attention_bias": True, "pad_token_id": 0}
     theirs = Qwen3NextConfig(**fields, layer_types=[GLOBAL] * 2, mlp_only_layers=[0, 1])
     gates = {"attention_gate": "elementwise", "use_qk_norm": True, "partial_rotary_factor": 0.25}
     stock = Qwen3NextForCausalLM(theirs)
-    return scattered_pair(
-        stock, TercetDecoderForCausalLM(TercetDecoderConfig(**fields, **gates)), QWEN3_NEXT, kernel
-    )
+    return scattered_pair(stock, TercetDecoderForCausalLM(TercetDecoderConfig(**fields, **gates)), QWEN3_NEXT)
 
 
-def scattered_pair(stock: Any, ours: Any, table: Table, kernel: str) -> Pair:
+def scattered_pair(stock: Any, ours: Any, table: Table) -> Pair:
     """Draw all weights of a stock model, so that no bias is 0 and no norm is 1, and put ours beside it."""
     with torch.no_grad():
         for parameter in stock.parameters():
             kept = parameter if parameter.dim() == 1 else 0
             parameter.copy_(kept + 0.15 * torch.randn_like(parameter))
-    return Pair(stock, ours, link(stock, ours, table), kernel)
+    return Pair(stock, ours, link(stock, ours, table))
 
 
-def test_qwen3_next_is_equal(qwen3_next, is_packed):
-    qwen3_next.ours.train(is_packed)
+def test_qwen3_next_is_equal(qwen3_next):
     batch = draw(9, 4, 6, 1, side="left")
     real = batch["attention_mask"] == 1
     qwen3_next.assert_same_predictions(batch, batch["attention_mask"])
@@ -500,19 +496,20 @@ class TorchTransformer(nn.Module):
         return self.embedding(ids) * math.sqrt(width) + waves
 
 
-def test_the_layers_of_pytorch_are_equal(kernel, is_packed):
+def test_the_layers_of_pytorch_are_equal():
     torch.manual_seed(0)
     fields = load_preset("vaswani-base") | COMMON | {"decoder_start_token_id": START}
     ours = TercetSeq2SeqForConditionalGeneration(AutoConfig.for_model(**fields))
-    both = scattered_pair(TorchTransformer(32, NUM_HEADS, 48, 2), ours, PYTORCH, kernel)
-    both.ours.train(is_packed)
+    both = scattered_pair(TorchTransformer(32, NUM_HEADS, 48, 2), ours, PYTORCH)
     batch, target = draw(7, 9, 2, 5), draw(5, 3, 8, 1, seed=1)
     labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
     read = torch.cat((torch.full_like(labels[:, :1], START), target["input_ids"][:, :-1]), dim=1)
     theirs = {"source": batch["input_ids"], "is_pad": batch["attention_mask"] == 0, "target": read}
     given = batch | {"decoder_input_ids": read, "decoder_attention_mask": target["attention_mask"]}
-    found, expected = both.ours(**given, use_cache=False).logits, both.stock(**theirs)
-    assert_close(found[labels != -100], expected[labels != -100], **CLOSE)
+    expected = both.stock(**theirs)
+    for way in both.in_every_way():
+        found = both.ours(**given, use_cache=False).logits
+        assert_close(found[labels != -100], expected[labels != -100], **CLOSE, msg=in_words(way))
     both.assert_same_lesson(
         given | {"labels": labels, "label_smoothing": 0.1},
         theirs,

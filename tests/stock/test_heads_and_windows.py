@@ -97,7 +97,12 @@ def test_choices_are_compared_with_their_loss(stock) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Bert", "DistilBert", "Roberta", "GPT2", "Bart", "Llama"],
+    [
+        "Bert",
+        "GPT2",
+        "Bart",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("DistilBert", "Roberta", "Llama")),
+    ],
 )
 @pytest.mark.parametrize(
     ("problem", "num_labels"),
@@ -123,7 +128,13 @@ SCALINGS = {
 
 
 @pytest.mark.parametrize("rope_type", SCALINGS)
-@pytest.mark.parametrize("name", ["GPTNeoXForCausalLM", "LlamaForCausalLM", "Qwen3ForCausalLM"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GPTNeoXForCausalLM",
+        *(pytest.param(f"{each}ForCausalLM", marks=pytest.mark.slow) for each in ("Llama", "Qwen3")),
+    ],
+)
 def test_scaled_positions_come_in_and_go_out(stock, name: str, rope_type: str) -> None:
     scaling = {"rope_type": rope_type, "rope_theta": 50.0, **SCALINGS[rope_type]}
     if name.startswith("GPTNeoX"):

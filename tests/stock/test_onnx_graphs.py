@@ -136,6 +136,7 @@ def test_generation_defaults_and_how_vectors_are_made_go_along(saved, monkeypatc
     assert find_vectors(target, "") == find_vectors(source, "")
 
 
+@pytest.mark.slow
 def test_a_graph_that_differs_leaves_nothing_behind(saved, monkeypatch, capsys) -> None:
     source = saved(*ENCODER)
     monkeypatch.setattr(onnx_graphs, "TOLERANCE", 0.0)
@@ -144,6 +145,7 @@ def test_a_graph_that_differs_leaves_nothing_behind(saved, monkeypatch, capsys) 
     assert not source.with_name("graphs").exists()
 
 
+@pytest.mark.slow
 def test_what_is_no_number_is_no_equal_output(saved, capsys) -> None:
     source = saved(*ENCODER)
     model = TercetEncoderForSequenceClassification.from_pretrained(source)

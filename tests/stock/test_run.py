@@ -95,7 +95,7 @@ def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
     assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
 
 
-@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("is_cut", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_written_tokenizer_cuts_and_pads_no_text(folder, tokenizer, tmp_path: Path, is_cut: bool) -> None:
     """Whoever reads `tokenizer.json` alone gets the whole of a text, whatever was asked of it before."""
     if is_cut:  # as several models of others are published

@@ -115,18 +115,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("T5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
     ("MT5Model", {}),
     ("MT5ForConditionalGeneration", {"feed_forward_proj": "gated-gelu"}),
-    *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in ENCODERS),
-    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ENCODERS),
-    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS),
-    *((f"{name}ForMultipleChoice", {}) for name in ENCODERS),
     ("BigBirdForSequenceClassification", {"hidden_act": "relu"}),
-    *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}) for name in DECODERS),
-    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in DECODERS if name != "OPT"),
-    *((f"{name}ForQuestionAnswering", {}) for name in DECODERS if name != "OPT"),
-    *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": None}) for name in DECODERS),
-    *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in SEQ2SEQ),
-    *((f"{name}ForQuestionAnswering", {}) for name in SEQ2SEQ),
-    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ("T5", "MT5")),
     ("BartModel", {}),
     ("BartForConditionalGeneration", {"scale_embedding": True}),
     ("BartForConditionalGeneration", {"activation_function": "relu"}),
@@ -135,9 +124,25 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("MarianModel", {"activation_function": "swish"}),
     ("MarianMTModel", {"scale_embedding": True, "activation_function": "swish"}),
 ]
+HEADS: list[tuple[str, dict[str, Any]]] = [
+    *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in ENCODERS),
+    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ENCODERS),
+    *((f"{name}ForQuestionAnswering", {}) for name in ENCODERS),
+    *((f"{name}ForMultipleChoice", {}) for name in ENCODERS),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": 1}) for name in DECODERS),
+    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in DECODERS if name != "OPT"),
+    *((f"{name}ForQuestionAnswering", {}) for name in DECODERS if name != "OPT"),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3, "pad_token_id": None}) for name in DECODERS),
+    *((f"{name}ForSequenceClassification", {"num_labels": 3}) for name in SEQ2SEQ),
+    *((f"{name}ForQuestionAnswering", {}) for name in SEQ2SEQ),
+    *((f"{name}ForTokenClassification", {"num_labels": 3}) for name in ("T5", "MT5")),
+]
+QUICK = ("BertFor", "BigBirdFor", "ModernBertFor", "GPT2For", "LlamaFor", "T5For")
+"""Architectures whose heads the default suite tries."""
+MARKED = [pytest.param(*case, marks=[] if case[0].startswith(QUICK) else pytest.mark.slow) for case in HEADS]
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda value: str(value))
+@pytest.mark.parametrize(("name", "options"), [*CASES, *MARKED], ids=lambda value: str(value))
 def test_comes_in_and_goes_out_unchanged(stock, name: str, options: dict[str, Any]) -> None:
     model = stock(name, **options)
     ours = from_stock(model)
@@ -181,7 +186,7 @@ def test_bias_of_the_vocabulary_that_says_something_is_kept(stock, name: str) ->
 
 
 def test_every_counterpart_is_tried() -> None:
-    tried = {name for name, _ in CASES}
+    tried = {name for name, _ in (*CASES, *HEADS)}
     assert {each.stock for known in ARCHITECTURES.values() for each in known.counterparts} == tried
 
 

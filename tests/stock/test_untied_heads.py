@@ -38,7 +38,7 @@ def untied(stock):
     ("name", "options"),
     [
         ("T5ForConditionalGeneration", VERSION_1_1),
-        ("MT5ForConditionalGeneration", VERSION_1_1),
+        pytest.param("MT5ForConditionalGeneration", VERSION_1_1, marks=pytest.mark.slow),
         ("GPTNeoXForCausalLM", {"tie_word_embeddings": False}),
         ("LlamaForCausalLM", {"tie_word_embeddings": False}),
     ],
