@@ -239,7 +239,7 @@ class ManifestWriter(PipelineStep):
         self.sources, self.options, self.text = sources, options, text
 
     def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> None:
-        """Join what the shards say of themselves.
+        """Join what the shards say of themselves, and remove what killed tasks left on a disk.
 
         Raises:
             ValueError: No document is left.
@@ -273,6 +273,9 @@ class ManifestWriter(PipelineStep):
         )
         target.pipe_file(f"{MANIFEST}.partial", manifest.text().encode())
         target.mv(f"{MANIFEST}.partial", MANIFEST)
+        if target.is_local():
+            for left in Path(target.path).glob(f"{SHARDS}/{UNFINISHED}*"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def write_index(target: DataFolder, array: str, shards: Sequence[Shard]) -> str:

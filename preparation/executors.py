@@ -19,11 +19,12 @@ from typing import Any
 from datatrove.executor import JobsPipelineExecutor, RayPipelineExecutor, SlurmPipelineExecutor
 from datatrove.executor.base import PipelineExecutor
 from datatrove.executor.local import LocalPipelineExecutor
+from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
 from multiprocess.context import ForkServerContext, ForkServerProcess
 from tqdm import tqdm
 
-from ..ground.messages import first_line
+from ..ground.messages import first_line, shortened
 from .recipe import ExecutorRecipe
 
 ATTEMPTS = 3
@@ -35,6 +36,26 @@ PRELOADED = ["tercet.preparation.blocks", "tercet.preparation.near_duplicates"]
 
 class KilledError(RuntimeError):
     """The process of a task was killed again and again."""
+
+
+class UnfinishedError(RuntimeError):
+    """Tasks did not end well, of which the rest needs all."""
+
+
+def require_done(logs: DataFolder, tasks: int) -> None:
+    """Make sure that all tasks of an executor have ended well, by its logs.
+
+    Raises:
+        UnfinishedError: Some have not; the first are named.
+    """
+    logs.fs.invalidate_cache()
+    done = set(logs.list_files("completions"))
+    missing = [str(rank) for rank in range(tasks) if f"completions/{rank:05d}" not in done]
+    if missing:
+        raise UnfinishedError(
+            f"{len(missing)} of {tasks} tasks are not done ({shortened(missing)}): see "
+            f"{logs.resolve_paths('logs')}, and run the same command again when none is queued or running"
+        )
 
 
 class LocalExecutor(LocalPipelineExecutor):

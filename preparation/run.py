@@ -9,7 +9,6 @@ of datatrove; nothing else reads it.
 """
 
 import json
-import shutil
 import sys
 import warnings
 from collections.abc import Sequence
@@ -43,7 +42,6 @@ from ..text.tokenizer import load_tokenizer
 from ..training.lock import occupied
 from .blocks import (
     ENTRY,
-    UNFINISHED,
     ManifestWriter,
     RecordCounter,
     RecordReader,
@@ -269,13 +267,7 @@ def write(target: DataFolder, name: str, contents: bytes) -> None:
 
 
 def forget_missing(target: DataFolder, shards: int) -> None:
-    """Let datatrove do those tasks again whose shards somebody has deleted, and write the manifest anew.
-
-    What killed processes left on a disk is removed.
-    """
-    if target.is_local():
-        for left in Path(target.path).glob(f"{SHARDS}/{UNFINISHED}*"):
-            shutil.rmtree(left, ignore_errors=True)
+    """Let datatrove do those tasks again whose shards somebody has deleted, and write the manifest anew."""
     for rank in range(shards):
         done = f"{WORK}/shards/completions/{rank:05d}"
         if target.isfile(done) and not target.isfile(f"{shard_name(rank)}/{ENTRY}"):

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ import dill
 from datatrove.pipeline.base import PipelineStep
 
 import tercet
-from tercet.preparation.executors import KilledError, LocalExecutor
+from tercet.preparation.executors import KilledError, LocalExecutor, UnfinishedError
 
 from .test_prepare import contents
 
@@ -64,9 +66,12 @@ def test_a_killed_process_loses_its_task_alone(tmp_path, capsys):
         executor(tmp_path / "bad", kills=0, complains=True).run()
 
 
-def test_slurm_gets_one_job_after_another_and_its_tasks_write_the_same_corpus(
-    described, tokenizer, tmp_path, monkeypatch
-):
+SLURM = {"kind": "slurm", "arguments": {"time": "1:00:00", "partition": "cpu", "requeue_signals": None}}
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch) -> Callable[[Path, Iterable[int]], None]:
+    """Stand in for a cluster: note what is submitted; what is given runs tasks of a job, by its folder."""
     commands = tmp_path / "bin"
     commands.mkdir()
     (commands / "sbatch").write_text(
@@ -76,21 +81,54 @@ def test_slurm_gets_one_job_after_another_and_its_tasks_write_the_same_corpus(
     for command in commands.iterdir():
         command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
-    options = {"kind": "slurm", "arguments": {"time": "1:00:00", "partition": "cpu", "requeue_signals": None}}
-    location = tercet.prepare(described("queued", executor=options, workers=3))
-    assert not Path(location).exists()
+    monkeypatch.setenv("SLURM_NODELIST", "localhost")
+
+    def run(job: Path, tasks: Iterable[int]) -> None:
+        with (job / "executor.pik").open("rb") as file:
+            queued = dill.load(file)
+        for task in tasks:
+            with monkeypatch.context() as inside:
+                inside.setenv("SLURM_ARRAY_TASK_ID", str(task))
+                queued.run()
+
+    return run
+
+
+def test_slurm_gets_one_job_after_another_and_its_tasks_write_the_same_corpus(described, tmp_path, slurm):
+    folder = Path(tercet.prepare(described("queued", executor=SLURM, workers=3))).parent
+    assert not (folder / "manifest.json").exists()
     submitted = (tmp_path / "submitted").read_text().splitlines()
     assert "--dependency=afterok:1" in submitted[2]  # each is followed by one that joins its statistics
-    work = Path(location).parent / "work"
+    work = folder / "work"
     shards = json.loads((work / "plan.json").read_text())["tasks"]
     assert shards > 3
     assert f"#SBATCH --array=0-{shards - 1}%3" in (work / "shards" / "launch_script.slurm").read_text()
-    monkeypatch.setenv("SLURM_NODELIST", "localhost")
-    for name, tasks in (("shards", shards), ("manifest", 1)):
-        with (work / name / "executor.pik").open("rb") as file:
-            queued = dill.load(file)
-        for task in range(tasks):
-            monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
-            queued.run()
-    monkeypatch.delenv("SLURM_ARRAY_TASK_ID")
-    assert contents(Path(location).parent) == contents(Path(tercet.prepare(described("local"))).parent)
+    slurm(work / "shards", range(shards))
+    slurm(work / "manifest", [0])
+    assert contents(folder) == contents(Path(tercet.prepare(described("local"))).parent)
+
+
+def test_no_task_begins_before_those_that_it_needs_are_done(described, slurm):
+    """SLURM lets a job begin after the last array of the one before, whatever became of the others."""
+    chosen = {"deduplicate": {"n_grams": 2, "num_buckets": 2}, "corpus": {"shard_bytes": 15_000}}
+    folder = Path(tercet.prepare(described("queued", executor=SLURM, **chosen))).parent
+    work, half = folder / "work", folder / "shards" / ".partial.of-a-task"
+    shards = json.loads((work / "plan.json").read_text())["tasks"]
+    number = {"duplicates/1": shards, "duplicates/2": 2, "duplicates/3": 1, "shards": shards}
+    for name, following in pairwise(number):
+        *first, last = range(number[name])
+        slurm(work / name, first)
+        with pytest.raises(
+            UnfinishedError, match=rf"^1 of {number[name]} tasks are not done \({last}\): see .*{name}/logs"
+        ):
+            slurm(work / following, [0])
+        slurm(work / name, [last])
+    slurm(work / "shards", range(1, shards))
+    assert shards > 1
+    half.mkdir()
+    tercet.prepare(described("queued", executor=SLURM, **chosen))
+    assert half.exists()  # a task of another machine may be at it
+    slurm(work / "shards", [0])
+    slurm(work / "manifest", [0])
+    assert not half.exists()
+    assert contents(folder) == contents(Path(tercet.prepare(described("local", **chosen))).parent)
