@@ -71,9 +71,6 @@ class LocalExecutor(LocalPipelineExecutor):
             ValueError: A task refuses its input. No further one is begun; those that run are finished.
             KilledError: A task's process was killed `ATTEMPTS` times.
         """
-        if self.depends is not None and not self.depends._launched:
-            self.depends.run()
-        self._launched = True
         ranks = self.get_incomplete_ranks()
         done = self.tasks - len(ranks)
         last: Any = self.pipeline[-1]
@@ -177,6 +174,20 @@ def silent() -> Iterator[None]:
     logger.remove()
     with contextlib.redirect_stderr(io.StringIO()):
         yield
+
+
+def run_in_turn(last: Any) -> None:
+    """Run an executor that waits for its tasks, after those that it depends on.
+
+    Those for Ray and Jobs end as if all was well when a task has failed, or wait for it for ever.
+
+    Raises:
+        UnfinishedError: A task failed; none of the next executor is begun.
+    """
+    if last.depends is not None:
+        run_in_turn(last.depends)
+    last.run()
+    require_done(last.logging_dir, last.world_size)
 
 
 EXECUTORS: dict[str, type[PipelineExecutor]] = {

@@ -49,7 +49,7 @@ from .blocks import (
     hash_of,
     shard_name,
 )
-from .executors import build_executor, built
+from .executors import build_executor, built, run_in_turn
 from .near_duplicates import find_duplicates
 from .pieces import Piece, files_of, tasks_of
 from .recipe import BlockRecipe, PreparationRecipe
@@ -72,6 +72,7 @@ def prepare(recipe: PreparationRecipe, *, overwrite: bool = False) -> str:
         ValueError: Parts of the recipe or the text are not possible, or the folder holds another corpus, or
             is being written.
         FileNotFoundError: A named file does not exist.
+        UnfinishedError: Tasks failed elsewhere.
     """
     output = recipe.output if is_remote(recipe.output) else str(recipe.folder.absolute())
     with nullcontext() if is_remote(output) else occupied(Path(output)):
@@ -111,11 +112,12 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     if claim(target, plan, recipe, saved, overwrite=overwrite):
         return
     forget_missing(target, len(tasks))
-    last.run()
-    if target.isfile(MANIFEST):
-        tell(target, output, recipe)
-    else:
+    if recipe.executor.kind == "slurm":
+        last.run()
         print(f"the tasks are queued; the last one writes {output}/{MANIFEST}", file=sys.stderr)
+    else:
+        run_in_turn(last)
+        tell(target, output, recipe)
 
 
 def tasks_of_recipe(recipe: PreparationRecipe) -> list[list[Piece]]:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import dill
 from datatrove.pipeline.base import PipelineStep
 
 import tercet
-from tercet.preparation.executors import KilledError, LocalExecutor, UnfinishedError
+from tercet.preparation.executors import EXECUTORS, KilledError, LocalExecutor, UnfinishedError
 
 from .test_prepare import contents
 
@@ -64,6 +65,30 @@ def test_a_killed_process_loses_its_task_alone(tmp_path, capsys):
     (tmp_path / "bad").mkdir()
     with pytest.raises(ValueError, match=r"^books\.txt, line 7: bad$"):
         executor(tmp_path / "bad", kills=0, complains=True).run()
+
+
+class Forgiving(LocalExecutor):
+    """Ends, as datatrove's executors for Ray and Jobs do, as if all was well."""
+
+    def run(self):
+        """Run the tasks."""
+        with suppress(ValueError):
+            super().run()
+
+
+def test_failed_tasks_of_another_executor_are_an_error(described, tmp_path, monkeypatch):
+    monkeypatch.setitem(EXECUTORS, "ray", Forgiving)
+    files = [tmp_path / f"{number}.jsonl" for number in range(3)]
+    for file, row in zip(files, ['{"text": "Some text."}', '{"text"', '{"text": "More."}'], strict=True):
+        file.write_text(row)
+    corpus = {"path": [*map(str, files)], "shard_bytes": 1}
+    recipe = described(corpus=corpus, executor={"kind": "ray"})
+    with pytest.raises(UnfinishedError, match=r"^2 of 3 tasks are not done \(1, 2\): see .*/shards/logs"):
+        tercet.prepare(recipe)
+    assert not (tmp_path / "prepared" / "work" / "manifest").exists()
+    without = [{"name": "RegexFilter", "arguments": {"regex_exp": "."}}]
+    with pytest.raises(UnfinishedError, match=r"^1 of 1 tasks are not done \(0\): see .*/work/manifest/logs"):
+        tercet.prepare(described("none", executor={"kind": "ray"}, filters=without))
 
 
 SLURM = {"kind": "slurm", "arguments": {"time": "1:00:00", "partition": "cpu", "requeue_signals": None}}
