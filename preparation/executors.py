@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from inspect import signature
 from multiprocessing.connection import wait
 from typing import Any
@@ -21,6 +21,7 @@ from datatrove.executor.base import PipelineExecutor
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
+from datatrove.utils.stats import PipelineStats
 from multiprocess.context import ForkServerContext, ForkServerProcess
 from tqdm import tqdm
 
@@ -176,6 +177,15 @@ def silent() -> Iterator[None]:
         yield
 
 
+class SlurmExecutor(SlurmPipelineExecutor):
+    """Give each task the blocks as they were built, whichever tasks the same job (`tasks_per_job`) ran."""
+
+    def _run_for_rank(self, rank: int, local_rank: int = 0, node_rank: int = -1) -> PipelineStats:
+        own = copy(self)
+        own.pipeline = deepcopy(self.pipeline)  # one that draws goes on from where it is
+        return super(SlurmExecutor, own)._run_for_rank(rank, local_rank, node_rank)
+
+
 def run_in_turn(last: Any) -> None:
     """Run an executor that waits for its tasks, after those that it depends on.
 
@@ -192,7 +202,7 @@ def run_in_turn(last: Any) -> None:
 
 EXECUTORS: dict[str, type[PipelineExecutor]] = {
     "local": LocalExecutor,
-    "slurm": SlurmPipelineExecutor,
+    "slurm": SlurmExecutor,
     "ray": RayPipelineExecutor,
     "jobs": JobsPipelineExecutor,
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from datatrove.pipeline.base import PipelineStep
 import tercet
 from tercet.preparation.executors import EXECUTORS, KilledError, LocalExecutor, UnfinishedError
 
-from .test_prepare import contents
+from .test_prepare import contents, manifest_in
 
 
 class Task(PipelineStep):
@@ -91,7 +92,7 @@ def test_failed_tasks_of_another_executor_are_an_error(described, tmp_path, monk
         tercet.prepare(described("none", executor={"kind": "ray"}, filters=without))
 
 
-SLURM = {"kind": "slurm", "arguments": {"time": "1:00:00", "partition": "cpu", "requeue_signals": None}}
+SLURM: Any = {"kind": "slurm", "arguments": {"time": "1:00:00", "partition": "cpu", "requeue_signals": None}}
 
 
 @pytest.fixture
@@ -133,9 +134,21 @@ def test_slurm_gets_one_job_after_another_and_its_tasks_write_the_same_corpus(de
     assert contents(folder) == contents(Path(tercet.prepare(described("local"))).parent)
 
 
+def test_a_filter_draws_the_same_however_many_tasks_a_job_has(described, slurm):
+    filters = [{"name": "SamplerFilter", "arguments": {"rate": 0.5, "seed": 0}}]
+    several = SLURM | {"arguments": SLURM["arguments"] | {"tasks_per_job": 9}}
+    chosen: Any = {"filters": filters, "corpus": {"shard_bytes": 15_000}}
+    location = tercet.prepare(described("queued", executor=several, **chosen))
+    folder = Path(location).parent
+    for job in ("shards", "manifest"):
+        slurm(folder / "work" / job, [0])
+    assert len(manifest_in(location).shards) > 1
+    assert contents(folder) == contents(Path(tercet.prepare(described("local", **chosen))).parent)
+
+
 def test_no_task_begins_before_those_that_it_needs_are_done(described, slurm):
     """SLURM lets a job begin after the last array of the one before, whatever became of the others."""
-    chosen = {"deduplicate": {"n_grams": 2, "num_buckets": 2}, "corpus": {"shard_bytes": 15_000}}
+    chosen: Any = {"deduplicate": {"n_grams": 2, "num_buckets": 2}, "corpus": {"shard_bytes": 15_000}}
     folder = Path(tercet.prepare(described("queued", executor=SLURM, **chosen))).parent
     work, half = folder / "work", folder / "shards" / ".partial.of-a-task"
     shards = json.loads((work / "plan.json").read_text())["tasks"]
