@@ -25,7 +25,7 @@ import datatrove.pipeline.formatters as formatters
 import datatrove.pipeline.readers as readers
 import yaml
 from datatrove.executor.base import PipelineExecutor
-from datatrove.io import DataFolder
+from datatrove.io import DataFolder, get_shard_from_paths_file
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
 from transformers import PreTrainedTokenizerBase
@@ -42,6 +42,7 @@ from ..text.tokenizer import load_tokenizer
 from ..training.lock import occupied
 from .blocks import (
     ENTRY,
+    ListedReader,
     ManifestWriter,
     RecordCounter,
     RecordReader,
@@ -87,7 +88,7 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     target = DataFolder(output)
     tasks = tasks_of_recipe(recipe)
     backend = text_backend(tokenizer, names)
-    sources = identified(tasks)
+    sources = identified(tasks) if recipe.corpus.reader is None else listed_by(recipe.corpus.reader)
     warn_of_copies("corpus.path", sources)
     options = options_of(recipe)
     plan = {"tokenizer": digest_of(backend), "tasks": len(tasks), "sources": sources, "options": options}
@@ -121,7 +122,7 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
 
 
 def tasks_of_recipe(recipe: PreparationRecipe) -> list[list[Piece]]:
-    """Divide a recipe's text; what a reader of datatrove reads is not known before."""
+    """Divide a recipe's text; a reader of datatrove divides itself what it reads."""
     if recipe.corpus.path is None:
         return [[] for _ in range(recipe.corpus.tasks)]
     return tasks_of(files_of(recipe.corpus.path), recipe.corpus.shard_bytes)
@@ -140,8 +141,10 @@ def executors_of(
         corpus = recipe.corpus
         blocks = [block_of(each, "filters", filters, formatters, extractors) for each in recipe.filters]
         if corpus.reader is not None:
-            counter = RecordCounter()
-            return counter, [block_of(corpus.reader, "corpus.reader", readers), counter, *blocks]
+            counter, reader = RecordCounter(), block_of(corpus.reader, "corpus.reader", readers)
+            if isinstance(reader, BaseDiskReader):
+                reader = ListedReader(reader, [source["name"] for source in manifest.sources])
+            return counter, [reader, counter, *blocks]
         reader = RecordReader(tasks, corpus.text_column, corpus.skip_bad_records, corpus.largest_record)
         return reader, [reader, *blocks]
 
@@ -206,6 +209,27 @@ def identified(tasks: Sequence[Sequence[Piece]]) -> list[dict[str, Any]]:
         {"name": file, "bytes": size} if is_remote(file) else identify_file(Path(file), cache_folder())
         for file, size in files.items()
     ]
+
+
+def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
+    """List the files of a reader of datatrove, by their places in its folder, with their sizes.
+
+    What is read without files, such as a data set of the Hub, is not listed.
+
+    Raises:
+        FileNotFoundError: There are none, or a listed one does not exist.
+    """
+    reader = block_of(recipe, "corpus.reader", readers)
+    if not isinstance(reader, BaseDiskReader):
+        return []
+    folder = reader.data_folder
+    if reader.paths_file is None:
+        names = folder.list_files(recursive=reader.recursive, glob_pattern=reader.glob_pattern)
+    else:
+        names = list(get_shard_from_paths_file(reader.paths_file, 0, 1))
+    if not names:
+        raise FileNotFoundError(f"corpus.reader: {recipe.name} finds no files in {folder.resolve_paths('')}")
+    return [{"name": name, "bytes": size} for name, size in zip(names, folder.sizes(names), strict=True)]
 
 
 def described(piece: Piece) -> str:

@@ -19,6 +19,7 @@ from datatrove.pipeline.base import PipelineStep
 import tercet
 from tercet.preparation.executors import EXECUTORS, KilledError, LocalExecutor, UnfinishedError
 
+from .conftest import DOCUMENTS
 from .test_prepare import contents, manifest_in
 
 
@@ -144,6 +145,35 @@ def test_a_filter_draws_the_same_however_many_tasks_a_job_has(described, slurm):
         slurm(folder / "work" / job, [0])
     assert len(manifest_in(location).shards) > 1
     assert contents(folder) == contents(Path(tercet.prepare(described("local", **chosen))).parent)
+
+
+def test_a_reader_reads_what_was_there_when_the_preparation_began(described, tmp_path, slurm):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in (1, 2):
+        (folder / f"{number}.jsonl").write_text(json.dumps({"text": DOCUMENTS[number]}))
+    reader = {"name": "JsonlReader", "arguments": {"data_folder": str(folder), "glob_pattern": "*.jsonl"}}
+    corpus = {"path": None, "reader": reader, "tasks": 2}
+    before = Path(tercet.prepare(described("before", corpus=corpus))).parent
+    queued = Path(tercet.prepare(described("queued", corpus=corpus, executor=SLURM))).parent
+    (folder / "0.jsonl").write_text(json.dumps({"text": DOCUMENTS[0]}))
+    slurm(queued / "work" / "shards", range(2))
+    slurm(queued / "work" / "manifest", [0])
+    assert contents(queued) == contents(before)
+    sources = manifest_in(str(queued / "manifest.json")).sources
+    assert [source["name"] for source in sources] == ["1.jsonl", "2.jsonl"]
+    with pytest.raises(ValueError, match="prepared with another sources"):
+        tercet.prepare(described("before", corpus=corpus))
+    (folder / "only.txt").write_text("2.jsonl\n0.jsonl\n")
+    del reader["arguments"]["glob_pattern"]
+    reader["arguments"]["paths_file"] = str(folder / "only.txt")
+    named = manifest_in(tercet.prepare(described("named", corpus=corpus)))
+    assert [source["bytes"] for source in named.sources] == [
+        (folder / name).stat().st_size for name in ("2.jsonl", "0.jsonl")
+    ]
+    (folder / "only.txt").write_text("")
+    with pytest.raises(FileNotFoundError, match=r"JsonlReader finds no files in .*rows"):
+        tercet.prepare(described("none", corpus=corpus))
 
 
 def test_no_task_begins_before_those_that_it_needs_are_done(described, slurm):
