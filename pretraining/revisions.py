@@ -27,6 +27,7 @@ from ..training.loop import Progress
 from ..training.revisions import BABYLM, RevisionSeries
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
 from ..training.tracking import as_json
+from ..training.windows import tokens_of_pass
 from .model import save_model, saved_models
 from .prepared import Inputs, Prepared
 from .recipe import PretrainingRecipe
@@ -64,7 +65,7 @@ def keeping_revisions(
     if training.revisions == BABYLM:
         with accelerator.main_process_first():
             words = count_words(inputs.texts["train"], recipe.corpus.cache)
-        series.words_per_token = words / parts.tokens
+        series.words_per_token = words / tokens_of_pass(parts.data.stages[-1].steps.source)
     try:
         yield series
     except BaseException:

@@ -1,5 +1,6 @@
 """A corpus of more documents than are planned as a whole is read by windows of blocks of it."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from tercet.pretraining import text
+from tercet.pretraining.revisions import keeping_revisions
 from tercet.pretraining.start import windows_in
 from tercet.pretraining.text_shares import passes_of
 from tercet.training.windows import WindowedSource
@@ -61,6 +63,25 @@ def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(
     by_windows = times()
     assert [whole[0], by_windows[0]] == [1, 7]
     assert by_windows[1] == pytest.approx(whole[1], rel=0.2)  # windows differ, which so few documents show
+
+
+def test_words_are_counted_by_the_tokens_of_all_windows(
+    monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
+):
+    class Text(list):
+        def fingerprint(self):
+            return "some"
+
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path, revisions="babylm")
+    corpus, words = make_corpus(43, 0), Text(["some words"] * 43)
+    tokens = int(text.examples_of(recipe, corpus, pair_tokenizer, 16).epoch(0).lengths.sum())
+    plan_small_texts_alone(monkeypatch)
+    inputs: Any = SimpleNamespace(texts={"train": (words,)})
+    parts: Any = SimpleNamespace(data=data_of(text.examples_of(recipe, corpus, pair_tokenizer, 16)))
+    accelerator: Any = SimpleNamespace(main_process_first=nullcontext)
+    with keeping_revisions(recipe, inputs, parts, accelerator) as series:
+        assert series is not None
+        assert series.words_per_token == 2 * 43 / tokens
 
 
 def test_a_part_of_a_corpus_has_its_documents():
