@@ -10,7 +10,9 @@ the whole process, and two loads at once can leave it so.
 """
 
 import json
+import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
@@ -24,10 +26,13 @@ from ..storage.model_folder import CONFIG
 from ..training.disk import replace_text
 from ..training.run_folder import EVALUATION, REVISIONS
 from .publication import Publication, prepare
-from .push import push
+from .push import branches_of, push
 
 PUSHED = "pushed.json"
 """In the folder of an intermediate model: repository -> address of the commit."""
+
+OF_A_SERIES = re.compile(r"step-\d+|chck_\d+M")
+"""Names of intermediate models."""
 
 
 def revisions_of(folder: Path) -> list[Path]:
@@ -41,6 +46,31 @@ def revisions_of(folder: Path) -> list[Path]:
 def not_pushed(folder: Path, repo: str) -> list[Path]:
     """List the intermediate models of a run that were not pushed to a repository."""
     return [path for path in revisions_of(folder) if repo not in read_facts(path / PUSHED)]
+
+
+def missing_revisions(folder: Path, repo: str) -> list[Path]:
+    """List the intermediate models of a run that a repository lacks, or has not got from here.
+
+    Warns:
+        UserWarning: The repository has some, and none from here.
+
+    Raises:
+        ValueError, ConnectionError: As in `push`.
+    """
+    models, missing, there = revisions_of(folder), not_pushed(folder, repo), branches_of(repo)
+    if models == missing:
+        warn_of_others(repo, there)
+    return [model for model in models if model in missing or model.name not in there]
+
+
+def warn_of_others(repo: str, branches: Iterable[str]) -> None:
+    """Warn, before a run's first push, of branches of a repository that are called as intermediate models."""
+    if others := sorted(filter(OF_A_SERIES.fullmatch, branches), key=lambda name: (len(name), name)):
+        warnings.warn(
+            f"{repo} has {shortened(others)} already, which this run did not push: those of the same names "
+            "are replaced, and the others stay; choose another repository, or delete them there",
+            stacklevel=2,
+        )
 
 
 def push_revisions(

@@ -21,7 +21,7 @@ import numpy as np
 from datatrove.data import Document
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
-from datatrove.pipeline.readers.base import BaseReader
+from datatrove.pipeline.readers.base import BaseDiskReader, BaseReader
 from tokenizers import Tokenizer
 from tokenizers import __version__ as tokenizers_version
 
@@ -105,6 +105,27 @@ class RecordReader(BaseReader):
                 if str(file) == piece.file or str(file) not in str(error):
                     raise
                 raise ValueError(str(error).replace(str(file), piece.file)) from error
+
+
+class ListedReader(PipelineStep):
+    """Read given files by a reader of datatrove, of which each task would list what it finds by then.
+
+    Args:
+        reader: Reads files.
+        files: Their places in its folder.
+    """
+
+    type, name = "reader", "files"
+
+    def __init__(self, reader: BaseDiskReader, files: Sequence[str]):
+        super().__init__()
+        self.reader, self.files = reader, files
+
+    def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> Iterator[Document]:
+        """Read the documents of a task's files."""
+        for document in self.reader.read_files_shard([*self.files[rank::world_size]]):
+            self.update_doc_stats(document)
+            yield document
 
 
 class RecordCounter(PipelineStep):
@@ -239,7 +260,7 @@ class ManifestWriter(PipelineStep):
         self.sources, self.options, self.text = sources, options, text
 
     def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> None:
-        """Join what the shards say of themselves.
+        """Join what the shards say of themselves, and remove what killed tasks left on a disk.
 
         Raises:
             ValueError: No document is left.
@@ -273,6 +294,9 @@ class ManifestWriter(PipelineStep):
         )
         target.pipe_file(f"{MANIFEST}.partial", manifest.text().encode())
         target.mv(f"{MANIFEST}.partial", MANIFEST)
+        if target.is_local():
+            for left in Path(target.path).glob(f"{SHARDS}/{UNFINISHED}*"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def write_index(target: DataFolder, array: str, shards: Sequence[Shard]) -> str:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from inspect import signature
 from multiprocessing.connection import wait
 from typing import Any
@@ -19,11 +19,13 @@ from typing import Any
 from datatrove.executor import JobsPipelineExecutor, RayPipelineExecutor, SlurmPipelineExecutor
 from datatrove.executor.base import PipelineExecutor
 from datatrove.executor.local import LocalPipelineExecutor
+from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
+from datatrove.utils.stats import PipelineStats
 from multiprocess.context import ForkServerContext, ForkServerProcess
 from tqdm import tqdm
 
-from ..ground.messages import first_line
+from ..ground.messages import first_line, shortened
 from .recipe import ExecutorRecipe
 
 ATTEMPTS = 3
@@ -35,6 +37,26 @@ PRELOADED = ["tercet.preparation.blocks", "tercet.preparation.near_duplicates"]
 
 class KilledError(RuntimeError):
     """The process of a task was killed again and again."""
+
+
+class UnfinishedError(RuntimeError):
+    """Tasks did not end well, of which the rest needs all."""
+
+
+def require_done(logs: DataFolder, tasks: int) -> None:
+    """Make sure that all tasks of an executor have ended well, by its logs.
+
+    Raises:
+        UnfinishedError: Some have not; the first are named.
+    """
+    logs.fs.invalidate_cache()
+    done = set(logs.list_files("completions"))
+    missing = [str(rank) for rank in range(tasks) if f"completions/{rank:05d}" not in done]
+    if missing:
+        raise UnfinishedError(
+            f"{len(missing)} of {tasks} tasks are not done ({shortened(missing)}): see "
+            f"{logs.resolve_paths('logs')}, and run the same command again when none is queued or running"
+        )
 
 
 class LocalExecutor(LocalPipelineExecutor):
@@ -50,9 +72,6 @@ class LocalExecutor(LocalPipelineExecutor):
             ValueError: A task refuses its input. No further one is begun; those that run are finished.
             KilledError: A task's process was killed `ATTEMPTS` times.
         """
-        if self.depends is not None and not self.depends._launched:
-            self.depends.run()
-        self._launched = True
         ranks = self.get_incomplete_ranks()
         done = self.tasks - len(ranks)
         last: Any = self.pipeline[-1]
@@ -158,9 +177,32 @@ def silent() -> Iterator[None]:
         yield
 
 
+class SlurmExecutor(SlurmPipelineExecutor):
+    """Give each task the blocks as they were built, whichever tasks the same job (`tasks_per_job`) ran."""
+
+    def _run_for_rank(self, rank: int, local_rank: int = 0, node_rank: int = -1) -> PipelineStats:
+        own = copy(self)
+        own.pipeline = deepcopy(self.pipeline)  # one that draws goes on from where it is
+        return super(SlurmExecutor, own)._run_for_rank(rank, local_rank, node_rank)
+
+
+def run_in_turn(last: Any) -> None:
+    """Run an executor that waits for its tasks, after those that it depends on.
+
+    Those for Ray and Jobs end as if all was well when a task has failed, or wait for it for ever.
+
+    Raises:
+        UnfinishedError: A task failed; none of the next executor is begun.
+    """
+    if last.depends is not None:
+        run_in_turn(last.depends)
+    last.run()
+    require_done(last.logging_dir, last.world_size)
+
+
 EXECUTORS: dict[str, type[PipelineExecutor]] = {
     "local": LocalExecutor,
-    "slurm": SlurmPipelineExecutor,
+    "slurm": SlurmExecutor,
     "ray": RayPipelineExecutor,
     "jobs": JobsPipelineExecutor,
 }

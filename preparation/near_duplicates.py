@@ -2,6 +2,7 @@
 
     documents -> Signatures -> pairs that are equal in a bucket -> FirstOfEach -> documents to leave out
 
+Each of these, and what leaves documents out, reads whatever files are there, and so begins with `AllDone`.
 Clusters are of all that are joined by pairs: the last document of a chain need not be like the first one.
 """
 
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 from datatrove.executor.base import PipelineExecutor
+from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.dedup.minhash import (
     MinhashConfig,
@@ -26,6 +28,7 @@ from datatrove.utils.text import TextNormConfig, simplify_text
 from datatrove.utils.word_tokenizers import WordTokenizer
 
 from ..text.words import word_starts
+from .executors import require_done
 from .recipe import DeduplicationRecipe
 
 
@@ -61,9 +64,34 @@ def find_duplicates(
     hashing = Signatures(signatures, config, language=words)
     first = then([*beginning, hashing], tasks, "duplicates/1", None)
     buckets = MinhashDedupBuckets(signatures, pairs, config=config)
-    second = then([buckets], recipe.num_buckets, "duplicates/2", first)
-    third = then([FirstOfEach(pairs, removed, config=config)], 1, "duplicates/3", second)
-    return third, [MinhashDedupFilter(removed)]
+    second = then([AllDone(f"{folder}/1", tasks), buckets], recipe.num_buckets, "duplicates/2", first)
+    clusters = [AllDone(f"{folder}/2", recipe.num_buckets), FirstOfEach(pairs, removed, config=config)]
+    third = then(clusters, 1, "duplicates/3", second)
+    return third, [AllDone(f"{folder}/3", 1), MinhashDedupFilter(removed)]
+
+
+class AllDone(PipelineStep):
+    """Refuse to begin while tasks before are not done: of a SLURM array in parts, the last is waited for.
+
+    Args:
+        folder: The logs of their executor.
+        tasks: How many there are.
+    """
+
+    type, name = "check", "all done"
+
+    def __init__(self, folder: str, tasks: int):
+        super().__init__()
+        self.folder, self.tasks = folder, tasks
+
+    def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Any:
+        """Hand on what comes.
+
+        Raises:
+            UnfinishedError: A task is not done.
+        """
+        require_done(DataFolder(self.folder), self.tasks)
+        return data
 
 
 class Words(WordTokenizer):

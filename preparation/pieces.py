@@ -9,12 +9,12 @@ where no document is: after a blank line (`.txt`), or after any line (`.jsonl`).
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from ..text.cache import cache_folder
 from ..text.documentation import documentation_file
-from ..text.documents import EMBEDDED, find_files, require_apart
+from ..text.documents import EMBEDDED, find_files, is_hidden, is_text, require_apart, require_texts
 from ..text.packed_files import MARKS, ending
 from ..text.paths import named_path
 from ..text.record_files import KNOWN_ENDINGS, READERS
@@ -62,15 +62,29 @@ def files_of(source: str | Sequence[str]) -> list[str]:
 
 
 def remote_files(name: str) -> list[str]:
-    """List the corpus files of an address: a file, a pattern, or a folder with the folders in it."""
+    """List the corpus files of an address: a file, a pattern, or a folder with the folders in it.
+
+    Of a folder, what a folder of this machine has is read or left out, in the same order, as by `find_files`.
+    """
     with reaching(name) as (store, path):
-        listed = store.glob(path) if any(sign in path for sign in "*?[") else store.find(path)
-        files = [store.unstrip_protocol(each) for each in sorted(listed) if ending(Path(each)) in READERS]
+        is_pattern = any(sign in path for sign in "*?[")
+        depth = 0 if is_pattern else len(PurePosixPath(path).parts)
+        listed = store.glob(path) if is_pattern else store.find(path)
+        found = {
+            PurePosixPath(*PurePosixPath(each).parts[depth:]): store.unstrip_protocol(each) for each in listed
+        }
+    if is_pattern or [*found] == [PurePosixPath()]:  # a file: it is named by itself
+        files = [place for place in sorted(found) if ending(PurePosixPath(found[place])) in READERS]
+    else:
+        is_read = {place: is_text(place) and not any(map(is_hidden, place.parts)) for place in sorted(found)}
+        files = [place for place in is_read if is_read[place]]
+        if found:
+            require_texts(name, files, [place for place in is_read if not is_read[place]])
     if not files:
         raise FileNotFoundError(
             f"corpus.path: {name} has no corpus files: their names end in {KNOWN_ENDINGS}"
         )
-    return files
+    return [found[place] for place in files]
 
 
 def tasks_of(files: Sequence[str], shard_bytes: int) -> list[list[Piece]]:

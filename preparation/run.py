@@ -9,7 +9,6 @@ of datatrove; nothing else reads it.
 """
 
 import json
-import shutil
 import sys
 import warnings
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ import datatrove.pipeline.formatters as formatters
 import datatrove.pipeline.readers as readers
 import yaml
 from datatrove.executor.base import PipelineExecutor
-from datatrove.io import DataFolder
+from datatrove.io import DataFolder, get_shard_from_paths_file
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
 from transformers import PreTrainedTokenizerBase
@@ -43,7 +42,7 @@ from ..text.tokenizer import load_tokenizer
 from ..training.lock import occupied
 from .blocks import (
     ENTRY,
-    UNFINISHED,
+    ListedReader,
     ManifestWriter,
     RecordCounter,
     RecordReader,
@@ -51,7 +50,7 @@ from .blocks import (
     hash_of,
     shard_name,
 )
-from .executors import build_executor, built
+from .executors import build_executor, built, run_in_turn
 from .near_duplicates import find_duplicates
 from .pieces import Piece, files_of, tasks_of
 from .recipe import BlockRecipe, PreparationRecipe
@@ -74,6 +73,7 @@ def prepare(recipe: PreparationRecipe, *, overwrite: bool = False) -> str:
         ValueError: Parts of the recipe or the text are not possible, or the folder holds another corpus, or
             is being written.
         FileNotFoundError: A named file does not exist.
+        UnfinishedError: Tasks failed elsewhere.
     """
     output = recipe.output if is_remote(recipe.output) else str(recipe.folder.absolute())
     with nullcontext() if is_remote(output) else occupied(Path(output)):
@@ -88,7 +88,7 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     target = DataFolder(output)
     tasks = tasks_of_recipe(recipe)
     backend = text_backend(tokenizer, names)
-    sources = identified(tasks)
+    sources = identified(tasks) if recipe.corpus.reader is None else listed_by(recipe.corpus.reader)
     warn_of_copies("corpus.path", sources)
     options = options_of(recipe)
     plan = {"tokenizer": digest_of(backend), "tasks": len(tasks), "sources": sources, "options": options}
@@ -113,15 +113,16 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     if claim(target, plan, recipe, saved, overwrite=overwrite):
         return
     forget_missing(target, len(tasks))
-    last.run()
-    if target.isfile(MANIFEST):
-        tell(target, output, recipe)
-    else:
+    if recipe.executor.kind == "slurm":
+        last.run()
         print(f"the tasks are queued; the last one writes {output}/{MANIFEST}", file=sys.stderr)
+    else:
+        run_in_turn(last)
+        tell(target, output, recipe)
 
 
 def tasks_of_recipe(recipe: PreparationRecipe) -> list[list[Piece]]:
-    """Divide a recipe's text; what a reader of datatrove reads is not known before."""
+    """Divide a recipe's text; a reader of datatrove divides itself what it reads."""
     if recipe.corpus.path is None:
         return [[] for _ in range(recipe.corpus.tasks)]
     return tasks_of(files_of(recipe.corpus.path), recipe.corpus.shard_bytes)
@@ -140,8 +141,10 @@ def executors_of(
         corpus = recipe.corpus
         blocks = [block_of(each, "filters", filters, formatters, extractors) for each in recipe.filters]
         if corpus.reader is not None:
-            counter = RecordCounter()
-            return counter, [block_of(corpus.reader, "corpus.reader", readers), counter, *blocks]
+            counter, reader = RecordCounter(), block_of(corpus.reader, "corpus.reader", readers)
+            if isinstance(reader, BaseDiskReader):
+                reader = ListedReader(reader, [source["name"] for source in manifest.sources])
+            return counter, [reader, counter, *blocks]
         reader = RecordReader(tasks, corpus.text_column, corpus.skip_bad_records, corpus.largest_record)
         return reader, [reader, *blocks]
 
@@ -208,6 +211,27 @@ def identified(tasks: Sequence[Sequence[Piece]]) -> list[dict[str, Any]]:
     ]
 
 
+def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
+    """List the files of a reader of datatrove, by their places in its folder, with their sizes.
+
+    What is read without files, such as a data set of the Hub, is not listed.
+
+    Raises:
+        FileNotFoundError: There are none, or a listed one does not exist.
+    """
+    reader = block_of(recipe, "corpus.reader", readers)
+    if not isinstance(reader, BaseDiskReader):
+        return []
+    folder = reader.data_folder
+    if reader.paths_file is None:
+        names = folder.list_files(recursive=reader.recursive, glob_pattern=reader.glob_pattern)
+    else:
+        names = list(get_shard_from_paths_file(reader.paths_file, 0, 1))
+    if not names:
+        raise FileNotFoundError(f"corpus.reader: {recipe.name} finds no files in {folder.resolve_paths('')}")
+    return [{"name": name, "bytes": size} for name, size in zip(names, folder.sizes(names), strict=True)]
+
+
 def described(piece: Piece) -> str:
     """Name a piece for the manifest."""
     name = piece.file if is_remote(piece.file) else Path(piece.file).name
@@ -269,13 +293,7 @@ def write(target: DataFolder, name: str, contents: bytes) -> None:
 
 
 def forget_missing(target: DataFolder, shards: int) -> None:
-    """Let datatrove do those tasks again whose shards somebody has deleted, and write the manifest anew.
-
-    What killed processes left on a disk is removed.
-    """
-    if target.is_local():
-        for left in Path(target.path).glob(f"{SHARDS}/{UNFINISHED}*"):
-            shutil.rmtree(left, ignore_errors=True)
+    """Let datatrove do those tasks again whose shards somebody has deleted, and write the manifest anew."""
     for rank in range(shards):
         done = f"{WORK}/shards/completions/{rank:05d}"
         if target.isfile(done) and not target.isfile(f"{shard_name(rank)}/{ENTRY}"):

@@ -68,12 +68,10 @@ class Prepared:
     """Training and held-out examples, cut into steps."""
     held_out: HeldOut
     """What the run is measured on."""
-    tokens: int
-    """Of an epoch of the training text; of a stream, of its first window."""
     extent: str
     """How much training text there is, by which a resumed run notices that it is another one."""
     left_out: Mapping[str, Sequence[LeftOut]]
-    """What is in no example, of each split; of a stream, what is not in its first window."""
+    """What is in no example, of each split; of a text that is read by windows, what is not in the first."""
 
 
 def find_inputs(recipe: PretrainingRecipe) -> Inputs:
@@ -143,8 +141,7 @@ def prepare(
     require_enough_text(recipe, data.stages)
     examples = source.epoch(0)
     left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
-    tokens = int(np.sum(examples.lengths))
-    return Prepared(tokenizer, model, objective, data, held_out, tokens, extent_of(examples), left_out)
+    return Prepared(tokenizer, model, objective, data, held_out, extent_of(examples), left_out)
 
 
 def require_names_of_their_own(held_out: HeldOut, objective: Objective) -> None:

@@ -16,8 +16,8 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
-from ..hub.push import make_repository
-from ..hub.revisions import BackgroundPush, not_pushed
+from ..hub.push import branches_of, make_repository
+from ..hub.revisions import BackgroundPush, not_pushed, warn_of_others
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents
 from ..training.disk import partial_path, publish_folder, removing_on_failure
@@ -27,6 +27,7 @@ from ..training.loop import Progress
 from ..training.revisions import BABYLM, RevisionSeries
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
 from ..training.tracking import as_json
+from ..training.windows import tokens_of_pass
 from .model import save_model, saved_models
 from .prepared import Inputs, Prepared
 from .recipe import PretrainingRecipe
@@ -64,7 +65,7 @@ def keeping_revisions(
     if training.revisions == BABYLM:
         with accelerator.main_process_first():
             words = count_words(inputs.texts["train"], recipe.corpus.cache)
-        series.words_per_token = words / parts.tokens
+        series.words_per_token = words / tokens_of_pass(parts.data.stages[-1].steps.source)
     try:
         yield series
     except BaseException:
@@ -75,10 +76,18 @@ def keeping_revisions(
         pushes.finish()
 
 
-def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator) -> None:
+def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator, *, goes_on: bool) -> None:
     """Make sure, before a run begins, that the Hub takes its intermediate models; every process calls this.
 
     A Hub that does not answer is no reason not to begin: it may answer when the first model is there.
+
+    Args:
+        recipe: Of the run.
+        accelerator: Knows the processes.
+        goes_on: Whether the run is resumed, and may have pushed some.
+
+    Warns:
+        UserWarning: The repository has intermediate models already, and the run is new.
 
     Raises:
         ValueError: There is no token, or it may not write to the repository.
@@ -89,6 +98,8 @@ def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator) -> N
     if accelerator.is_main_process:
         try:
             make_repository(repo)
+            if not goes_on:
+                warn_of_others(repo, branches_of(repo))
         except ValueError as error:
             problem = str(error)
         except ConnectionError as error:

@@ -64,7 +64,7 @@ def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
     """Pretrain in the folder that a run holds."""
     kept = precision_kept(run.folder / CHECKPOINTS) if run.resume else None
     accelerator = build_accelerator(recipe.training, run.folder, kept_precision=kept)
-    require_repository(recipe, accelerator)
+    require_repository(recipe, accelerator, goes_on=run.resume)
     with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
         parts = prepare(recipe, inputs, accelerator, kept_tokenizer(run))
     text = ReadText(inputs.texts, parts.held_out, parts.left_out)

@@ -23,6 +23,8 @@ from ..reporting.blocks import counted
 from ..training.environment import device_name
 from ..training.precision import precision_of
 from ..training.stages import TrainingData, epochs_of
+from ..training.weighting import WeightedSource
+from ..training.windows import windows_of
 from .recipe import PretrainingRecipe
 
 PATIENCE = 1.0
@@ -68,9 +70,13 @@ def start_lines(
     parameters = counted(sum(weights.numel() for weights in model.parameters()), "parameter")
     lengths = data.stages[-1].steps.plan(0)[0].lengths
     text = f"{int(lengths.sum()):,} tokens in {counted(len(lengths), 'example')}"
+    if data.is_stream:
+        text += " (the first window of a stream)"
+    elif windows_in(data) > 1:
+        text += f" (the first of {windows_in(data):,} windows)"
     return {
         "model": f"{recipe.model.origin}: {parameters}, vocabulary of {vocab_size:,} tokens",
-        "text": f"{text} (the first window of a stream)" if data.is_stream else text,
+        "text": text,
         "steps": steps_in_words(recipe, data),
         "device": device_in_words(accelerator.device, precision_of(accelerator), accelerator.num_processes),
         "time": "is known after the first steps",
@@ -78,9 +84,16 @@ def start_lines(
 
 
 def steps_in_words(recipe: PretrainingRecipe, data: TrainingData) -> str:
-    """Say how many steps there are, of which size, and how many epochs they make."""
+    """Say how many steps there are, of which size, and how many epochs or windows they make."""
     training = recipe.training
     told = f"{training.steps:,} of at most {training.tokens_per_step:,} tokens"
     if data.is_stream:
         return told
-    return f"{told}: {sum(epochs_of(data.stages, training.steps)):.2g} epochs"
+    unit = "windows" if windows_in(data) > 1 else "epochs"
+    return f"{told}: {sum(epochs_of(data.stages, training.steps)):.2g} {unit}"
+
+
+def windows_in(data: TrainingData) -> int:
+    """Count the windows by which the training text is read, or the largest of several; 1 if it is whole."""
+    source = data.stages[-1].steps.source
+    return max(map(windows_of, source.sources.values() if isinstance(source, WeightedSource) else [source]))

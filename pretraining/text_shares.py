@@ -1,6 +1,6 @@
 """What a run reads of each text of its corpus: the shares of tokens, and how often it reads each.
 
-epochs of a stage  *  passes of an epoch  =  how often the stage reads a text
+epochs of a stage  *  passes of an epoch  =  how often the stage reads a text, or a window of a large one
 """
 
 import sys
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ..training.stages import Stage, epochs_of
 from ..training.weighting import WeightedSource
+from ..training.windows import windows_of
 from .recipe import PretrainingRecipe, texts_of
 
 
@@ -18,7 +19,7 @@ def passes_of(recipe: PretrainingRecipe, stages: Sequence[Stage]) -> dict[str, f
     for stage, epochs in zip(stages, epochs_of(stages, recipe.training.steps), strict=True):
         if isinstance(source := stage.steps.source, WeightedSource):
             for name, number in source.passes.items():
-                passes[name] += epochs * number
+                passes[name] += epochs * number / windows_of(source.sources[name])
     return passes
 
 

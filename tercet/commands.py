@@ -562,8 +562,7 @@ def push_checkpoints(options: Namespace) -> None:
     from pathlib import Path
 
     from .hub.publication import describe, prepare, require_repo_id
-    from .hub.push import branches_of
-    from .hub.revisions import not_pushed, push_revisions, revisions_of
+    from .hub.revisions import missing_revisions, push_revisions, revisions_of
 
     singles = ("revision", "space", "space_folder")
     if given := [f"--{name}".replace("_", "-") for name in singles if getattr(options, name)]:
@@ -576,8 +575,7 @@ def push_checkpoints(options: Namespace) -> None:
         prepared = (prepare(model, options.repo, revision=model.name) for model in models)
         print("\n\n".join(describe(each, each.folder.name) for each in prepared))
         return
-    there, missing = branches_of(options.repo), not_pushed(folder, options.repo)
-    todo = [model for model in models if model in missing or model.name not in there]
+    todo = missing_revisions(folder, options.repo)
     for address in push_revisions(todo, options.repo, private=options.private, message=options.message):
         print(address, flush=True)
     print(f"{len(models) - len(todo)} of {len(models)} revisions were there already", file=sys.stderr)

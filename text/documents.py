@@ -25,7 +25,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 from datasets import Dataset, IterableDataset, load_dataset, load_dataset_builder
@@ -299,15 +299,7 @@ def find_files(path: Path) -> list[Path]:
         if path.is_dir():
             left_out: list[Path] = []
             files = list(_files_below(path, (), left_out))
-            names = _listed(path, left_out)
-            if not files:
-                raise ValueError(
-                    f"folder {path} has no corpus files{f' but {names}' if names else ''}: their names end "
-                    f"in {KNOWN_ENDINGS}"
-                )
-            _require_once(files)
-            if names:
-                warnings.warn(f"folder {path}: {names} left out, as no text of the corpus", stacklevel=2)
+            require_texts(path, *([each.relative_to(path) for each in some] for some in (files, left_out)))
             return files
         if not path.exists():
             remedy = nearest(path, Path.exists, f"check the path, relative to {Path.cwd()}")
@@ -323,31 +315,62 @@ def _files_below(folder: Path, above: tuple[Path, ...], left_out: list[Path]) ->
     if folder.resolve() in above:
         raise ValueError(f"{folder} is a link to a folder that contains it: remove it, or list the files")
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name == RESOURCE_FORKS:
+        if is_hidden(path.name):
             left_out.append(path)
         elif path.is_dir():
             yield from _files_below(path, (*above, folder.resolve()), left_out)
-        elif ending(path) in READERS and path.name.lower().partition(".")[0] != README:
+        elif is_text(path):
             yield _file(path)
         else:
             left_out.append(path)
 
 
-def _listed(folder: Path, left_out: Sequence[Path]) -> str:
-    """Name what is left out of a folder, the first few of much."""
-    names = ", ".join(str(path.relative_to(folder))[-60:] for path in left_out[:SHOWN])
-    more = f" and {len(left_out) - SHOWN:,} more" if len(left_out) > SHOWN else ""
-    return f"{names}{more}"
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder of this name is passed over in a folder, with all that is in it."""
+    return name.startswith(".") or name == RESOURCE_FORKS
 
 
-def _require_once(files: Sequence[Path]) -> None:
+def is_text(file: PurePath) -> bool:
+    """Return whether a file in a folder is text of a corpus, by its name."""
+    return ending(file) in READERS and file.name.lower().partition(".")[0] != README
+
+
+def require_texts(folder: str | Path, files: Sequence[PurePath], left_out: Sequence[PurePath]) -> None:
+    """Make sure that a folder has text, and none twice; tell what is left out.
+
+    Args:
+        folder: As its user names it.
+        files: To be read, by their places in it.
+        left_out: What is not, by its places in it.
+
+    Warns:
+        UserWarning: Something is left out; its first names are given.
+
+    Raises:
+        ValueError: There is no file to read, or one both packed and unpacked.
+    """
+    names = ", ".join(str(path)[-60:] for path in left_out[:SHOWN])
+    if len(left_out) > SHOWN:
+        names += f" and {len(left_out) - SHOWN:,} more"
+    if not files:
+        raise ValueError(
+            f"folder {folder} has no corpus files{f' but {names}' if names else ''}: their names end "
+            f"in {KNOWN_ENDINGS}"
+        )
+    _require_once(folder, files)
+    if names:
+        warnings.warn(f"folder {folder}: {names} left out, as no text of the corpus", stacklevel=3)
+
+
+def _require_once(folder: str | Path, files: Sequence[PurePath]) -> None:
     """Refuse `base.txt` beside `base.txt.gz`: the same text would count twice."""
-    found: dict[Path, Path] = {}
+    found: dict[PurePath, PurePath] = {}
     for file in files:
         unpacked = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
         if (other := found.setdefault(unpacked, file)) is not file:
+            inner = "/".join([str(folder).rstrip("/"), *file.parent.parts])
             raise ValueError(
-                f"folder {file.parent} has {other.name} and {file.name}, which by their names are the same "
+                f"folder {inner} has {other.name} and {file.name}, which by their names are the same "
                 f"text: remove one, or list the files to read"
             )
 

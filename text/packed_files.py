@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import BinaryIO, cast
 
 import pyarrow
@@ -39,10 +39,10 @@ MARKS = {
 BYTES_AT_ONCE = 2**20
 
 
-def ending(path: Path) -> str:
+def ending(path: PurePath) -> str:
     """Return the ending of a file's name without its compression, in lower case."""
-    name = Path(path.name.lower())
-    return Path(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
+    name = PurePath(path.name.lower())
+    return PurePath(name.stem).suffix if name.suffix in COMPRESSIONS else name.suffix
 
 
 @contextmanager

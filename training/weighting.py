@@ -50,7 +50,7 @@ class WeightedSource:
         self.shares = {name: shares.get(name, 0.0) / total for name in sources}
         """Share of each source, which sum to 1."""
         self.passes = {name: share * sum(sizes.values()) / sizes[name] for name, share in self.shares.items()}
-        """How often an epoch passes over each source."""
+        """How often an epoch passes over what an epoch of each source has."""
 
     def epoch(self, number: int) -> "WeightedExamples":
         """Take what epoch `number` has of each source."""

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .examples import Examples
+from .examples import Examples, ExampleSource
 from .hashing import splitmix
-from .weighting import WeightedExamples
+from .weighting import WeightedExamples, WeightedSource
 
 ROUNDS = 6
 """Of the network: four make a permutation that no one tells from a random one by asking for numbers."""
@@ -56,6 +56,18 @@ class WindowedSource:
             every = [np.arange(len(part)) for part in parts]
             self._latest = number, WeightedExamples(parts, every, [0] * len(parts))
         return self._latest[1]
+
+
+def windows_of(source: ExampleSource) -> int:
+    """Count the epochs that a pass over a text takes: its windows, or one."""
+    return source.windows if isinstance(source, WindowedSource) else 1
+
+
+def tokens_of_pass(source: ExampleSource) -> int:
+    """Count the tokens of a pass over a text, or over each of several."""
+    if isinstance(source, WeightedSource):
+        return sum(map(tokens_of_pass, source.sources.values()))
+    return sum(int(np.sum(source.epoch(number).lengths)) for number in range(windows_of(source)))
 
 
 def permuted(numbers: np.ndarray, size: int, seed: Sequence[int]) -> np.ndarray:

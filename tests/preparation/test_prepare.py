@@ -228,7 +228,7 @@ def test_what_does_not_fit_is_refused(described, tmp_path, tokenizer):
     shuffled = {"name": "JsonlReader", "arguments": {"data_folder": str(tmp_path), "shuffle_files": True}}
     with prepare(match=r"corpus\.reader: JsonlReader shuffles without a seed, .*leave shuffle_files out"):
         tercet.prepare(described(corpus={"path": None, "reader": shuffled}))
-    with prepare(match=r"executor\.arguments of SlurmPipelineExecutor.*'time'"):
+    with prepare(match=r"executor\.arguments of SlurmExecutor.*'time'"):
         tercet.prepare(described(executor={"kind": "slurm"}))
     assert not (tmp_path / "prepared").exists()
     location = tercet.prepare(described())

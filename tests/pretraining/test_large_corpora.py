@@ -1,11 +1,33 @@
 """A corpus of more documents than are planned as a whole is read by windows of blocks of it."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
+import pytest
 
 from tercet.pretraining import text
+from tercet.pretraining.revisions import keeping_revisions
+from tercet.pretraining.start import windows_in
+from tercet.pretraining.text_shares import passes_of
 from tercet.training.windows import WindowedSource
 
 from ..objectives.test_recipes import make_corpus
+
+
+def plan_small_texts_alone(monkeypatch) -> None:
+    """Read a text of more than 42 documents by windows of some twelve."""
+    monkeypatch.setattr(text, "MOST_PLANNED", 42)
+    monkeypatch.setattr(text, "BLOCK", 4)
+    monkeypatch.setattr(text, "BLOCKS_OF_WINDOW", 3)
+
+
+def data_of(source) -> Any:
+    """Stand in for a run's data: a step has some hundred tokens of an epoch of a source."""
+    tokens = int(source.epoch(0).lengths.sum())
+    steps = SimpleNamespace(source=source, plan=lambda epoch: (source.epoch(epoch), range(tokens // 100)))
+    return SimpleNamespace(stages=[SimpleNamespace(first_step=0, steps=steps)], is_stream=False)
 
 
 def test_a_pass_over_windows_has_every_sequence_of_the_corpus(
@@ -14,9 +36,7 @@ def test_a_pass_over_windows_has_every_sequence_of_the_corpus(
     corpus = make_corpus(43, 0)
     recipe = recipe_of("masked_language_modeling", texts, tmp_path)
     whole = text.examples_of(recipe, corpus, pair_tokenizer, 16).epoch(0)
-    monkeypatch.setattr(text, "MOST_PLANNED", 42)
-    monkeypatch.setattr(text, "BLOCK", 4)
-    monkeypatch.setattr(text, "BLOCKS_OF_WINDOW", 3)
+    plan_small_texts_alone(monkeypatch)
     source = text.examples_of(recipe, corpus, pair_tokenizer, 16)
     assert isinstance(source, WindowedSource)
     assert source.windows == 3
@@ -26,6 +46,42 @@ def test_a_pass_over_windows_has_every_sequence_of_the_corpus(
         assert sorted(rows) == sorted(whole[index]["input_ids"].tolist() for index in range(len(whole)))
         packed = found[0].pack(np.arange(5)).makers["input_ids"]()
         assert [row.tolist() for row in packed] == rows[:5]
+
+
+def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(
+    monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
+):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path, steps=1000)
+    corpora, shares = {"large": make_corpus(86, 0), "small": make_corpus(20, 1)}, {"large": 1.0, "small": 1.0}
+
+    def times() -> tuple[int, dict[str, float]]:
+        data = data_of(text.weighted_examples_of(recipe, corpora, pair_tokenizer, shares, 16))
+        return windows_in(data), passes_of(recipe, data.stages)
+
+    whole = times()
+    plan_small_texts_alone(monkeypatch)
+    by_windows = times()
+    assert [whole[0], by_windows[0]] == [1, 7]
+    assert by_windows[1] == pytest.approx(whole[1], rel=0.2)  # windows differ, which so few documents show
+
+
+def test_words_are_counted_by_the_tokens_of_all_windows(
+    monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
+):
+    class Text(list):
+        def fingerprint(self):
+            return "some"
+
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path, revisions="babylm")
+    corpus, words = make_corpus(43, 0), Text(["some words"] * 43)
+    tokens = int(text.examples_of(recipe, corpus, pair_tokenizer, 16).epoch(0).lengths.sum())
+    plan_small_texts_alone(monkeypatch)
+    inputs: Any = SimpleNamespace(texts={"train": (words,)})
+    parts: Any = SimpleNamespace(data=data_of(text.examples_of(recipe, corpus, pair_tokenizer, 16)))
+    accelerator: Any = SimpleNamespace(main_process_first=nullcontext)
+    with keeping_revisions(recipe, inputs, parts, accelerator) as series:
+        assert series is not None
+        assert series.words_per_token == 2 * 43 / tokens
 
 
 def test_a_part_of_a_corpus_has_its_documents():

@@ -197,3 +197,12 @@ def test_the_start_tells_parameters_epochs_and_device(prepared):
     assert lines["steps"].endswith(f": {2 / len(steps.plan(0)[1]):.2g} epochs")
     assert f"{int(steps.plan(0)[0].lengths.sum()):,} tokens" in lines["text"]
     assert lines["device"].endswith(", fp32")
+
+
+def test_the_start_tells_of_windows_of_a_large_text(prepared, monkeypatch):
+    for name, number in (("MOST_PLANNED", 42), ("BLOCK", 10), ("BLOCKS_OF_WINDOW", 3)):
+        monkeypatch.setattr(f"tercet.pretraining.text.{name}", number)
+    recipe, parts, accelerator = prepared("causal_language_modeling")
+    lines = start_lines(recipe, parts.model, len(parts.tokenizer), parts.data, accelerator)
+    assert lines["text"].endswith(" (the first of 2 windows)")
+    assert lines["steps"].endswith(" windows")

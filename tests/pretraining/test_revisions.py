@@ -2,6 +2,9 @@
 
 import json
 import threading
+import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +14,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from tercet.__main__ import main
 from tercet.hub import push as client
 from tercet.hub import revisions as client_of_revisions
-from tercet.pretraining.revisions import count_words
+from tercet.hub.revisions import missing_revisions
+from tercet.pretraining.revisions import count_words, require_repository
 from tercet.pretraining.run import pretrain
 from tercet.training import revisions
 from tercet.training.revisions import RevisionSeries
@@ -87,6 +91,29 @@ def test_a_hub_that_fails_costs_a_line_and_what_is_missing_is_pushed_later(
     del hub.repositories[REPO]  # what is recorded here is not taken for what is there
     assert main([*command, "--private"]) == 0
     assert set(hub.repositories[REPO].branches) == {"main", "step-2", "step-4"}
+
+
+def test_intermediate_models_of_another_run_are_told_of_before_the_first_push(hub, tmp_path):  # noqa: F811
+    """Not if there are none, nor of a resumed run, nor if the repository has some of this run."""
+    recipe: Any = SimpleNamespace(training=SimpleNamespace(push_checkpoints=REPO))
+    process: Any = SimpleNamespace(is_main_process=True)
+    names = {"step-10", "step-9", "chck_1M", "draft", "step-by-step"}
+    model = tmp_path / "revisions" / "step-9"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+    told = r"^me/small has step-9, chck_1M, step-10 already, which this run did not push: those of"
+    with warnings.catch_warnings(action="error"):
+        require_repository(recipe, process, goes_on=False)
+        for name in names:
+            hub.repositories[REPO].commit(name, {})
+        require_repository(recipe, process, goes_on=True)
+    with pytest.warns(UserWarning, match=told):
+        require_repository(recipe, process, goes_on=False)
+    with pytest.warns(UserWarning, match=told):
+        assert missing_revisions(tmp_path, REPO) == [model]
+    (model / "pushed.json").write_text(json.dumps({REPO: "https://..."}))
+    with warnings.catch_warnings(action="error"):
+        assert missing_revisions(tmp_path, REPO) == []
 
 
 def test_models_are_loaded_by_the_run_alone(recipe_on, hub, monkeypatch):  # noqa: F811

@@ -3,6 +3,7 @@
 import warnings
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from tercet.preparation.pieces import files_of
@@ -58,6 +59,36 @@ def test_a_folder_of_texts_alone_says_nothing(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(find_files(tmp_path)) == 2
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Copy a folder into an object store of this process, and give its address."""
+    store = fsspec.filesystem("memory")
+
+    def copied() -> str:
+        for file in filter(Path.is_file, tmp_path.rglob("*")):
+            store.pipe(f"/bucket/{file.relative_to(tmp_path)}", file.read_bytes())
+        return "memory://bucket"
+
+    yield copied
+    store.store.clear()
+
+
+def test_a_folder_elsewhere_has_the_files_of_one_here(tmp_path, copied):
+    write(tmp_path, "b/c.txt", "b.txt", "b-a.txt", "B.txt", "inner/more.md", *BESIDE)
+    with pytest.warns(UserWarning, match="left out"):
+        here = [str(file.relative_to(tmp_path)) for file in find_files(tmp_path)]
+    with pytest.warns(UserWarning, match=r"^folder memory://bucket: \.git/notes\.txt, .* 4 more left out"):
+        assert files_of(copied()) == [f"memory:///bucket/{name}" for name in here]
+    for name in BESIDE[:-1]:  # what is named by itself
+        assert files_of(f"memory://bucket/{name}") == [f"memory:///bucket/{name}"]
+    assert files_of("memory://bucket/inner/*.txt") == ["memory:///bucket/inner/readme.txt"]
+    write(tmp_path, "b/c.txt.gz")
+    with pytest.raises(ValueError, match=r"^folder memory://bucket/b has c\.txt and c\.txt\.gz, .*same text"):
+        files_of(copied())
+    with pytest.raises(FileNotFoundError, match=r"memory://bucket/nothing has no corpus files"):
+        files_of("memory://bucket/nothing")
 
 
 @pytest.mark.parametrize("find", [open_documents, lambda names: files_of([str(name) for name in names])])
