@@ -80,8 +80,10 @@ def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels"
     return labels.masked_fill(is_wrong, torch.iinfo(torch.int32).max)
 
 
-def behind_start(labels: Tensor, config: PreTrainedConfig) -> Tensor:
+def behind_start(labels: Tensor, config: PreTrainedConfig, is_first: Tensor | None = None) -> Tensor:
     """Shift labels (B, T) right, behind the start token: a decoder's input in training.
+
+    `is_first`, broadcasting to (B, T), is true at other labels, too, before which the start token stands.
 
     Raises:
         ValueError: If the configuration names no token to start with, or a label is out of range.
@@ -92,8 +94,9 @@ def behind_start(labels: Tensor, config: PreTrainedConfig) -> Tensor:
             "or pass decoder_input_ids"
         )
     labels = checked_labels(labels, config.vocab_size)
-    start = torch.full_like(labels[:, :1], config.decoder_start_token_id)
-    shifted = torch.cat((start, labels), dim=1)[:, :-1]
+    shifted = F.pad(labels, (1, 0), value=config.decoder_start_token_id)[:, :-1]
+    if is_first is not None:
+        shifted = shifted.masked_fill(is_first, config.decoder_start_token_id)
     return shifted.masked_fill(shifted == IGNORE, config.pad_token_id)
 
 
