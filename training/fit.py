@@ -286,7 +286,8 @@ class _Run:
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         if self.recipe.ema_decay is not None:
-            self.averages[EMA].add(moving_share(self.recipe.ema_decay, progress.step))
+            counts = progress.step, progress.skipped, progress.skipped_in_a_row
+            self.averages[EMA].add(moving_share(self.recipe.ema_decay, *counts))
         self.writer.check()
         self.tracker.record_step(metrics)
         self.adapt_threads()
