@@ -208,6 +208,11 @@ class FineTuningRecipe:
                 f"training.frozen_layers is {self.training.frozen_layers}, but model.tagger freezes the word "
                 "vectors that it reads by itself, and all its layers are new: remove training.frozen_layers"
             )
+        if self.training.layer_decay < 1 and self.model.tagger:
+            raise ValueError(
+                f"training.layer_decay is {self.training.layer_decay}, but the layers of model.tagger are "
+                "all new and learn with one rate: remove training.layer_decay"
+            )
 
     @property
     def folder(self) -> Path:

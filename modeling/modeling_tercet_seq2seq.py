@@ -24,7 +24,7 @@ from .attention.masks import tokens_of
 from .attention.packing import packed_bounds, select_positions
 from .configuration_tercet import TercetSeq2SeqConfig
 from .generation.decoding import TercetGenerativeModel
-from .heads.losses import behind_start, select_targets, take_loss_arguments, without_pads
+from .heads.losses import begin_sequences, behind_start, select_targets, take_loss_arguments, without_pads
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, recordings
@@ -200,7 +200,7 @@ class TercetSeq2SeqForConditionalGeneration(
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
         decoder input, pads of `decoder_attention_mask` left out.
 
-        Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). With
+        Without `decoder_input_ids` the decoder reads shifted labels (teacher forcing). With
         `output_positions` (n,) of the flattened batch, logits (1, n, V) and loss are those of these. See
         `TercetSeq2SeqModel.forward` for the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what is
         returned when, and `LossArguments` for the loss.
@@ -209,7 +209,8 @@ class TercetSeq2SeqForConditionalGeneration(
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
+                decoder_input_ids = behind_start(labels, self.config, begin_sequences(labels, *bounds))
         outputs = self.model(
             input_ids,
             attention_mask,

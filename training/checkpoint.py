@@ -22,8 +22,8 @@ safetensors, JSON and `weights_only` loading.
 
 While steps are skipped, since their gradient is not finite, nothing is saved and nothing deleted: what was
 kept before is all that there is to go on from, and the weights of a new checkpoint might be the broken ones.
-One that came due meanwhile is saved after the next finite step. A checkpoint pushes others out only once a
-step after it was finite.
+One that came due meanwhile is saved after the next finite step, and so are the scores of an evaluation. A
+checkpoint pushes others out only once a step after it was finite.
 """
 
 import json

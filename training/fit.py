@@ -142,6 +142,7 @@ class _Run:
         self.revisions: RevisionSeries | None = None
         self.watch: ProcessWatch | None = None
         self.saved_step = -1
+        self.owes_evaluation = False
         self.checkpoint: Path | None = None
         self.metrics = MetricAccumulator()
         self.writer = CheckpointWriter(in_background=recipe.async_checkpoints)
@@ -285,13 +286,17 @@ class _Run:
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         if self.recipe.ema_decay is not None:
-            self.averages[EMA].add(moving_share(self.recipe.ema_decay, progress.step))
+            counts = progress.step, progress.skipped, progress.skipped_in_a_row
+            self.averages[EMA].add(moving_share(self.recipe.ema_decay, *counts))
         self.writer.check()
         self.tracker.record_step(metrics)
         self.adapt_threads()
         if self.watch is not None and progress.step % self.recipe.log_every == 0:
             self.watch.compare()
-        if progress.step == self.recipe.steps or _is_due(self.recipe.evaluate_every, progress.step):
+        is_to_save = self.retention.is_to_save(progress.step, metrics["grad_norm"])
+        self.owes_evaluation |= _is_due(self.recipe.evaluate_every, progress.step)
+        # As checkpoints, evaluations wait for a finite step: the one that is the best has its checkpoint.
+        if progress.step == self.recipe.steps or (self.owes_evaluation and not self.retention.is_skipping):
             self._evaluate()
         if self.is_finished and self.metrics.step < progress.step:  # an early end between two records
             self.tracker.write_step(float(metrics["learning_rate"]))
@@ -299,7 +304,7 @@ class _Run:
             self._keep_revision(
                 self.revisions, names
             )  # before the checkpoint, behind which it would be missed
-        if self.retention.is_to_save(progress.step, metrics["grad_norm"]) or self.is_finished:
+        if is_to_save or self.is_finished:
             self._save()  # after the evaluation, so that a resumed run never repeats one
 
     def _keep_revision(self, revisions: RevisionSeries, names: list[str]) -> None:
@@ -356,6 +361,7 @@ class _Run:
         self.tracker.say(stopped + remedy * (self.tracker.first_step == step))
 
     def _evaluate(self) -> None:
+        self.owes_evaluation = False
         if self.data.held_out is None:
             return
         with self._doing(EVALUATING), self.tracker.paused():

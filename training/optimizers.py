@@ -24,8 +24,8 @@ LEARNING_RATE = 5e-4
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 """The number of the layer in a parameter's name."""
 
-EMBEDDINGS = re.compile(r"(?:^|\.)embeddings$")
-"""The name of what stands before the first layer."""
+EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|characters)$")
+"""The names of what stands before the first layer."""
 
 WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1, "normuon": 0.1}
 """Weight decay of a recipe that names none."""

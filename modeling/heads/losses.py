@@ -80,8 +80,10 @@ def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels"
     return labels.masked_fill(is_wrong, torch.iinfo(torch.int32).max)
 
 
-def behind_start(labels: Tensor, config: PreTrainedConfig) -> Tensor:
+def behind_start(labels: Tensor, config: PreTrainedConfig, is_first: Tensor | None = None) -> Tensor:
     """Shift labels (B, T) right, behind the start token: a decoder's input in training.
+
+    `is_first`, broadcasting to (B, T), is true at other labels, too, before which the start token stands.
 
     Raises:
         ValueError: If the configuration names no token to start with, or a label is out of range.
@@ -92,8 +94,9 @@ def behind_start(labels: Tensor, config: PreTrainedConfig) -> Tensor:
             "or pass decoder_input_ids"
         )
     labels = checked_labels(labels, config.vocab_size)
-    start = torch.full_like(labels[:, :1], config.decoder_start_token_id)
-    shifted = torch.cat((start, labels), dim=1)[:, :-1]
+    shifted = F.pad(labels, (1, 0), value=config.decoder_start_token_id)[:, :-1]
+    if is_first is not None:
+        shifted = shifted.masked_fill(is_first, config.decoder_start_token_id)
     return shifted.masked_fill(shifted == IGNORE, config.pad_token_id)
 
 
@@ -137,14 +140,30 @@ def predicted_tokens(
     cu_seq_lens: Tensor | None,
 ) -> Tensor:
     """Ignore labels (B, T) that no token of their sequence precedes, and those of pads."""
+    is_first = begin_sequences(labels, attention_mask, position_ids, cu_seq_lens)
+    return without_pads(labels, attention_mask).masked_fill(is_first, IGNORE)
+
+
+def begin_sequences(
+    labels: Tensor,
+    attention_mask: object,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> Tensor:
+    """Tell which labels (B, T) no token of their sequence precedes, as (B, T) or (1, T); no device waits.
+
+    Without a mask, positions that jump begin a sequence, as they do for the models.
+    """
+    num_tokens = labels.shape[1]
     if cu_seq_lens is not None:
-        return labels.masked_fill(positions_of(cu_seq_lens, labels.shape[1]) == 0, IGNORE)
+        return positions_of(cu_seq_lens, num_tokens) == 0
     if tells_pads(attention_mask, labels):
-        is_inner = (attention_mask != 0) & (positions_in(attention_mask) > 0)
-        return labels.masked_fill(~is_inner[:, -labels.shape[1] :], IGNORE)
+        return positions_in(attention_mask)[:, -num_tokens:] == 0
     if position_ids is None:
-        position_ids = torch.arange(labels.shape[1], device=labels.device)[None]
-    return labels.masked_fill(position_ids == 0, IGNORE)
+        position_ids = torch.arange(num_tokens, device=labels.device)[None]
+    if attention_mask is not None:
+        return position_ids == 0
+    return F.pad(position_ids.diff(dim=-1) != 1, (1, 0), value=True)
 
 
 logger = logging.get_logger(__name__)

@@ -22,7 +22,7 @@ from transformers.utils.generic import can_return_tuple
 from ..attention.masks import require_mask, require_mask_of_tokens
 from ..attention.packing import PackedSequences, packed_bounds, require_source_bounds
 from ..generation.decoding import refuse_prompt_chunks
-from ..heads.losses import behind_start, take_loss_arguments, without_pads
+from ..heads.losses import begin_sequences, behind_start, take_loss_arguments, without_pads
 from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetRecurrentSeq2SeqConfig
@@ -152,7 +152,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         """Predict the target: logits (B, T, V), and the loss of `labels` (B, T), each the token after its
         decoder input, pads of `decoder_attention_mask` left out.
 
-        Without `decoder_input_ids` the decoder reads the labels shifted right (teacher forcing). See
+        Without `decoder_input_ids` the decoder reads shifted labels (teacher forcing). See
         `TercetRecurrentSeq2SeqModel.forward` for the inputs, `NeuralLMHeadModel.compute_loss_and_logits` for
         what is returned when, and `LossArguments` for the loss.
         """
@@ -160,7 +160,8 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
+                decoder_input_ids = behind_start(labels, self.config, begin_sequences(labels, *bounds))
         outputs = self.model(
             input_ids,
             attention_mask,

@@ -227,6 +227,13 @@ def test_layers_are_frozen_by_the_tagger_itself(tagger_recipe):
         tagger_recipe("static", training={"frozen_layers": -1})
 
 
+def test_the_new_layers_of_a_tagger_have_one_rate(tagger_recipe):
+    with pytest.raises(
+        ValueError, match=r"training.layer_decay is 0.9, but the layers of model.tagger are all new"
+    ):
+        tagger_recipe("static", training={"layer_decay": 0.9})
+
+
 def test_labels_of_words_are_where_the_model_reads_them():
     """Words may have spaces before them, or be nothing else."""
     encoder = TextEncoder(word_tokenizer(), 100, has_token_types=False)

@@ -105,6 +105,17 @@ def test_losses_of_both_classes_are_equal_in_training_and_evaluation(causal, mas
         torch.testing.assert_close(model(IDS, shift_labels=shifted).loss, expected)
 
 
+def test_sequences_may_begin_at_any_position(causal, masked):
+    packed, positions = IDS[:1, :7], torch.tensor([[5, 6, 7, 8, 57, 58, 59]])
+    parts = [(packed[:, part], positions[:, part]) for part in (slice(4), slice(4, 7))]
+    for model in (causal, masked, causal.train(), masked.train()):
+        found = model(packed, position_ids=positions, labels=packed, reduction="sum").loss
+        alone = [model(ids, position_ids=own, labels=ids, reduction="sum").loss for ids, own in parts]
+        torch.testing.assert_close(found, sum(alone))
+        one_by_one = model(packed, position_ids=7 - positions, labels=packed).loss  # each by itself
+        assert one_by_one == 0
+
+
 def test_output_positions_are_those_of_the_tokens(masked):
     positions = torch.tensor([2, 5, 12])
     logits = masked(IDS).logits.flatten(0, 1)[positions]

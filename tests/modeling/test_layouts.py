@@ -121,6 +121,23 @@ def test_training_in_mixed_precision_takes_every_variant(member, variant, builde
     assert loss.item() == pytest.approx(model(**inputs).loss.item(), rel=0.02)
 
 
+def test_labels_alone_are_shifted_within_each_target(builder, batch, targets):
+    model = builder("seq2seq", "modern")
+    alone = [inputs_of("seq2seq", batch, targets, slice(i, i + 1), "right") for i in range(5)]
+    expected = torch.stack([model(**each, reduction="sum").loss for each in alone]).sum()
+    labels, mask = targets.padded("left")
+    left = inputs_of("seq2seq", batch, targets, slice(None), "right") | {
+        "decoder_attention_mask": mask,
+        "labels": labels.masked_fill(mask == 0, -100),
+    }
+    packed = packed_inputs_of("seq2seq", batch, targets)
+    del packed["decoder_input_ids"]
+    by_bounds = {name: value for name, value in packed.items() if "position" not in name}
+    by_positions = {name: value for name, value in packed.items() if "cu_seq" not in name}
+    for inputs in (left, packed, by_bounds, by_positions):
+        assert_close(model(**inputs, reduction="sum").loss, expected, **CLOSE)
+
+
 @pytest.mark.parametrize("variant", ["modern", "t5", "sliding", "sliding_t5", "alibi"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 def test_packed_logits_are_those_of_each_sequence_alone(member, variant, builder, batch):

@@ -18,11 +18,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Trainer, TrainingArguments
 
 from tercet import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
-from tercet.modeling import TercetEncoderForMaskedLM, TercetEncoderForSequenceClassification
+from tercet.modeling import (
+    TercetEncoderForMaskedLM,
+    TercetEncoderForSequenceClassification,
+    TercetSeq2SeqConfig,
+)
 from tercet.modeling.heads import losses as cross_entropy
 from tercet.modeling.heads.losses import (
     IGNORE,
     LossChunk,
+    begin_sequences,
+    behind_start,
     checked_shares,
     cross_entropy_sum,
     linear_cross_entropy,
@@ -56,6 +62,30 @@ def test_chunks_equal_the_definition(case, z_loss, smoothing, has_bias, rows_per
     slow = cross_entropy_sum(F.linear(hidden, weight, bias), labels, smoothing, z_loss)
     assert_close(fast, slow)
     assert_close(torch.autograd.grad(3 * fast, inputs), torch.autograd.grad(3 * slow, inputs))
+
+
+@pytest.mark.parametrize(
+    ("mask", "positions", "bounds"),
+    [
+        (None, None, None),
+        (None, None, torch.tensor([0, 3, 5])),
+        (None, torch.tensor([[0, 1, 2, 0, 1]]), None),
+        (torch.tensor([[0, 0, 0, 1, 1]]), None, None),
+    ],
+)
+def test_where_sequences_begin_is_found_in_one_graph_without_waiting(mask, positions, bounds):
+    config = TercetSeq2SeqConfig(vocab_size=V, decoder_start_token_id=7, pad_token_id=0)
+
+    def read(labels, *given):
+        return behind_start(labels, config, begin_sequences(labels, *given))
+
+    given, labels = (mask, positions, bounds), torch.tensor([[1, 2, 3, 4, 5]])
+    expected = read(labels, *given)
+    assert expected[0, [0, 4]].tolist() == [7, 4]
+    assert expected[0, 3] == (3 if given == (None, None, None) else 7)
+    assert torch.equal(torch.compile(read, backend="eager", fullgraph=True)(labels, *given), expected)
+    on_meta = [None if each is None else each.to("meta") for each in (labels, *given)]
+    assert read(*on_meta).shape == labels.shape  # a value that is asked for is an error there
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])

@@ -132,6 +132,18 @@ def test_padded_packed_and_alone_give_one_loss_and_its_gradients(
         assert_close(gradients, expected, rtol=1e-3, atol=1e-4)
 
 
+def test_labels_alone_are_shifted_within_each_target(batch, targets):
+    model = build()
+    packed = packed_inputs(batch, targets)
+    by_bounds = {name: value for name, value in packed.items() if "position" not in name}
+    by_positions = {name: value for name, value in packed.items() if "cu_seq" not in name}
+    left = padded_inputs(batch, targets, "right", "left")
+    for inputs in (left, packed, by_bounds, by_positions):
+        expected = model(**inputs).loss
+        del inputs["decoder_input_ids"]
+        assert_close(model(**inputs).loss, expected, **CLOSE)
+
+
 def test_the_decoder_equals_its_definition(cell_type, attention_score):
     decoder = build(cell_type=cell_type, attention_score=attention_score).model.decoder
     parts = decoder.layers[0].num_parts

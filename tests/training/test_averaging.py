@@ -53,9 +53,54 @@ def test_the_moving_average_is_a_weighted_mean_of_the_weights_after_each_step(ru
 
 
 def test_shares_give_the_first_step_everything_and_end_at_one_minus_the_decay():
-    assert moving_share(0.999, 1) == 1.0
-    assert moving_share(0.5, 2) == pytest.approx(2 / 3)
-    assert moving_share(0.9, 10_000) == pytest.approx(0.1)
+    assert moving_share(0.999, 1, 0, 0) == 1.0
+    assert moving_share(0.5, 2, 0, 0) == pytest.approx(2 / 3)
+    assert moving_share(0.9, 10_000, 0, 0) == pytest.approx(0.1)
+
+
+def test_shares_do_not_count_skipped_steps_and_wait_for_no_device():
+    assert moving_share(0.5, 1, 1, 1) == 0.0
+    assert moving_share(0.5, 3, 2, 0) == 1.0
+    assert moving_share(0.5, 4, torch.tensor(2), torch.tensor(0)) == pytest.approx(2 / 3)
+    assert moving_share(0.5, 4, torch.tensor(2, device="meta"), torch.tensor(0, device="meta")).is_meta
+    with torch.device("meta"):
+        average = WeightAverage(torch.nn.Linear(2, 2))
+        average.add(torch.tensor(0.5, dtype=torch.float64))
+
+
+def test_skipped_steps_have_no_part_in_the_moving_average(toys, tmp_path):
+    """Also not in the part of a run that is resumed behind them."""
+    broken = {1, 2, 5, 6}
+
+    class Failing(toys.Objective):
+        step = 0
+
+        def losses(self, model, batch):
+            self.step += 1
+            sums = super().losses(model, batch)
+            return sums | ({"token": sums["token"] / 0} if self.step in broken else {})
+
+    objective, seen = Failing(), []
+
+    def keep(model):
+        seen.append(model.hidden.weight.clone())
+        return {}
+
+    def train(steps, resume):
+        recipe = toys.recipe(
+            **STEADY | {"checkpoint_every": 1}, steps=steps, ema_decay=0.8, evaluate_every=1,
+            tokens_per_micro_batch=None,
+        )  # fmt: skip
+        held_out = HeldOut(measure=keep)
+        return toys.train(tmp_path, recipe, objective=objective, held_out=held_out, resume=resume)
+
+    train(4, resume=False)
+    outcome = train(8, resume=True)
+    own, average = torch.stack(seen[::2]).double(), weights(outcome, "ema")["hidden.weight"].double()
+    assert (len(own), outcome.progress.skipped) == (4, 4)
+    shares = 0.8 ** torch.arange(3, -1, -1, dtype=torch.float64)
+    expected = torch.einsum("t,tij->ij", shares / shares.sum(), own)
+    torch.testing.assert_close(average, expected, rtol=0, atol=1e-6)
 
 
 def test_averaging_changes_nothing_of_what_is_learned(run):

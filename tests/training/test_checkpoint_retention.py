@@ -7,8 +7,9 @@ import signal
 import pytest
 import torch
 
-from tercet.training.checkpoint import checkpoints, read_state
+from tercet.training.checkpoint import best, checkpoints, read_state
 from tercet.training.checkpoint_writer import CheckpointWriter
+from tercet.training.evaluation import HeldOut
 from tercet.training.fit import CHECKPOINTS
 
 
@@ -34,10 +35,10 @@ def run(request, toys, tmp_path, monkeypatch):
             sums = super().losses(model, batch)
             return sums | ({"token": sums["token"] / 0} if self.step in self.broken_steps else {})
 
-    def run(*, blows_up_at=None, broken_steps=(), stop_at=None, resume=False, **changes):
+    def run(*, blows_up_at=None, broken_steps=(), stop_at=None, resume=False, held_out=None, **changes):
         recipe = toys.recipe(**{"steps": 40, "tokens_per_micro_batch": 200, "checkpoint_every": 2} | changes)
         objective = Failing(blows_up_at, broken_steps, stop_at)
-        return toys.train(tmp_path, recipe, objective=objective, resume=resume)
+        return toys.train(tmp_path, recipe, objective=objective, resume=resume, held_out=held_out)
 
     return run
 
@@ -63,6 +64,20 @@ def test_a_checkpoint_pushes_others_out_only_once_a_finite_step_followed(run, tm
 def test_a_checkpoint_that_comes_due_amid_skipped_steps_is_saved_after_them(run, tmp_path):
     run(broken_steps=[5, 6, 7], steps=9, checkpoint_every=3, keep_checkpoints=9)
     assert kept(tmp_path) == [3, 8, 9]
+
+
+def test_the_best_evaluation_has_its_checkpoint_also_if_it_falls_on_a_skipped_step(run, tmp_path):
+    given = iter([5.0, 1.0, 3.0, 4.0])
+    held_out = HeldOut(measure=lambda model: {"loss": next(given)})
+    outcome = run(
+        broken_steps=[6, 7], steps=12, checkpoint_every=3, evaluate_every=3, keep_checkpoints=1,
+        held_out=held_out,
+    )  # fmt: skip
+    chosen = best(tmp_path / CHECKPOINTS)
+    assert chosen is not None
+    assert read_state(chosen)["scores"] == {"loss": 1.0}
+    assert read_state(chosen)["progress"]["step"] == outcome.progress.best_step == 8
+    assert outcome.scores == {"loss": 4.0}
 
 
 def test_without_a_checkpoint_from_before_the_message_offers_none(run, tmp_path):

@@ -6,6 +6,7 @@ import torch
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForSequenceClassification,
+    TercetElmoForSequenceClassification,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
@@ -15,6 +16,8 @@ from tercet.modeling import (
 from tercet.training.optimizers import build_optimizer, decay_groups
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
 from tercet.training.schedules import build_schedule
+
+from ..small_elmo import small_config
 
 SMALL = {
     "vocab_size": 11, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
@@ -28,6 +31,7 @@ MODELS = {
     ),
     "tied": lambda: TercetEncoderForMaskedLM(TercetEncoderConfig(**SMALL, head_bias=True)),
     "decoder": lambda: TercetDecoderForSequenceClassification(TercetDecoderConfig(**SMALL)),
+    "elmo": lambda: TercetElmoForSequenceClassification(small_config(num_hidden_layers=3)),
     "two stacks": lambda: TercetSeq2SeqForConditionalGeneration(
         TercetSeq2SeqConfig(**SMALL, decoder_num_hidden_layers=2, position_embedding_type="relative_bias")
     ),
@@ -52,7 +56,7 @@ def rates(model, optimizer):
 
 def expected_rate(name):
     """Embeddings, three layers, what follows them."""
-    if ".embeddings." in name:
+    if ".embeddings." in name or ".characters." in name:
         return RATE * DECAY**4
     if ".layers." in name:
         return RATE * DECAY ** (3 - int(name.split(".layers.")[1][0]))
