@@ -259,8 +259,7 @@ def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -
     curves = {}
     for seed, result in summary["seeds"].items():
         log = read_log(seed_folder(folder, int(seed)) / LOG)
-        last = max(record["step"] for record in log)
-        scale = epochs / max(last, result["steps"])
+        scale = epochs / result["planned_steps"]
         points = [
             (record["step"] * scale, record[f"evaluation/{criterion}"])
             for record in log
