@@ -306,18 +306,13 @@ class Ranking(Task):
 
     def score(self, predictions: Predictions, references: Sequence[Wanted]) -> dict[str, float]:
         """Average the scores of the distinct queries: they are in the predictions of their rows."""
-        counted = [
-            each for each, wanted in zip(predictions, references, strict=True) if wanted.is_first_of_query
-        ]
+        counted, _ = self.drawn(predictions, references)
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
-    def drawn(
-        self, predictions: Predictions, references: Sequence[Wanted]
-    ) -> tuple[Predictions, Sequence[Wanted]]:
-        """Return one row for each distinct query."""
-        firsts = [row for row, wanted in enumerate(references) if wanted.is_first_of_query]
-        return [predictions[row] for row in firsts], [references[row] for row in firsts]
+    def drawn_rows(self, references: Sequence[Wanted]) -> list[int]:
+        """List one row of each distinct query, the first one."""
+        return [row for row, wanted in enumerate(references) if wanted.is_first_of_query]
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Wanted]) -> RowScore:
         """Return what averages the metric over some of the distinct queries."""
@@ -325,9 +320,8 @@ class Ranking(Task):
         return lambda queries: float(values[queries].mean())
 
     def error(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
-        """How far the first right text is from the top; 0 for all but the first row of a query."""
-        is_first = np.array([wanted.is_first_of_query for wanted in references])
-        return is_first * (1 - np.array([each["mrr"] for each in predictions]))
+        """How far the first right text is from the top."""
+        return 1 - np.array([each["mrr"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The nearest text."""

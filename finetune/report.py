@@ -79,20 +79,29 @@ def frequent_confusions(names: Sequence[str], counts: np.ndarray) -> Iterator[Bl
 def best_and_worst(
     task: Task, rows: Dataset, predictions: Sequence[Prediction], references: Any
 ) -> Iterable[Block]:
-    """Show the rows that were predicted best, the surest first, beside those that were predicted worst."""
+    """Show the rows that were predicted best, the surest first, beside those that were predicted worst.
+
+    Rows that are no further evidence beside others are left out.
+    """
+    drawn = task.drawn_rows(references)
+    of = f" ({len(drawn):,} {task.drawn_unit})" if len(drawn) < len(rows) else ""
+    about = f"Of {counted(len(rows), 'row')}{of}, by the model that was kept."
+    predictions, references = task.drawn(predictions, references)
+    rows = rows.select(drawn)
     errors = np.asarray(task.error(predictions, references), dtype=np.float64)
-    best = np.lexsort((-task.sureness(predictions), errors))[:SHOWN].tolist()
+    sureness = task.sureness(predictions)
+    best = np.lexsort((errors,) if sureness is None else (-sureness, errors))[:SHOWN].tolist()
     worst = [index for index in np.argsort(-errors, kind="stable")[:SHOWN].tolist() if errors[index] > 0]
     kept = [index for index in best if index not in worst]
-    all_right = all(errors[index] == 0 for index in kept)
-    lists = {"The surest correct predictions" if all_right else "The smallest errors": kept}
-    lists["The largest errors"] = worst
+    good = {row for row in kept if task.grades_errors or errors[row] == 0}
+    all_right = all(errors[row] == 0 for row in kept)
+    correct = "Correct predictions" if sureness is None else "The surest correct predictions"
+    lists = {correct if all_right else "The smallest errors": kept, "The largest errors": worst}
     shown = [
-        (name, [task.show(rows[row], predictions[row], references[row], is_right=row in kept) for row in own])
+        (name, [task.show(rows[row], predictions[row], references[row], is_right=row in good) for row in own])
         for name, own in lists.items()
         if own
     ]
-    about = f"Of {counted(len(rows), 'row')}, by the model that was kept."
     if not worst:
         about += " Every prediction is correct."
     return [Heading("Best and worst predictions"), Prose(about), Beside(shown)]

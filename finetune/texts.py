@@ -370,6 +370,10 @@ class Classification(LabellingTask):
             [each["score"] - each["scores"][self.format_reference(right)] for each, right in pairs]
         )
 
+    def sureness(self, predictions: Predictions) -> np.ndarray:
+        """Return the probabilities of the labels, (E,)."""
+        return np.array([each["score"] for each in predictions])
+
     def format_prediction(self, prediction: Prediction) -> str:
         """The label, and how sure the model was."""
         return f"{prediction['label']} ({prediction['score']:.0%})"

@@ -226,7 +226,8 @@ def test_a_query_counts_once_however_many_rows_it_has():
     names = [name for name in task.metrics if name != "loss"]
     predictions = [{"ranked": ["y"]} | dict.fromkeys(names, value) for value in (0.5, 1.0, 0.5, 0.5)]
     assert task.score(predictions, references) == dict.fromkeys(names, 0.75)
-    assert task.error(predictions, references).tolist() == [0.5, 0, 0, 0]
+    assert task.drawn_rows(references) == [0, 1]
+    assert task.error(predictions, references).tolist() == [0.5, 0, 0.5, 0.5]
     assert task.format_prediction(predictions[0]) == "y"
 
 
