@@ -24,6 +24,7 @@ from ..reporting.blocks import (
 )
 from ..reporting.charts import draw_comparison
 from ..reporting.next_steps import next_steps
+from ..reporting.verdicts import FEWEST_ROWS, missing_interval
 from ..storage.scores import METRICS, what_is_scored
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
@@ -83,7 +84,7 @@ def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
     yield Card(
         "Kept of the teacher's score",
         shown_share(kept[STUDENT]["share"]),
-        about_share(kept[STUDENT]),
+        about_share(kept[STUDENT], **summary[TASK if TASK in summary else GENERAL]["drawn"]),
         bars_of(shares, NAMES[STUDENT], intervals, shown_share),
     )
     remaining = {
@@ -167,10 +168,12 @@ def shown_interval(interval: Sequence[float] | None) -> str:
     return "-" if interval is None else "{:.1%} to {:.1%}".format(*interval)
 
 
-def about_share(kept: Mapping[str, Any]) -> str:
-    """Describe how sure a share is, or why there is none."""
+def about_share(kept: Mapping[str, Any], number: int, unit: str) -> str:
+    """Describe how sure a share is, or why there is none, by how many rows or other units were drawn."""
     if kept["share"] is None:
         return "No share: the teacher's score is not above 0, or one of the scores is not defined."
+    if kept["interval"] is None and number < FEWEST_ROWS:
+        return f"No interval: {missing_interval(number, unit)}."
     if kept["interval"] is None:
         return "No interval: on some bootstrap samples, the teacher's score is not above 0."
     return f"95 % interval {shown_interval(kept['interval'])}."

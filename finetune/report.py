@@ -29,6 +29,7 @@ from ..reporting.blocks import (
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
 from ..reporting.next_steps import next_steps
+from ..reporting.verdicts import missing_interval
 from ..storage.scores import METRICS
 from ..text.bad_rows import in_words as bad_in_words
 from ..training.run_folder import CURVES
@@ -207,11 +208,13 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     intervals = {"fine-tuned": summary["interval"]} | {
         name: found["interval"] for name, found in summary["compared"].items()
     }
-    low, high = summary["interval"]
+    interval = summary["interval"]
     return Card(
         f"{name}{' of the best seed' if len(summary['seeds']) > 1 else ''}",
         format_score(best[criterion], 3),
-        f"95 % interval {low:.3g} to {high:.3g}.",
+        "95 % interval {:.3g} to {:.3g}.".format(*interval)
+        if interval
+        else f"No 95 % interval: {missing_interval(**summary['drawn'])}.",
         bars_of(values, "fine-tuned", intervals),
     )
 
@@ -285,7 +288,7 @@ def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -
     if summary["split"] == "validation":
         guess = summary["baselines"][task.baseline].get(criterion)
         levels = {} if guess is None or math.isnan(guess) else {task.baseline: guess}
-        interval = None if math.isnan(sum(summary["interval"])) else tuple(summary["interval"])
+        interval = summary["interval"]
     drawing = draw_learning(curves, levels, chosen, title, folder / CURVES, interval)
     yield Figure(CURVES, drawing, f"{title}, over the epochs")
 

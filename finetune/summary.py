@@ -16,9 +16,9 @@ from ..pretraining.text import UNKNOWN
 from ..reporting.next_steps import after_learning_a_task
 from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
-from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
+from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, trusted
 from ..storage.finished_run import EVALUATION, TEXTS
-from ..storage.scores import METRICS
+from ..storage.scores import INTERVAL, METRICS
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..text.texts_read import keep_texts
@@ -130,7 +130,7 @@ def summarize(
         for name, each in predicted.items()
         if task.metric_for_best_model in scored[name]
     }
-    own = task.bootstrap(predictions, references)
+    own, number = task.bootstrap(predictions, references), len(task.drawn_rows(references))
     summary = {
         "criterion": task.metric_for_best_model,
         "split": measured[-1],
@@ -141,15 +141,15 @@ def summarize(
         **({BAD_ROWS: prepared.bad_rows} if prepared.bad_rows else {}),
         UNKNOWN: {name: unknown_in(prepared, name) for name in measured},
         **spread(measured, results),
-        "drawn": {"number": len(task.drawn(predictions, references)[0]), "unit": task.drawn_unit},
-        "interval": list(percentile_interval(own)),
+        "drawn": {"number": number, "unit": task.drawn_unit},
+        "interval": trusted(percentile_interval(own), number),
         "baselines": {
             name: as_json(scored[name] | task.library_scores(each, references))
             for name, each in predicted.items()
             if name != before
         }
         | {before: as_json(earlier.scores)},
-        "compared": compared(own, drawn),
+        "compared": compared(own, drawn) if number >= FEWEST_ROWS else {},
     }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
 
@@ -242,7 +242,8 @@ def for_card(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str,
     """Return the facts that a model card tells: the best seed's scores of the last split."""
     kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
     scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
-    scores[f"{kind}/{prepared.task.metric_for_best_model}/interval"] = summary["interval"]
+    if summary["interval"] is not None:
+        scores[f"{kind}/{prepared.task.metric_for_best_model}/{INTERVAL}"] = summary["interval"]
     return {
         "scores": scores,
         "split": summary["split"],
