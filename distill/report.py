@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..finetune.report import called
 from ..reporting.blocks import (
     Bar,
     Block,
@@ -183,7 +184,7 @@ def score_name(summary: Mapping[str, Any]) -> str:
     """Describe which score decides."""
     if TASK in summary:
         told = summary[TASK]
-        return f"{METRICS[told['criterion']]} on {told['rows'][told['split']]:,} {told['split']} rows"
+        return f"{called(told['criterion'], told)} on {told['rows'][told['split']]:,} {told['split']} rows"
     told = summary[GENERAL]
     if "bleu" in told["scores"][STUDENT]:
         return f"{METRICS['bleu']} of greedy translations"

@@ -111,6 +111,9 @@ def best_and_worst(
 SHARED = "shared_rows"
 """Where the scores say how many measured rows are among those that were learned from."""
 
+SCORE_NAMES = "score_names"
+"""Where the scores say what some of them are called: of which label F1 is."""
+
 BAD_ROWS = "bad_rows"
 """Where the scores say how many rows of each file were bad, and what was done about them."""
 
@@ -159,7 +162,7 @@ def build_report(
     best = summary["seeds"][str(summary["best_seed"])][split]
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
-        f"{task.title}: {METRICS[criterion]} {format_score(best[criterion], 3)}",
+        f"{task.title}: {called(criterion, summary)} {format_score(best[criterion], 3)}",
         f"{name_of_model(recipe.model.path)}, fine-tuned on {counted(rows['train'], 'row')} with "
         f"{counted(seeds, 'seed')}, measured on {counted(rows[split], f'{split} row')}.",
         [
@@ -183,6 +186,11 @@ def build_report(
     )
 
 
+def called(name: str, summary: Mapping[str, Any]) -> str:
+    """Write the name of a score."""
+    return summary.get(SCORE_NAMES, {}).get(name, METRICS[name])
+
+
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
     """Return of each split how many of its rows are learned from, if any are."""
     return [
@@ -196,7 +204,7 @@ def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     """Show the metric beside what needs no learning."""
-    criterion, name = summary["criterion"], METRICS[summary["criterion"]]
+    criterion, name = summary["criterion"], called(summary["criterion"], summary)
     values = {
         "fine-tuned": best[criterion],
         **{
@@ -253,7 +261,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     rows = []
     for name in names:
         row = [
-            METRICS.get(name) or score_in_words(name),
+            called(name, summary) if name in METRICS else score_in_words(name),
             *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
@@ -283,7 +291,7 @@ def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -
     if len(curves.get(chosen, ())) < 2:  # a point is no curve
         return
     yield Heading("Learning curve")
-    title = f"{METRICS[criterion]} of the validation rows"
+    title = f"{called(criterion, summary)} of the validation rows"
     levels, interval = {}, None
     if summary["split"] == "validation":
         guess = summary["baselines"][task.baseline].get(criterion)
@@ -304,12 +312,12 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
         ]
         shortfalls = [math.inf if each["shortfall"] is None else each["shortfall"] for each in tried]
         best = shortfalls.index(min(shortfalls))
-        yield Table(["setting", f"{METRICS[criterion]} (validation)"], rows, strong=best)
+        yield Table(["setting", f"{called(criterion, summary)} (validation)"], rows, strong=best)
     if before := summary.get("before_adaptation"):
         yield Heading("Effect of domain adaptation")
         names = [name for name in before["mean"][split] if name in METRICS]
         rows = [
-            [METRICS[name], *(mean_and_deviation(told, split, name) for told in (before, summary))]
+            [called(name, summary), *(mean_and_deviation(told, split, name) for told in (before, summary))]
             for name in names
         ]
         yield Table(["mean of the seeds ± deviation", "before", "after"], rows)

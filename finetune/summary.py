@@ -18,7 +18,7 @@ from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, trusted
 from ..storage.finished_run import EVALUATION, TEXTS
-from ..storage.scores import INTERVAL, METRICS
+from ..storage.scores import INTERVAL
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..text.texts_read import keep_texts
@@ -31,7 +31,18 @@ from .learning_rate import LearningRate
 from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import BAD_ROWS, BAG_OF_WORDS, BEFORE, GUESSES, SHARED, UNTRAINED, build_report, shared_in_words
+from .report import (
+    BAD_ROWS,
+    BAG_OF_WORDS,
+    BEFORE,
+    GUESSES,
+    SCORE_NAMES,
+    SHARED,
+    UNTRAINED,
+    build_report,
+    called,
+    shared_in_words,
+)
 from .splits import Split, identify
 from .task import Prediction, Task
 from .text_rows import example_texts
@@ -133,6 +144,7 @@ def summarize(
     own, number = task.bootstrap(predictions, references), len(task.drawn_rows(references))
     summary = {
         "criterion": task.metric_for_best_model,
+        SCORE_NAMES: task.score_names,
         "split": measured[-1],
         "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
@@ -175,12 +187,13 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
         yield few
         return
     own = summary["seeds"][str(summary["best_seed"])][split][criterion], tuple(summary["interval"])
+    name_of_score = called(criterion, summary)
     told: list[Verdict] = []
     for name, found in summary["compared"].items():
         theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
         if theirs is None or not np.isfinite([theirs, *difference]).all():
             told.append(
-                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {METRICS[criterion]}.")
+                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {name_of_score}.")
             )
             continue
         verdict = judge(
@@ -188,7 +201,7 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
             own,
             theirs,
             difference=difference,
-            metric=METRICS[criterion],
+            metric=name_of_score,
             is_higher_better=task.metrics[criterion],
         )
         goes_without_saying = {each.outcome for each in (*told, verdict)} == {"better"}

@@ -79,6 +79,11 @@ class Task(ABC):
             ValueError: There is nothing to learn from them.
         """
 
+    @property
+    def score_names(self) -> dict[str, str]:
+        """What reports call scores of which `METRICS` does not say enough."""
+        return {}
+
     def require_inputs(self, rows: Dataset) -> None:
         """Make sure that a model can read each row, whatever the others hold.
 

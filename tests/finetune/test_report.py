@@ -5,11 +5,14 @@ from types import SimpleNamespace
 
 from datasets import Dataset
 
+from tercet.finetune.explanation import explain
 from tercet.finetune.learning import results_of
-from tercet.finetune.report import best_and_worst, curve
+from tercet.finetune.report import best_and_worst, curve, glance, score_table
 from tercet.finetune.task_recipes import ClassificationRecipe, RankingRecipe, RegressionRecipe
 from tercet.finetune.tasks import build_task
 from tercet.reporting.blocks import Beside
+
+from .conftest import write_rows
 
 
 def test_the_curve_of_a_run_that_ended_early_ends_early(tmp_path, monkeypatch):
@@ -77,3 +80,31 @@ def test_the_nearest_numbers_are_good_ones():
     task = build_task(RegressionRecipe(kind="regression"), rows)
     _, lists = shown(task, rows, [{"score": row * 1.1} for row in range(12)])
     assert lists["The smallest errors"] == [("0", "right"), ("1", "right")]
+
+
+def test_the_label_that_f1_is_of_is_named(recipe_of, tmp_path):
+    recipe = recipe_of("classification", task={"metric_for_best_model": "f1"})
+    pairs = [{"text": f"the cat {n}", "label": "not_" * (n % 2) + "equivalent"} for n in range(12)]
+    for split in ("train", "validation"):
+        write_rows(tmp_path / f"{split}.jsonl", pairs)
+    assert "F1 of 'not_equivalent' of the validation rows" in explain(recipe)
+    rows = Dataset.from_dict({"text": ["a", "b"], "label": ["not_equivalent", "equivalent"]})
+    for order, second in (((), "not_equivalent"), (("not_equivalent", "equivalent"), "equivalent")):
+        task = build_task(
+            ClassificationRecipe(kind="classification", metric_for_best_model="f1", label_names=order), rows
+        )
+        summary = {
+            "criterion": "f1",
+            "score_names": task.score_names,
+            "split": "test",
+            "seeds": {"0": {}},
+            "baselines": {},
+            "compared": {},
+            "interval": [0.5, 0.7],
+        }
+        scores = {"accuracy": 0.7, "f1": 0.6, "f1_macro": 0.5}
+        assert glance(summary, scores).title == f"F1 of '{second}'"
+        names = [row[0] for row in score_table(summary, scores).rows]
+        assert names == ["accuracy", f"F1 of '{second}'", "macro F1"]
+    three = Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "y", "z"]})
+    assert build_task(ClassificationRecipe(kind="classification"), three).score_names == {}
