@@ -167,7 +167,7 @@ def gain_of(task: Task, outcomes: Sequence[Outcome], others: Sequence[Outcome]) 
     There is nothing to say of fewer than `FEWEST_ROWS`, or if the metric is not defined.
     """
     both = [[outcome.records for outcome in side] for side in (outcomes, others)]
-    shared = np.intersect1d(*map(counted_rows, both))
+    shared = np.intersect1d(counted_rows(both[0]), counted_rows(both[1]))
     if len(shared) < FEWEST_ROWS:
         return None
     own, theirs = (mean_of_rows(task, side) for side in both)
