@@ -269,13 +269,18 @@ def scores_of(summaries: Summaries) -> dict[str, dict[str, Any]]:
     scores["packages"] = {}
     for name, run in (("pretrained", FINETUNED), ("random weights", CONTROL)):
         summary, best = scored(summaries[run])
-        scores["packages"][name] = {"score": best[summary["criterion"]], "interval": summary["interval"]}
+        scores["packages"][name] = score_of(best[summary["criterion"]], summary["interval"])
     baselines = summaries[FINETUNED]["baselines"]
     scores["packages"] |= {name: {"score": each["accuracy"]} for name, each in baselines.items()}
     kept = kept_of(summaries[DISTILLED])
     scores["distillation"] = {name: {"score": each["score"]} for name, each in kept.items()}
     prompted = summaries[CONTINUING]
     own = prompted["models"][0]["shots"]["0"]
-    scores["continuations"] = {"this decoder": {"score": own["mean"], "interval": own["interval"]}}
+    scores["continuations"] = {"this decoder": score_of(own["mean"], own["interval"])}
     scores["continuations"] |= {name: {"score": score} for name, score in prompted["baselines"].items()}
     return scores
+
+
+def score_of(score: float, interval: Sequence[float] | None) -> dict[str, Any]:
+    """Put a score beside its interval, if it has one."""
+    return {"score": score} if interval is None else {"score": score, "interval": interval}

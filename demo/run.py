@@ -32,7 +32,7 @@ from ..metrics.bootstrap import percentile_interval
 from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..reporting.page import save
-from ..reporting.verdicts import Verdict, as_data, judge
+from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
 from ..storage.scores import METRICS
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
@@ -189,12 +189,14 @@ def files(folder: Path, task: str, splits: Sequence[str] = SPLITS_OF_TASKS) -> d
 
 def beside_control(folder: Path, summaries: Mapping[str, Any]) -> Verdict:
     """Judge what pretraining has brought: on the same rows, beside the same encoder from random weights."""
+    summary, best = scored(summaries[FINETUNED])
+    if few := about_few_rows(**summary["drawn"]):
+        return few
     task = load_task(folder / FINETUNED / MODEL)
     rows = read_file(files(folder, "packages")["test"], task.recipe.columns)
     references = task.references(rows)
     predicted = [read_predictions(folder / run / PREDICTIONS) for run in (FINETUNED, CONTROL)]
     own, theirs = (task.bootstrap(each, references) for each in predicted)
-    summary, best = scored(summaries[FINETUNED])
     criterion = summary["criterion"]
     return judge(
         "the same encoder without pretraining",

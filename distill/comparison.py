@@ -24,6 +24,7 @@ from ..metrics.texts import score_of_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.heads.losses import at_least_float32
 from ..objectives.token_objective import TokenObjective
+from ..reporting.verdicts import trusted
 from ..storage.own_model import load_transformer
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
@@ -53,7 +54,8 @@ class Kept:
     """Of the teacher's: 1 is all of it. Of scores that are better when lower, the inverse. Of a teacher's
     score that is not above 0, there is none."""
     interval: tuple[float, float] | None
-    """95 % interval of the share; there is none if among the drawn rows the share may be none."""
+    """95 % interval of the share; there is none of fewer than `FEWEST_ROWS` rows, or if among the drawn rows
+    the share may be none."""
 
 
 @torch.inference_mode()
@@ -113,11 +115,10 @@ def lead(
 ) -> list[float] | None:
     """Return the 95 % interval of how far the first score is above the second, on the same rows drawn.
 
-    There is none if on some rows a score is not defined.
+    There is none of fewer than `FEWEST_ROWS` rows, or if on some rows a score is not defined.
     """
     own, others = (bootstrap_scores(score, num_rows, resamples=resamples) for score in scores)
-    low, high = percentile_interval(own - others)
-    return None if math.isnan(low) or math.isnan(high) else [low, high]
+    return trusted(percentile_interval(own - others), num_rows)
 
 
 def lead_of_predictions(
@@ -161,7 +162,7 @@ def keep_of_rows(
 
     everything = np.arange(num_rows)
     interval = bootstrap_interval(share, num_rows, resamples=resamples)
-    return as_kept(scores[0](everything), share(everything), interval)
+    return as_kept(scores[0](everything), share(everything), trusted(interval, num_rows))
 
 
 def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:
@@ -177,13 +178,12 @@ def share_of(own: float, teachers: float, *, is_better_high: bool) -> float:
     return part / whole if min(whole, teachers) > 0 else math.nan
 
 
-def as_kept(score: float, share: float, interval: tuple[float, float]) -> Kept:
+def as_kept(score: float, share: float, interval: Sequence[float] | None) -> Kept:
     """Put a score beside what is known of its share."""
-    is_known = not any(map(math.isnan, interval))
     return Kept(
         None if math.isnan(score) else score,
         None if math.isnan(share) else share,
-        interval if is_known else None,
+        None if interval is None else (interval[0], interval[1]),
     )
 
 

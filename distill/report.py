@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..finetune.report import called
 from ..reporting.blocks import (
     Bar,
     Block,
@@ -24,6 +25,7 @@ from ..reporting.blocks import (
 )
 from ..reporting.charts import draw_comparison
 from ..reporting.next_steps import next_steps
+from ..reporting.verdicts import FEWEST_ROWS, missing_interval
 from ..storage.scores import METRICS, what_is_scored
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
@@ -83,7 +85,7 @@ def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
     yield Card(
         "Kept of the teacher's score",
         shown_share(kept[STUDENT]["share"]),
-        about_share(kept[STUDENT]),
+        about_share(kept[STUDENT], **summary[TASK if TASK in summary else GENERAL]["drawn"]),
         bars_of(shares, NAMES[STUDENT], intervals, shown_share),
     )
     remaining = {
@@ -167,10 +169,12 @@ def shown_interval(interval: Sequence[float] | None) -> str:
     return "-" if interval is None else "{:.1%} to {:.1%}".format(*interval)
 
 
-def about_share(kept: Mapping[str, Any]) -> str:
-    """Describe how sure a share is, or why there is none."""
+def about_share(kept: Mapping[str, Any], number: int, unit: str) -> str:
+    """Describe how sure a share is, or why there is none, by how many rows or other units were drawn."""
     if kept["share"] is None:
         return "No share: the teacher's score is not above 0, or one of the scores is not defined."
+    if kept["interval"] is None and number < FEWEST_ROWS:
+        return f"No interval: {missing_interval(number, unit)}."
     if kept["interval"] is None:
         return "No interval: on some bootstrap samples, the teacher's score is not above 0."
     return f"95 % interval {shown_interval(kept['interval'])}."
@@ -180,7 +184,7 @@ def score_name(summary: Mapping[str, Any]) -> str:
     """Describe which score decides."""
     if TASK in summary:
         told = summary[TASK]
-        return f"{METRICS[told['criterion']]} on {told['rows'][told['split']]:,} {told['split']} rows"
+        return f"{called(told['criterion'], told)} on {told['rows'][told['split']]:,} {told['split']} rows"
     told = summary[GENERAL]
     if "bleu" in told["scores"][STUDENT]:
         return f"{METRICS['bleu']} of greedy translations"

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import torch
 
+from ..finetune.report import SCORE_NAMES
 from ..finetune.summary import read_predictions
 from ..finetune.text_rows import example_texts
 from ..ground.messages import quietly
@@ -199,6 +200,7 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
     return {
         "kind": step.task.recipe.kind,
         "criterion": step.task.metric_for_best_model,
+        SCORE_NAMES: step.task.score_names,
         "split": split,
         "rows": {name: len(rows) for name, rows in step.rows.items()},
         "drawn": {"number": len(step.task.drawn(teachers, references)[0]), "unit": step.task.drawn_unit},

@@ -31,7 +31,7 @@ from .prompted_model import PromptedModel
 from .prompting import Query
 from .request import Request, Score
 from .score_cache import ScoreCache
-from .task import Answerer, Record, Task, answer_lines
+from .task import Answerer, Record, RowScore, Task, answer_lines, mean_of
 
 
 class Comparison(Task):
@@ -114,9 +114,9 @@ class Comparison(Task):
         ties = sum(record["is_tied"] for record in records)
         return {"reliability": reliability(*self.confidences(records)), "ties": ties}
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Return the accuracy of a random answer."""
-        return {"random": float(np.mean([1 / len(item.answers) for item in items]))}
+    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
+        """Return what computes the accuracy of a random answer."""
+        return {"random": mean_of([1 / len(item.answers) for item in items])}
 
     def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
         """Lay out the answers with the values that are compared, and the chosen one."""

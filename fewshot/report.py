@@ -26,7 +26,15 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import Band, draw_reliability, draw_shots
-from ..reporting.verdicts import Verdict, about_few_rows, difference_in_words, judge, outcome_of_difference
+from ..reporting.verdicts import (
+    FEWEST_ROWS,
+    Verdict,
+    about_few_rows,
+    difference_in_words,
+    judge,
+    missing_interval,
+    outcome_of_difference,
+)
 from ..reporting.verdicts import shown as score_in_words
 from .output import ITEMS, RELIABILITY, SHOTS
 from .protocol import protocol
@@ -60,9 +68,9 @@ MOST_GROUPS = 100
 
 def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
     """Build the report; charts go into the folder."""
-    best = best_of(results["models"], is_higher_better=task.is_higher_better)
+    _, best = best_of(results["models"], is_higher_better=task.is_higher_better)
     return Report(
-        f"{task.title}: {NAMES[task.metric]} {best:.3g}",
+        f"{task.title}: {NAMES[task.metric]} {best['mean']:.3g}",
         f"{recipe.folder.name}: {counted(results['items'], 'item')}, without training; number of "
         f"demonstrations: {', '.join(map(str, all_shots(results)))}.",
         [
@@ -98,37 +106,49 @@ def verdicts(results: Results, *, is_higher_better: bool) -> Iterator[Verdict]:
     if few := about_few_rows(results["items"]):
         yield few
         return
-    choose = max if is_higher_better else min
-    baselines = results["baselines"]
     for model in results["models"]:
-        name, scores = label(model, results), model["shots"]
-        if baselines:
-            best = choose(scores, key=lambda count: scores[count]["mean"])
-            rival: str = choose(baselines, key=lambda each: baselines[each])
-            yield judge(
-                GUESSES.get(rival, rival),
-                (scores[best]["mean"], tuple(scores[best]["interval"])),
-                baselines[rival],
-                subject=f"{name}, K = {best}",
-                is_higher_better=is_higher_better,
-            )
-        yield from about_demonstrations(name, scores, is_higher_better=is_higher_better)
+        name, shots = label(model, results), model["shots"]
+        yield from about_best(name, shots, is_higher_better=is_higher_better)
+        yield from about_demonstrations(name, shots, is_higher_better=is_higher_better)
         for count, fitted in model["fitted"].items():
             if fitted["without"] == fitted["prompts"]:
                 yield Verdict(f"{name}, K = {count}: no demonstration fitted.")
+            elif few := about_few_rows(shots[count]["rows"], "rows with a demonstration"):
+                yield Verdict(f"{name}, K = {count}: {few.text[0].lower()}{few.text[1:]}")
 
 
-def about_demonstrations(
-    name: str, scores: Mapping[str, Any], *, is_higher_better: bool
-) -> Iterator[Verdict]:
-    """Judge the score with the most demonstrations beside that with none, on the same rows."""
-    most = max(scores, key=int)
-    if (gain := scores[most].get("gain")) is None:
+def about_best(name: str, shots: Mapping[str, Any], *, is_higher_better: bool) -> Iterator[Verdict]:
+    """Judge the best score that has an interval beside the best guess on the same rows, if there is one."""
+    choose = max if is_higher_better else min
+    known = {count: own for count, own in shots.items() if own["interval"] is not None and own["baselines"]}
+    if not known:
         return
-    outcome = outcome_of_difference(tuple(gain), is_higher_better=is_higher_better)
-    what = f"one demonstration {HELPS[outcome]}" if most == "1" else f"{most} demonstrations {HELP[outcome]}"
-    scored = f"{score_in_words(scores[most]['mean'])} against {score_in_words(scores['0']['mean'])}"
-    yield Verdict(f"{name}: {what} over none ({scored}; {difference_in_words(tuple(gain))}).", outcome)
+    best = choose(known, key=lambda count: known[count]["mean"])
+    own = known[best]
+    rival: str = choose(own["baselines"], key=own["baselines"].__getitem__)
+    difference = own["differences"].get(rival)
+    yield judge(
+        GUESSES.get(rival, rival),
+        (own["mean"], tuple(own["interval"])),
+        own["baselines"][rival],
+        difference=None if difference is None else tuple(difference),
+        subject=f"{name}, K = {best}",
+        is_higher_better=is_higher_better,
+    )
+
+
+def about_demonstrations(name: str, shots: Mapping[str, Any], *, is_higher_better: bool) -> Iterator[Verdict]:
+    """Judge the score with the most demonstrations that are comparable with none, on the same rows."""
+    gains = {int(count): own["gain"] for count, own in shots.items() if own.get("gain") is not None}
+    if not gains:
+        return
+    most = max(gains)
+    gain, interval = gains[most], tuple(gains[most]["interval"])
+    outcome = outcome_of_difference(interval, is_higher_better=is_higher_better)
+    what = f"one demonstration {HELPS[outcome]}" if most == 1 else f"{most} demonstrations {HELP[outcome]}"
+    scored = f"{score_in_words(gain['mean'])} against {score_in_words(gain['without'])}"
+    on = f" on {gain['rows']:,} rows" if gain["rows"] < shots["0"]["rows"] else ""
+    yield Verdict(f"{name}: {what} over none ({scored}{on}; {difference_in_words(interval)}).", outcome)
 
 
 def all_shots(results: Results) -> list[int]:
@@ -136,23 +156,29 @@ def all_shots(results: Results) -> list[int]:
     return sorted({int(count) for model in results["models"] for count in model["shots"]})
 
 
-def best_of(models: Sequence[Mapping[str, Any]], *, is_higher_better: bool) -> float:
-    """Return the best mean over models and K."""
-    means = [own["mean"] for model in models for own in model["shots"].values()]
-    return max(means) if is_higher_better else min(means)
+def best_of(models: Sequence[Mapping[str, Any]], *, is_higher_better: bool) -> tuple[str, dict[str, Any]]:
+    """Return the K with the best mean over models, and what is known of it: of few rows only if all are."""
+    every = [each for model in models for each in model["shots"].items()]
+    enough = [(count, own) for count, own in every if own["rows"] >= FEWEST_ROWS] or every
+    return (max if is_higher_better else min)(enough, key=lambda each: each[1]["mean"])
 
 
 def glance(model: Mapping[str, Any], results: Results, *, is_higher_better: bool) -> Card:
-    """Show a model's score for every K beside what needs no model."""
-    criterion = results["criterion"]
-    values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | results["baselines"]
+    """Show a model's score for every K beside what needs no model, on the rows of the best K."""
+    count, best = best_of([model], is_higher_better=is_higher_better)
+    values = {f"K = {count}": own["mean"] for count, own in model["shots"].items()} | best["baselines"]
     intervals = {f"K = {count}": own["interval"] for count, own in model["shots"].items()}
-    best = best_of([model], is_higher_better=is_higher_better)
-    count = next(count for count, own in model["shots"].items() if own["mean"] == best)
-    low, high = model["shots"][count]["interval"]
     bars = bars_of(values, f"K = {count}", intervals)
-    about = f"{NAMES[criterion]} with K = {count}; 95 % interval {low:.3g} to {high:.3g}."
-    return Card(f"{name_of_model(model['name'])} ({model['member']})", f"{best:.3g}", about, bars)
+    on = f" on {best['rows']:,} of {results['items']:,} rows" if best["rows"] < results["items"] else ""
+    about = f"{NAMES[results['criterion']]} with K = {count}{on}; {interval_in_words(best)}."
+    return Card(f"{name_of_model(model['name'])} ({model['member']})", f"{best['mean']:.3g}", about, bars)
+
+
+def interval_in_words(own: Mapping[str, Any]) -> str:
+    """Write the interval of a score, or why there is none."""
+    if own["interval"] is None:
+        return f"no 95 % interval: {missing_interval(own['rows'])}"
+    return "95 % interval {:.3g} to {:.3g}".format(*own["interval"])
 
 
 def doubts(results: Results) -> str:
@@ -176,15 +202,7 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
     """Show the score against K."""
     criterion = results["criterion"]
     yield Heading("Score by number of demonstrations")
-    bands = {
-        label(model, results): Band(
-            [int(count) for count in model["shots"]],
-            [own["mean"] for own in model["shots"].values()],
-            [own["interval"][0] for own in model["shots"].values()],
-            [own["interval"][1] for own in model["shots"].values()],
-        )
-        for model in results["models"]
-    }
+    bands = {label(model, results): band_of(model["shots"]) for model in results["models"]}
     if any(len(band.shots) > 1 for band in bands.values()):  # of one number, the table says it all
         title = f"{NAMES[criterion]}, with its 95 % interval over rows"
         drawing = draw_shots(bands, results["baselines"], title, recipe.folder / SHOTS)
@@ -193,7 +211,8 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
         [
             f"{label(model, results)}, K = {count}",
             f"{own['mean']:.4g}",
-            f"{own['interval'][0]:.4g} to {own['interval'][1]:.4g}",
+            "{:.4g} to {:.4g}".format(*own["interval"]) if own["interval"] else missing_interval(own["rows"]),
+            f"{own['rows']:,}",
             "" if own["standard_error"] is None else f"{own['standard_error']:.2g}",
             f"{len(own['conditions'])}",
             f"{own['dropped']:,}",
@@ -202,10 +221,18 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
         for model in results["models"]
         for count, own in model["shots"].items()
     ]
-    heads = ["", NAMES[criterion], "95 % interval", "standard error", "draws", "dropped", "cut"]
+    heads = ["", NAMES[criterion], "95 % interval", "rows", "standard error", "draws", "dropped", "cut"]
     yield Table(heads, rows)
     yield from truncation(results, [label(model, results) for model in results["models"]])
     yield from ties(results)
+
+
+def band_of(shots: Mapping[str, Any]) -> Band:
+    """Return the scores to draw against K, with their intervals: those of few rows only if all are."""
+    enough = {count: own for count, own in shots.items() if own["rows"] >= FEWEST_ROWS} or shots
+    means = [own["mean"] for own in enough.values()]
+    low, high = zip(*(own["interval"] or [own["mean"]] * 2 for own in enough.values()), strict=True)
+    return Band([*map(int, enough)], means, low, high)
 
 
 def ties(results: Results) -> Iterator[Block]:
@@ -350,7 +377,8 @@ def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
         yield Prose(
             " ".join(told)
             + " A row without a demonstration counts for no K above 0, so that such scores are "
-            "of fewer rows."
+            f"of fewer rows; where others are of {FEWEST_ROWS} or more, those of fewer are neither drawn nor "
+            "chosen as the best."
         )
     if any(own["cut"] for model in results["models"] for own in model["shots"].values()):
         yield Prose(CUT)

@@ -4,11 +4,12 @@ Whatever may be wrong with recipe, rows and the first model shows before the out
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -26,6 +27,7 @@ from .report import build_report, verdicts
 from .rows import Items, read_items
 from .subject import hash_weights, load_subject
 from .summary import summarize_model
+from .task import RowScore
 
 
 def fewshot(
@@ -56,6 +58,7 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
     contamination = None
     if recipe.contamination is not None:
         contamination = find_contamination(items.test, recipe.contamination)
+    baselines = items.task.baselines(items.test)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     models: list[dict[str, Any]] = []
     with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
@@ -74,9 +77,9 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
                 log(name, outcome)
             weights = before, hash_weights(subject.model)
             assert weights[0] == weights[1], "evaluation has changed weights"
-            own = summarize_model(items.task, subject, weights, outcomes, contamination)
+            own = summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
             models.append(own | {"protocol": reading_of(recipe, subject, evaluation.prompter.encoder)})
-    conclude(recipe, items, models, contamination)
+    conclude(recipe, items, models, baselines, contamination)
 
 
 @contextmanager
@@ -102,7 +105,11 @@ def partial_items(file: Path) -> Iterator[Any]:
 
 
 def conclude(
-    recipe: FewShotRecipe, items: Items, models: list[dict[str, Any]], contamination: Contamination | None
+    recipe: FewShotRecipe,
+    items: Items,
+    models: list[dict[str, Any]],
+    baselines: Mapping[str, RowScore],
+    contamination: Contamination | None,
 ) -> None:
     """Write the results and the report."""
     results = {
@@ -110,7 +117,7 @@ def conclude(
         "criterion": items.task.metric,
         "protocol": protocol_of(recipe, items.task),
         "items": len(items.test),
-        "baselines": items.task.baselines(items.test),
+        "baselines": {name: score(np.arange(len(items.test))) for name, score in baselines.items()},
         "models": models,
         "contamination": None if contamination is None else contamination.as_data(),
     }

@@ -1,17 +1,17 @@
 """What the conditions of a model have come to: mean, spread and interval for every K, and of some items."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..metrics.bootstrap import bootstrap_interval, deviation
+from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
+from ..reporting.verdicts import FEWEST_ROWS, trusted
 from ..training.tracking import as_json
 from .contamination import Contamination
 from .evaluation import Outcome
 from .subject import Subject
-from .task import Record, Task
+from .task import Record, RowScore, Task
 
 GAIN_RESAMPLES = 300
 """How often rows are drawn for a gain: two scores are computed each time."""
@@ -22,6 +22,7 @@ def summarize_model(
     subject: Subject,
     weights: tuple[str, str],
     outcomes: Sequence[Outcome],
+    baselines: Mapping[str, RowScore],
     contamination: Contamination | None,
 ) -> dict[str, Any]:
     """Summarize what a model has predicted.
@@ -31,6 +32,7 @@ def summarize_model(
         subject: The model.
         weights: Hash of its weights before, and after.
         outcomes: Of all conditions.
+        baselines: What needs no model, by its name.
         contamination: Which items stand in a corpus, if that was looked for.
 
     Raises:
@@ -39,7 +41,7 @@ def summarize_model(
     counts = sorted({outcome.condition.num_fewshot for outcome in outcomes})
     by_count = {count: [each for each in outcomes if each.condition.num_fewshot == count] for count in counts}
     summaries = {
-        str(count): summarize_num_fewshot(task, own, contamination)
+        str(count): summarize_num_fewshot(task, own, baselines, contamination)
         for count, own in by_count.items()
         if any(outcome.counted for outcome in own)
     }
@@ -49,13 +51,9 @@ def summarize_model(
             f"{subject.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or name "
             f"a model with a larger maximum length"
         )
-    gained = {
-        count: interval_of_gain(task, by_count[int(count)], by_count[0])
-        for count in summaries
-        if "0" in summaries and count != "0"
-    }
-    for count, interval in gained.items():
-        summaries[count]["gain"] = interval
+    if "0" in summaries:
+        for count in summaries.keys() - {"0"}:
+            summaries[count]["gain"] = gain_of(task, by_count[int(count)], by_count[0])
     return {
         "name": subject.name,
         "member": subject.member,
@@ -80,7 +78,10 @@ def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def summarize_num_fewshot(
-    task: Task, outcomes: Sequence[Outcome], contamination: Contamination | None
+    task: Task,
+    outcomes: Sequence[Outcome],
+    baselines: Mapping[str, RowScore],
+    contamination: Contamination | None,
 ) -> dict[str, Any]:
     """Join the seeds and orders of one K, as far as any prompt holds a demonstration."""
     outcomes = [outcome for outcome in outcomes if outcome.counted]
@@ -101,7 +102,7 @@ def summarize_num_fewshot(
     summary = {
         "mean": float(np.mean(values)),
         "standard_error": standard_error(outcomes, values),
-        "interval": list(interval_of(task, [outcome.records for outcome in outcomes])),
+        **doubt_of(task, [outcome.records for outcome in outcomes], baselines),
         "scores": mean_scores(conditions),
         "dropped": sum(outcome.dropped for outcome in outcomes),
         "cut": sum(outcome.cut for outcome in outcomes),
@@ -160,38 +161,64 @@ def by_group(task: Task, records: Sequence[Record]) -> dict[str, float]:
     return {group: task.scores(own)[task.metric] for group, own in sorted(groups.items())}
 
 
-def interval_of_gain(
-    task: Task, outcomes: Sequence[Outcome], others: Sequence[Outcome]
-) -> list[float] | None:
-    """Return the 95 % interval of how much the metric gains over other outcomes, on the same rows drawn.
+def gain_of(task: Task, outcomes: Sequence[Outcome], others: Sequence[Outcome]) -> dict[str, Any] | None:
+    """Return how much the metric gains over other outcomes on the rows that count in both.
 
-    Rows are those that count in both; there is no interval without any, or if the metric is not defined.
+    There is nothing to say of fewer than `FEWEST_ROWS`, or if the metric is not defined.
     """
     both = [[outcome.records for outcome in side] for side in (outcomes, others)]
-    counts = [np.array([[record is not None for record in own] for own in side]) for side in both]
-    shared = np.flatnonzero(np.logical_and.reduce([each.any(axis=0) for each in counts]))
-    if not len(shared):
+    shared = np.intersect1d(counted_rows(both[0]), counted_rows(both[1]))
+    if len(shared) < FEWEST_ROWS:
         return None
     own, theirs = (mean_of_rows(task, side) for side in both)
-    low, high = bootstrap_interval(
+    interval = bootstrap_interval(
         lambda rows: own(shared[rows]) - theirs(shared[rows]), len(shared), resamples=GAIN_RESAMPLES
     )
-    return [low, high] if math.isfinite(low) and math.isfinite(high) else None
+    if (known := trusted(interval, len(shared))) is None:
+        return None
+    return {"rows": len(shared), "mean": own(shared), "without": theirs(shared), "interval": known}
 
 
-def interval_of(task: Task, conditions: Sequence[Sequence[Record | None]]) -> tuple[float, float]:
-    """Return the 95 % interval of the metric: rows are drawn again, with what all seeds made of them.
+Conditions = Sequence[Sequence[Record | None]]
+"""The records of all rows in every condition, none where a row does not count."""
 
-    Args:
-        task: The task.
-        conditions: The records of all rows in every condition, none where a row does not count.
+
+def doubt_of(task: Task, conditions: Conditions, baselines: Mapping[str, RowScore]) -> dict[str, Any]:
+    """Return how many rows count, the metric's 95 % interval, and what needs no model on the same rows.
+
+    `differences` are the intervals of how far the metric is above baselines that depend on the rows drawn.
     """
-    counts = np.array([[record is not None for record in own] for own in conditions])
-    counted, mean_of = np.flatnonzero(counts.any(axis=0)), mean_of_rows(task, conditions)
-    return bootstrap_interval(lambda rows: mean_of(counted[rows]), len(counted))
+    rows, own = counted_rows(conditions), drawn_scores(task, conditions)
+    guessed = {
+        name: bootstrap_scores(lambda drawn, of=score: of(rows[drawn]), len(rows))
+        for name, score in baselines.items()
+    }
+    return {
+        "rows": len(rows),
+        "interval": trusted(percentile_interval(own), len(rows)),
+        "baselines": {name: score(rows) for name, score in baselines.items()},
+        "differences": {
+            name: trusted(percentile_interval(own - scores), len(rows))
+            for name, scores in guessed.items()
+            if np.ptp(scores) > 0
+        },
+    }
 
 
-def mean_of_rows(task: Task, conditions: Sequence[Sequence[Record | None]]) -> Callable[[np.ndarray], float]:
+def counted_rows(conditions: Conditions) -> np.ndarray:
+    """List the rows that count in any condition."""
+    return np.flatnonzero(
+        [any(record is not None for record in row) for row in zip(*conditions, strict=True)]
+    )
+
+
+def drawn_scores(task: Task, conditions: Conditions) -> np.ndarray:
+    """Return the metric of rows drawn again and again, (R,), with what all seeds made of them."""
+    counted, score = counted_rows(conditions), mean_of_rows(task, conditions)
+    return bootstrap_scores(lambda rows: score(counted[rows]), len(counted))
+
+
+def mean_of_rows(task: Task, conditions: Conditions) -> RowScore:
     """Return a function that computes the mean metric of all conditions on some rows, by their indices."""
     counts = np.array([[record is not None for record in own] for own in conditions])
     scores = [task.metric_of_rows([record for record in own if record is not None]) for own in conditions]

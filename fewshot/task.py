@@ -27,6 +27,9 @@ Record = dict[str, Any]
 Answerer = Callable[[list[Query]], Iterator[Record]]
 """Yields the record of each query."""
 
+RowScore = Callable[[np.ndarray], float]
+"""Computes a metric of some rows, by their indices (E,)."""
+
 
 class Task(ABC):
     """A kind of task. Abstract: each adds its templates, what it reads off a model, and its metrics.
@@ -102,10 +105,9 @@ class Task(ABC):
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
         """Return all scores of some records."""
 
-    def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Return the function that computes the metric of some of the records, by their indices (E,)."""
-        values = np.array([self.value(record) for record in records])
-        return lambda rows: float(values[rows].mean())
+    def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
+        """Return what computes the metric of some of the records."""
+        return mean_of([self.value(record) for record in records])
 
     @abstractmethod
     def value(self, record: Record) -> float:
@@ -115,8 +117,8 @@ class Task(ABC):
         """Return what results say of the records of one number of demonstrations beside scores."""
         return {}
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Return the metric of what needs no model: the most frequent answer, and a random one."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
+        """Return what computes the metric of what needs no model: the most frequent answer, a random one."""
         return {}
 
     def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
@@ -142,6 +144,13 @@ def answer_lines(
         yield Line(f"{value:.2f}", [run])
 
 
-def majority(answers: Sequence[Any]) -> float:
-    """Return the share of the most frequent answer."""
-    return Counter(answers).most_common(1)[0][1] / len(answers)
+def majority(answers: Sequence[Any]) -> RowScore:
+    """Return what computes the share of the most frequent answer."""
+    usual = Counter(answers).most_common(1)[0][0]
+    return mean_of([answer == usual for answer in answers])
+
+
+def mean_of(values: Sequence[float]) -> RowScore:
+    """Return what computes the mean of some values."""
+    array = np.asarray(values, dtype=np.float64)
+    return lambda rows: float(array[rows].mean())

@@ -5,7 +5,7 @@ of one text. In generation the model continues a context greedily, and the text 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -25,7 +25,7 @@ from .prompting import Prompter, Query
 from .request import Request, Score
 from .score_cache import ScoreCache
 from .subject import Subject
-from .task import Answerer, Record, Task, majority
+from .task import Answerer, Record, RowScore, Task, majority
 from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
 from .template_process import Row
 from .templates import Template
@@ -89,8 +89,8 @@ class Completion(Task):
         """Return 1 if the answer is the greedy continuation, else 0."""
         return float(record["is_right"])
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Return the share of the most frequent answer."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
+        """Return what computes the share of the most frequent answer."""
         return {"majority": majority([item.answers[0] for item in items])}
 
 
@@ -131,8 +131,8 @@ class Perplexity(Task):
         """Return the metric of one text."""
         return score_texts(self.metric, [record])
 
-    def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Return the function that computes the metric, which is no mean over records."""
+    def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
+        """Return what computes the metric, which is no mean over records."""
         return lambda rows: score_texts(self.metric, [records[row] for row in rows])
 
 
@@ -237,16 +237,16 @@ class Generation(Task):
         """Return the metric of one text."""
         return record[self.metric]
 
-    def metric_of_rows(self, records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-        """Return the function that computes the metric; BLEU is no mean over records."""
+    def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
+        """Return what computes the metric; BLEU is no mean over records."""
         if self.metric in MEANS:
             return super().metric_of_rows(records)
         return bleu_of(records)
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, float]:
-        """Return the metric of the most frequent answer."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
+        """Return what computes the metric of the most frequent answer."""
         usual = Counter(item.references[0] for item in items).most_common(1)[0][0]
-        return {"majority": self.scores([record_written(item, usual) for item in items])[self.metric]}
+        return {"majority": self.metric_of_rows([record_written(item, usual) for item in items])}
 
     def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
         """Lay out the generated text beside the first correct one."""
@@ -266,8 +266,8 @@ def record_written(item: Item, text: str) -> Record:
     }
 
 
-def bleu_of(records: Sequence[Record]) -> Callable[[np.ndarray], float]:
-    """Return the function that computes BLEU of some records, against all correct answers."""
+def bleu_of(records: Sequence[Record]) -> RowScore:
+    """Return what computes BLEU of some records, against all correct answers."""
     references = [record["references"] for record in records]
     tokenize = tokenization_for([*chain.from_iterable(references)])
     return bleu_of_rows([record["written"] for record in records], references, tokenize)

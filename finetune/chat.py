@@ -224,6 +224,7 @@ class Chat(Task):
         "chrf": True,
     }
     baseline = "frequency of tokens"
+    grades_errors = True
     encoder: TextEncoder
     """That of the latest examples."""
 

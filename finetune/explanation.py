@@ -76,4 +76,5 @@ def start_lines(recipe: FineTuningRecipe, prepared: Prepared, rates: Rates, num_
     device = cast(torch.device, processes.device)
     precision = choose_precision(training.precision, device)
     lines["device"] = device_in_words(device, precision, processes.num_processes)
-    return lines | {"score": f"{task.metric_for_best_model} of the {prepared.measured[-1]} rows"}
+    score = task.score_names.get(task.metric_for_best_model, task.metric_for_best_model)
+    return lines | {"score": f"{score} of the {prepared.measured[-1]} rows"}

@@ -98,7 +98,7 @@ def learn(
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     evaluations = evaluate_best(learner, validation, splits, folder, accelerator)
-    results = results_of(evaluations, outcome, environment_of(learner, accelerator))
+    results = results_of(evaluations, outcome, training.steps, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
@@ -127,11 +127,12 @@ def encoder_for(recipe: FineTuningRecipe, pretrained: PretrainedModel) -> TextEn
 
 
 def results_of(
-    evaluations: Mapping[str, Evaluation], outcome: Outcome, trained_on: dict[str, Any]
+    evaluations: Mapping[str, Evaluation], outcome: Outcome, planned_steps: int, trained_on: dict[str, Any]
 ) -> dict[str, Any]:
-    """Join the scores of a run's splits with how long it took, and on what."""
+    """Join the scores of a run's splits with how long it took, was meant to take, and on what."""
     return {name: as_json(each.scores) for name, each in evaluations.items()} | {
         "steps": outcome.progress.step,
+        "planned_steps": planned_steps,
         "seconds": outcome.progress.seconds,
         "trained_on": trained_on,
     }

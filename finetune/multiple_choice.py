@@ -174,6 +174,10 @@ class MultipleChoice(Task):
         pairs = zip(predictions, references, strict=True)
         return np.array([each["scores"][each["choice"]] - each["scores"][right] for each, right in pairs])
 
+    def sureness(self, predictions: Predictions) -> np.ndarray:
+        """Return the probabilities of the choices, (E,)."""
+        return np.array([each["scores"][each["choice"]] for each in predictions])
+
     def format_prediction(self, prediction: Prediction) -> str:
         """The number of the choice, and how sure the model was."""
         return f"{prediction['choice']} ({prediction['scores'][prediction['choice']]:.0%})"

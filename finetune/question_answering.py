@@ -255,6 +255,7 @@ class QuestionAnswering(Task):
         "loss": False,
     }
     baseline = "most frequent answer"
+    grades_errors = True
     recipe: QuestionAnsweringRecipe
 
     def require_labels(self, rows: Dataset) -> None:
@@ -330,6 +331,10 @@ class QuestionAnswering(Task):
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """How much the answer's words differ from those of a right one."""
         return 1 - each_score("f1", predictions, references)
+
+    def sureness(self, predictions: Predictions) -> np.ndarray:
+        """Return the probabilities of the answers, (E,)."""
+        return np.array([each["score"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The answer, and how sure the model was."""

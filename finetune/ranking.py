@@ -14,7 +14,8 @@ Groups hold rows of like length, since a step's examples come in this order: the
 give away to which query it belongs.
 
 A split is searched as a whole: for each query, among the texts of all rows. What belongs to a query are the
-positives of all rows that have it, and it counts once, in however many rows it stands.
+positives of all rows that have it, and it counts once, in however many rows it stands. Its own text, where
+other rows have it as a document, is neither a negative nor found, unless it is one of its positives.
 
 Shapes: E rows of a split, P of a batch, R texts of a row (the query first), Q distinct queries, D distinct
 documents (all texts but queries), or those of a batch, S texts of a batch, N their tokens, C width of a
@@ -144,8 +145,8 @@ def group_edges(num_rows: int, group_size: int) -> np.ndarray:
 def competing(texts: Tensor, groups: Tensor) -> Tensor:
     """Return which documents each query has to be told from, (P, D).
 
-    They are those of its group that do not belong to it: no row of the group with the same query has this
-    text as its positive, wherever else it stands.
+    They are those of its group that are not the query's own text and do not belong to it: no row of the group
+    with the same query has this text as its positive, wherever else it stands.
 
     Args:
         texts: Numbers of the texts, equal where these are, (P, R).
@@ -156,7 +157,8 @@ def competing(texts: Tensor, groups: Tensor) -> Tensor:
     has_same_query = in_group & (texts[:, :1] == texts[:, 0])
     is_positive = texts[:, 1:2] == documents  # (P, D)
     belongs = has_same_query.float() @ is_positive.float() > 0
-    return in_group.repeat_interleave(texts.shape[1] - 1, dim=1) & ~belongs
+    is_other = texts[:, :1] != documents  # (P, D)
+    return in_group.repeat_interleave(texts.shape[1] - 1, dim=1) & is_other & ~belongs
 
 
 SHOWN_DOCUMENTS = 10
@@ -189,6 +191,15 @@ class Collection:
         for query, document in zip(self.query_of_row, self.documents_of_row[:, 0], strict=True):
             relevant[query].add(int(document))
         return relevant
+
+    @property
+    def repeated(self) -> np.ndarray:
+        """The document that repeats each query without belonging to it, (Q,), or -1."""
+        places = {text: place for place, text in enumerate(self.documents)}
+        own = [places.get(text, -1) for text in self.queries]
+        return np.array(
+            [-1 if each in wanted else each for each, wanted in zip(own, self.relevant, strict=True)]
+        )
 
 
 class Wanted(NamedTuple):
@@ -306,18 +317,13 @@ class Ranking(Task):
 
     def score(self, predictions: Predictions, references: Sequence[Wanted]) -> dict[str, float]:
         """Average the scores of the distinct queries: they are in the predictions of their rows."""
-        counted = [
-            each for each, wanted in zip(predictions, references, strict=True) if wanted.is_first_of_query
-        ]
+        counted, _ = self.drawn(predictions, references)
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
-    def drawn(
-        self, predictions: Predictions, references: Sequence[Wanted]
-    ) -> tuple[Predictions, Sequence[Wanted]]:
-        """Return one row for each distinct query."""
-        firsts = [row for row, wanted in enumerate(references) if wanted.is_first_of_query]
-        return [predictions[row] for row in firsts], [references[row] for row in firsts]
+    def drawn_rows(self, references: Sequence[Wanted]) -> list[int]:
+        """List one row of each distinct query, the first one."""
+        return [row for row, wanted in enumerate(references) if wanted.is_first_of_query]
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Wanted]) -> RowScore:
         """Return what averages the metric over some of the distinct queries."""
@@ -325,9 +331,8 @@ class Ranking(Task):
         return lambda queries: float(values[queries].mean())
 
     def error(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
-        """How far the first right text is from the top; 0 for all but the first row of a query."""
-        is_first = np.array([wanted.is_first_of_query for wanted in references])
-        return is_first * (1 - np.array([each["mrr"] for each in predictions]))
+        """How far the first right text is from the top."""
+        return 1 - np.array([each["mrr"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The nearest text."""
@@ -358,15 +363,21 @@ class Ranking(Task):
 def search(collection: Collection, similarities: Iterator[np.ndarray]) -> list[Prediction]:
     """Rank the documents of a collection for each row: the nearest ones, and how good the ranking is.
 
+    A document that repeats the query without belonging to it is not found.
+
     Args:
         collection: What is searched.
         similarities: Of some queries with all documents, (q, D), until all queries had their turn.
     """
-    relevant, found = collection.relevant, []
-    for part in similarities:
-        scores = query_scores(part, relevant[len(found) : len(found) + len(part)])
+    relevant, repeated, found = collection.relevant, collection.repeated, []
+    for part in map(np.array, similarities):
+        these = slice(len(found), len(found) + len(part))
+        repeats = np.flatnonzero(repeated[these] >= 0)
+        part[repeats, repeated[these][repeats]] = -np.inf
+        scores = query_scores(part, relevant[these])
         nearest = np.argsort(-part, axis=1, kind="stable")[:, :SHOWN_DOCUMENTS]
         for query, documents in enumerate(nearest):
+            documents = documents[part[query, documents] != -np.inf]
             found.append(
                 {
                     "ranked": [collection.documents[document] for document in documents],

@@ -34,6 +34,7 @@ class Regression(TextTask):
         "loss": False,
     }
     baseline = "mean"
+    grades_errors = True
 
     def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no number."""

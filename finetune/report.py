@@ -29,6 +29,7 @@ from ..reporting.blocks import (
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
 from ..reporting.next_steps import next_steps
+from ..reporting.verdicts import missing_interval
 from ..storage.scores import METRICS
 from ..text.bad_rows import in_words as bad_in_words
 from ..training.run_folder import CURVES
@@ -79,20 +80,29 @@ def frequent_confusions(names: Sequence[str], counts: np.ndarray) -> Iterator[Bl
 def best_and_worst(
     task: Task, rows: Dataset, predictions: Sequence[Prediction], references: Any
 ) -> Iterable[Block]:
-    """Show the rows that were predicted best, the surest first, beside those that were predicted worst."""
+    """Show the rows that were predicted best, the surest first, beside those that were predicted worst.
+
+    Rows that are no further evidence beside others are left out.
+    """
+    drawn = task.drawn_rows(references)
+    of = f" ({len(drawn):,} {task.drawn_unit})" if len(drawn) < len(rows) else ""
+    about = f"Of {counted(len(rows), 'row')}{of}, by the model that was kept."
+    predictions, references = task.drawn(predictions, references)
+    rows = rows.select(drawn)
     errors = np.asarray(task.error(predictions, references), dtype=np.float64)
-    best = np.lexsort((-task.sureness(predictions), errors))[:SHOWN].tolist()
+    sureness = task.sureness(predictions)
+    best = np.lexsort((errors,) if sureness is None else (-sureness, errors))[:SHOWN].tolist()
     worst = [index for index in np.argsort(-errors, kind="stable")[:SHOWN].tolist() if errors[index] > 0]
     kept = [index for index in best if index not in worst]
-    all_right = all(errors[index] == 0 for index in kept)
-    lists = {"The surest correct predictions" if all_right else "The smallest errors": kept}
-    lists["The largest errors"] = worst
+    good = {row for row in kept if task.grades_errors or errors[row] == 0}
+    all_right = all(errors[row] == 0 for row in kept)
+    correct = "Correct predictions" if sureness is None else "The surest correct predictions"
+    lists = {correct if all_right else "The smallest errors": kept, "The largest errors": worst}
     shown = [
-        (name, [task.show(rows[row], predictions[row], references[row], is_right=row in kept) for row in own])
+        (name, [task.show(rows[row], predictions[row], references[row], is_right=row in good) for row in own])
         for name, own in lists.items()
         if own
     ]
-    about = f"Of {counted(len(rows), 'row')}, by the model that was kept."
     if not worst:
         about += " Every prediction is correct."
     return [Heading("Best and worst predictions"), Prose(about), Beside(shown)]
@@ -100,6 +110,9 @@ def best_and_worst(
 
 SHARED = "shared_rows"
 """Where the scores say how many measured rows are among those that were learned from."""
+
+SCORE_NAMES = "score_names"
+"""Where the scores say what some of them are called: of which label F1 is."""
 
 BAD_ROWS = "bad_rows"
 """Where the scores say how many rows of each file were bad, and what was done about them."""
@@ -149,7 +162,7 @@ def build_report(
     best = summary["seeds"][str(summary["best_seed"])][split]
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
-        f"{task.title}: {METRICS[criterion]} {format_score(best[criterion], 3)}",
+        f"{task.title}: {called(criterion, summary)} {format_score(best[criterion], 3)}",
         f"{name_of_model(recipe.model.path)}, fine-tuned on {counted(rows['train'], 'row')} with "
         f"{counted(seeds, 'seed')}, measured on {counted(rows[split], f'{split} row')}.",
         [
@@ -173,6 +186,11 @@ def build_report(
     )
 
 
+def called(name: str, summary: Mapping[str, Any]) -> str:
+    """Write the name of a score."""
+    return summary.get(SCORE_NAMES, {}).get(name, METRICS[name])
+
+
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
     """Return of each split how many of its rows are learned from, if any are."""
     return [
@@ -186,7 +204,7 @@ def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     """Show the metric beside what needs no learning."""
-    criterion, name = summary["criterion"], METRICS[summary["criterion"]]
+    criterion, name = summary["criterion"], called(summary["criterion"], summary)
     values = {
         "fine-tuned": best[criterion],
         **{
@@ -198,11 +216,13 @@ def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:
     intervals = {"fine-tuned": summary["interval"]} | {
         name: found["interval"] for name, found in summary["compared"].items()
     }
-    low, high = summary["interval"]
+    interval = summary["interval"]
     return Card(
         f"{name}{' of the best seed' if len(summary['seeds']) > 1 else ''}",
         format_score(best[criterion], 3),
-        f"95 % interval {low:.3g} to {high:.3g}.",
+        "95 % interval {:.3g} to {:.3g}.".format(*interval)
+        if interval
+        else f"No 95 % interval: {missing_interval(**summary['drawn'])}.",
         bars_of(values, "fine-tuned", intervals),
     )
 
@@ -241,7 +261,7 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     rows = []
     for name in names:
         row = [
-            METRICS.get(name) or score_in_words(name),
+            called(name, summary) if name in METRICS else score_in_words(name),
             *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
@@ -259,8 +279,7 @@ def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -
     curves = {}
     for seed, result in summary["seeds"].items():
         log = read_log(seed_folder(folder, int(seed)) / LOG)
-        last = max(record["step"] for record in log)
-        scale = epochs / max(last, result["steps"])
+        scale = epochs / result["planned_steps"]
         points = [
             (record["step"] * scale, record[f"evaluation/{criterion}"])
             for record in log
@@ -272,12 +291,12 @@ def curve(task: Task, summary: Mapping[str, Any], epochs: float, folder: Path) -
     if len(curves.get(chosen, ())) < 2:  # a point is no curve
         return
     yield Heading("Learning curve")
-    title = f"{METRICS[criterion]} of the validation rows"
+    title = f"{called(criterion, summary)} of the validation rows"
     levels, interval = {}, None
     if summary["split"] == "validation":
         guess = summary["baselines"][task.baseline].get(criterion)
         levels = {} if guess is None or math.isnan(guess) else {task.baseline: guess}
-        interval = None if math.isnan(sum(summary["interval"])) else tuple(summary["interval"])
+        interval = summary["interval"]
     drawing = draw_learning(curves, levels, chosen, title, folder / CURVES, interval)
     yield Figure(CURVES, drawing, f"{title}, over the epochs")
 
@@ -293,12 +312,12 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
         ]
         shortfalls = [math.inf if each["shortfall"] is None else each["shortfall"] for each in tried]
         best = shortfalls.index(min(shortfalls))
-        yield Table(["setting", f"{METRICS[criterion]} (validation)"], rows, strong=best)
+        yield Table(["setting", f"{called(criterion, summary)} (validation)"], rows, strong=best)
     if before := summary.get("before_adaptation"):
         yield Heading("Effect of domain adaptation")
         names = [name for name in before["mean"][split] if name in METRICS]
         rows = [
-            [METRICS[name], *(mean_and_deviation(told, split, name) for told in (before, summary))]
+            [called(name, summary), *(mean_and_deviation(told, split, name) for told in (before, summary))]
             for name in names
         ]
         yield Table(["mean of the seeds ± deviation", "before", "after"], rows)

@@ -16,9 +16,9 @@ from ..pretraining.text import UNKNOWN
 from ..reporting.next_steps import after_learning_a_task
 from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
-from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
+from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, trusted
 from ..storage.finished_run import EVALUATION, TEXTS
-from ..storage.scores import METRICS
+from ..storage.scores import INTERVAL
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..text.texts_read import keep_texts
@@ -31,7 +31,18 @@ from .learning_rate import LearningRate
 from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import BAD_ROWS, BAG_OF_WORDS, BEFORE, GUESSES, SHARED, UNTRAINED, build_report, shared_in_words
+from .report import (
+    BAD_ROWS,
+    BAG_OF_WORDS,
+    BEFORE,
+    GUESSES,
+    SCORE_NAMES,
+    SHARED,
+    UNTRAINED,
+    build_report,
+    called,
+    shared_in_words,
+)
 from .splits import Split, identify
 from .task import Prediction, Task
 from .text_rows import example_texts
@@ -130,9 +141,10 @@ def summarize(
         for name, each in predicted.items()
         if task.metric_for_best_model in scored[name]
     }
-    own = task.bootstrap(predictions, references)
+    own, number = task.bootstrap(predictions, references), len(task.drawn_rows(references))
     summary = {
         "criterion": task.metric_for_best_model,
+        SCORE_NAMES: task.score_names,
         "split": measured[-1],
         "rows": {name: len(split.rows) for name, split in prepared.splits.items()},
         "seeds": {str(seed): result for seed, result in results.items()},
@@ -141,15 +153,15 @@ def summarize(
         **({BAD_ROWS: prepared.bad_rows} if prepared.bad_rows else {}),
         UNKNOWN: {name: unknown_in(prepared, name) for name in measured},
         **spread(measured, results),
-        "drawn": {"number": len(task.drawn(predictions, references)[0]), "unit": task.drawn_unit},
-        "interval": list(percentile_interval(own)),
+        "drawn": {"number": number, "unit": task.drawn_unit},
+        "interval": trusted(percentile_interval(own), number),
         "baselines": {
             name: as_json(scored[name] | task.library_scores(each, references))
             for name, each in predicted.items()
             if name != before
         }
         | {before: as_json(earlier.scores)},
-        "compared": compared(own, drawn),
+        "compared": compared(own, drawn) if number >= FEWEST_ROWS else {},
     }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
 
@@ -175,12 +187,13 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
         yield few
         return
     own = summary["seeds"][str(summary["best_seed"])][split][criterion], tuple(summary["interval"])
+    name_of_score = called(criterion, summary)
     told: list[Verdict] = []
     for name, found in summary["compared"].items():
         theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
         if theirs is None or not np.isfinite([theirs, *difference]).all():
             told.append(
-                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {METRICS[criterion]}.")
+                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {name_of_score}.")
             )
             continue
         verdict = judge(
@@ -188,7 +201,7 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
             own,
             theirs,
             difference=difference,
-            metric=METRICS[criterion],
+            metric=name_of_score,
             is_higher_better=task.metrics[criterion],
         )
         goes_without_saying = {each.outcome for each in (*told, verdict)} == {"better"}
@@ -242,7 +255,8 @@ def for_card(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str,
     """Return the facts that a model card tells: the best seed's scores of the last split."""
     kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
     scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
-    scores[f"{kind}/{prepared.task.metric_for_best_model}/interval"] = summary["interval"]
+    if summary["interval"] is not None:
+        scores[f"{kind}/{prepared.task.metric_for_best_model}/{INTERVAL}"] = summary["interval"]
     return {
         "scores": scores,
         "split": summary["split"],

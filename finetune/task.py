@@ -61,7 +61,9 @@ class Task(ABC):
     baseline: ClassVar[str] = "majority class"
     """What `guess` predicts, as reports call it."""
     drawn_unit: ClassVar[str] = "rows"
-    """What the bootstrap draws: see `drawn`."""
+    """What the bootstrap draws: see `drawn_rows`."""
+    grades_errors: ClassVar[bool] = False
+    """Whether a prediction with a small error is still a good one, not just nearly chosen."""
 
     def __init__(self, recipe: Any, facts: Facts | None = None):
         self.recipe = recipe
@@ -76,6 +78,11 @@ class Task(ABC):
         Raises:
             ValueError: There is nothing to learn from them.
         """
+
+    @property
+    def score_names(self) -> dict[str, str]:
+        """What reports call scores of which `METRICS` does not say enough."""
+        return {}
 
     def require_inputs(self, rows: Dataset) -> None:
         """Make sure that a model can read each row, whatever the others hold.
@@ -197,9 +204,9 @@ class Task(ABC):
     def format_reference(self, reference: Any) -> str:
         """Write what would have been correct."""
 
-    def sureness(self, predictions: Predictions) -> np.ndarray:
-        """Return how sure the model was of each prediction, (E,), where it says so."""
-        return np.array([float(each.get("score", 0.0)) for each in predictions])
+    def sureness(self, predictions: Predictions) -> np.ndarray | None:
+        """Return how sure the model was of each prediction, (E,), where predictions say so."""
+        return None
 
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
         """Lay out a row and what was predicted, for people to read."""
@@ -239,9 +246,16 @@ class Task(ABC):
         drawn = self.drawn(predictions, references)
         return bootstrap_scores(self.score_of_rows(*drawn), len(drawn[0]))
 
+    def drawn_rows(self, references: Sequence[Any]) -> Sequence[int]:
+        """List the rows that are drawn from: all, unless some are no further evidence beside others."""
+        return range(len(references))
+
     def drawn(self, predictions: Predictions, references: Sequence[Any]) -> tuple[Predictions, Sequence[Any]]:
-        """Return the rows that are drawn from: all, unless some are no further evidence beside others."""
-        return predictions, references
+        """Return what is predicted of the rows that are drawn from, and what is right."""
+        rows = self.drawn_rows(references)
+        if len(rows) == len(references):
+            return predictions, references
+        return [predictions[row] for row in rows], [references[row] for row in rows]
 
     def interval(self, predictions: Predictions, references: Sequence[Any]) -> tuple[float, float]:
         """Return the 95 % interval of the metric."""

@@ -295,6 +295,11 @@ class Classification(LabellingTask):
         "loss": False,
     }
 
+    @property
+    def score_names(self) -> dict[str, str]:
+        """Say which of two labels F1 is of."""
+        return {"f1": f"F1 of {self.labels.names[1]!r}"} if len(self.labels) == 2 else {}
+
     def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no label."""
         self.strata(rows)
@@ -369,6 +374,10 @@ class Classification(LabellingTask):
         return np.array(
             [each["score"] - each["scores"][self.format_reference(right)] for each, right in pairs]
         )
+
+    def sureness(self, predictions: Predictions) -> np.ndarray:
+        """Return the probabilities of the labels, (E,)."""
+        return np.array([each["score"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The label, and how sure the model was."""

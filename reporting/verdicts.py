@@ -75,6 +75,24 @@ def about_few_rows(number: int, unit: str = "rows") -> Verdict | None:
     return Verdict(f"Too few {unit} to compare scores: {number}, where at least {FEWEST_ROWS} are needed.")
 
 
+def trusted(interval: Interval, number: int) -> list[float] | None:
+    """Return an interval as plain data; none if it is not defined, or too little was drawn for one.
+
+    >>> trusted((0.2, 0.9), 12), trusted((1.0, 1.0), 3)
+    ([0.2, 0.9], None)
+    """
+    return [*interval] if number >= FEWEST_ROWS and all(map(math.isfinite, interval)) else None
+
+
+def missing_interval(number: int, unit: str = "rows") -> str:
+    """Say why there is no interval.
+
+    >>> missing_interval(3)
+    'fewer than 10 rows'
+    """
+    return f"fewer than {FEWEST_ROWS} {unit}" if number < FEWEST_ROWS else f"not defined on some {unit} drawn"
+
+
 def outcome_of_difference(interval: Interval, *, is_higher_better: bool = True) -> Outcome:
     """Judge the interval of a difference of scores, ours less theirs.
 

@@ -11,6 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .reporting.verdicts import missing_interval
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -164,8 +166,17 @@ class Result:
 
 def cells(score: Score) -> list[str]:
     """Write a score and its interval into two cells."""
-    ends = "" if score.interval is None else " to ".join(map(number, score.interval))
-    return [number(score.value), ends]
+    return [number(score.value), "" if score.interval is None else between(score.interval)]
+
+
+def between(interval: tuple[float, float]) -> str:
+    """Write the ends of an interval."""
+    return " to ".join(map(number, interval))
+
+
+def as_pair(interval: list[float] | None) -> tuple[float, float] | None:
+    """Return an interval as JSON has it; there may be none."""
+    return None if interval is None else (interval[0], interval[1])
 
 
 def number(value: float | None) -> str:
@@ -191,7 +202,7 @@ def pretraining_scores(details: Scores) -> Iterator[tuple[str, Score]]:
     for name, value in scores.items():
         if name.rpartition("/")[2] not in ("targets", "interval"):  # of each score: how many, how sure
             interval = scores.get(f"{name}/interval")
-            yield name, Score(value, None if interval is None else tuple(interval))
+            yield name, Score(value, as_pair(interval))
 
 
 def finetuning_scores(details: Scores) -> Iterator[tuple[str, Score]]:
@@ -202,7 +213,7 @@ def finetuning_scores(details: Scores) -> Iterator[tuple[str, Score]]:
     split, criterion, seeds = details["split"], details["criterion"], details["seeds"]
     found = seeds[str(details["best_seed"])][split]
     for name in sorted(found, key=lambda name: name != criterion):
-        yield name, Score(found[name], tuple(details["interval"]) if name == criterion else None)
+        yield name, Score(found[name], as_pair(details["interval"]) if name == criterion else None)
         if len(seeds) > 1:
             yield f"{name}, mean of {len(seeds)} seeds", Score(details["mean"][split][name])
 
@@ -215,15 +226,15 @@ def distillation_scores(details: Scores) -> Iterator[tuple[str, Score]]:
         for name, kept in of_measures.items():
             if "score" in kept:
                 yield name, Score(kept["score"])
-            if kept.get("interval") is not None:
-                yield f"{name}: share kept", Score(kept["share"], tuple(kept["interval"]))
+            if kept.get("share") is not None:
+                yield f"{name}: share kept", Score(kept["share"], as_pair(kept["interval"]))
 
 
 def prompting_scores(details: Scores) -> Iterator[tuple[str, Score]]:
     """Yield the score of each model with each number of demonstrations."""
     for model in details["models"]:
         for shots, own in model["shots"].items():
-            yield f"{model['name']}, K = {shots}", Score(own["mean"], tuple(own["interval"]))
+            yield f"{model['name']}, K = {shots}", Score(own["mean"], as_pair(own["interval"]))
 
 
 def told_of_pretraining(evaluation: Scores) -> Iterator[str]:
@@ -244,7 +255,12 @@ def told_of_pretraining(evaluation: Scores) -> Iterator[str]:
 def told_of_fine_tuning(summary: Scores) -> Iterator[str]:
     """Yield the score of the kept model with its interval, the mean over several seeds, and the baselines."""
     split, metric, seeds = summary["split"], summary["criterion"], summary["seeds"]
-    rows, interval = summary["rows"][split], " to ".join(map(number, summary["interval"]))
+    rows, interval = summary["rows"][split], as_pair(summary["interval"])
+    doubt = (
+        f"95 % interval {between(interval)}"
+        if interval
+        else f"no interval: {missing_interval(**summary['drawn'])}"
+    )
     others = {name: scores.get(metric) for name, scores in summary["baselines"].items()}
     of_seed = ""
     if len(seeds) > 1:
@@ -253,7 +269,7 @@ def told_of_fine_tuning(summary: Scores) -> Iterator[str]:
     told = ", ".join(f"{name} {number(value)}" for name, value in others.items())
     yield (
         f"{metric}{of_seed} {number(seeds[str(summary['best_seed'])][split][metric])} on {rows:,} {split} "
-        f"{'row' if rows == 1 else 'rows'} (95 % interval {interval}; {told})"
+        f"{'row' if rows == 1 else 'rows'} ({doubt}; {told})"
     )
 
 
@@ -277,8 +293,9 @@ def told_of_prompting(results: Scores) -> Iterator[str]:
     """Yield each model's score for every number of demonstrations."""
     for model in results["models"]:
         for shots, own in model["shots"].items():
-            interval = " to ".join(map(number, own["interval"]))
-            yield f"{model['name']}, K = {shots}: {results['criterion']} {number(own['mean'])} ({interval})"
+            interval = as_pair(own["interval"])
+            doubt = between(interval) if interval else f"no interval: {missing_interval(own['rows'])}"
+            yield f"{model['name']}, K = {shots}: {results['criterion']} {number(own['mean'])} ({doubt})"
     about = "K demonstrations in a prompt, 95 % intervals"
     if baselines := [f"{name} {number(value)}" for name, value in results["baselines"].items()]:
         about = f"baselines: {', '.join(baselines)}; {about}"

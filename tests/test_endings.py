@@ -116,6 +116,26 @@ def test_fine_tuning_ends_with_score_interval_and_baselines(end):
     assert verdict == "Better than a guess."
 
 
+def test_few_rows_end_without_an_interval(end, tmp_path):
+    summary = {
+        "split": "test",
+        "criterion": "accuracy",
+        "seeds": {"0": {"test": {"accuracy": 1.0}}},
+        "best_seed": 0,
+        "rows": {"test": 3},
+        "drawn": {"number": 3, "unit": "rows"},
+        "interval": None,
+        "baselines": {"majority class": {"accuracy": 0.5}},
+    }
+    assert end("finetune", summary)[0] == (
+        "accuracy 1 on 3 test rows (no interval: fewer than 10 rows; majority class 0.5)"
+    )
+    assert Result("finetune", tmp_path).scores == {"accuracy": Score(1.0)}
+    shots = {"0": {"mean": 1.0, "rows": 3, "interval": None}}
+    results = {"criterion": "accuracy", "models": [{"name": "gpt2", "shots": shots}], "baselines": {}}
+    assert end("fewshot", results)[0] == "gpt2, K = 0: accuracy 1 (no interval: fewer than 10 rows)"
+
+
 def test_of_several_seeds_score_and_interval_are_the_kept_ones(end, tmp_path):
     summary = {
         "split": "test",

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from tercet.distill.comparison import (
     lead_of_predictions,
 )
 from tercet.distill.recipe import DistillationRecipe
-from tercet.distill.report import build_report, kept_table
+from tercet.distill.report import about_share, build_report, kept_table
 from tercet.distill.summary import for_card
 from tercet.finetune.ranking import Ranking, Wanted
 from tercet.finetune.task_recipes import RankingRecipe
@@ -25,6 +26,7 @@ SIZES = {
     "teacher": {"parameters": 100, "inner_parameters": 80, "disk": 400},
     "student": {"parameters": 60, "inner_parameters": 40, "disk": 240},
 }
+DRAWN = {"number": 50, "unit": "held-out examples"}
 
 
 def rows(targets, losses, hits):
@@ -42,7 +44,7 @@ def task(metric, is_better_high):
 
 
 def test_of_a_ranking_queries_are_drawn_however_many_rows_each_has():
-    ranking, scores = Ranking(RankingRecipe("ranking")), (0.25, 0.5, 1.0)
+    ranking, scores = Ranking(RankingRecipe("ranking")), (0.25, 0.5, 1.0) * 4
 
     def kept_and_lead(rows_of_query):
         own = [{"mrr": score} for score in scores for _ in range(rows_of_query)]
@@ -80,6 +82,19 @@ def test_a_share_without_interval_is_told_as_such():
     teacher = rows(1, np.ones(20), np.eye(1, 20)[0])
     kept = keep_of_examples(rows(1, np.ones(20), np.eye(1, 20)[0]), teacher)["accuracy"]
     assert (kept.share, kept.interval) == (1, None)
+    assert about_share(asdict(kept), 20, "held-out examples").startswith(
+        "No interval: on some bootstrap samp"
+    )
+
+
+def test_few_rows_give_no_interval():
+    """Where all are right, it would have no width."""
+    kept, lead = (
+        compare(task(np.mean, True), [1.0] * 9, [1.0] * 9, references=list(range(9)))
+        for compare in (keep_of_predictions, lead_of_predictions)
+    )
+    assert (kept.share, kept.interval, lead) == (1, None, None)
+    assert about_share(asdict(kept), 9, "rows") == "No interval: fewer than 10 rows."
 
 
 @pytest.mark.parametrize(
@@ -98,7 +113,7 @@ def test_scores_of_tasks_have_shares_where_the_teachers_is_above_zero(
     is_better_high, own, teachers, expected
 ):
     kept = keep_of_predictions(
-        task(np.mean, is_better_high), [own] * 9, [teachers] * 9, references=list(range(9))
+        task(np.mean, is_better_high), [own] * 10, [teachers] * 10, references=list(range(10))
     )
     assert kept.share == (None if expected is None else pytest.approx(expected))
     assert (kept.interval is None) == (expected is None)
@@ -134,7 +149,7 @@ def test_translators_are_judged_by_bleu(recipe_of, tmp_path):
         "students": ["student"],
         "sizes": SIZES,
         "verdicts": [],
-        "general": {"term": "translation", "scores": {"student": scores, "teacher": scores}},
+        "general": {"term": "translation", "drawn": DRAWN, "scores": {"student": scores, "teacher": scores}},
     }
     page = as_markdown(build_report(recipe, summary))
     assert "Distillation: 97.0% kept" in page
@@ -153,6 +168,7 @@ def test_reports_and_cards_show_a_dash_and_no_number(tmp_path, recipe_of):
         "verdicts": [],
         "general": {
             "term": "clm",
+            "drawn": DRAWN,
             "scores": {
                 "student": {"accuracy": none, "perplexity": perplexity},
                 "teacher": {"accuracy": {"score": 0.0}, "perplexity": {"score": 9.0}},

@@ -257,7 +257,10 @@ def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved
             "without": 24 - len(own),
             "mean": pytest.approx(sum(len(item["demonstrations"]) for item in own) / len(own)),
         }
-        for condition in model["shots"][str(count)]["conditions"]:
+        known = model["shots"][str(count)]
+        assert known["rows"] == len({item["row"] for item in own}) < 12
+        assert (known["interval"] is None) == (known["rows"] < 10)
+        for condition in known["conditions"]:
             right = [item["is_right"]["none"] for item in own if item["seed"] == condition["seed"]]
             assert condition["items"] == len(right)
             assert condition["scores"]["accuracy"] == pytest.approx(sum(right) / len(right))

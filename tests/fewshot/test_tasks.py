@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from tercet.fewshot.boundary import Prompt
 from tercet.fewshot.comparison import normalized, probabilities
 from tercet.fewshot.contamination import compare, words_in
 from tercet.fewshot.evaluation import Condition, Outcome
 from tercet.fewshot.items import Item
 from tercet.fewshot.prefix_tree import by_size, common_length
 from tercet.fewshot.request import Request, Score
-from tercet.fewshot.summary import interval_of, score_of_part
-from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe
+from tercet.fewshot.summary import doubt_of, drawn_scores, gain_of, score_of_part
+from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe, MinimalPairRecipe
 from tercet.fewshot.tasks import build_task, record_written, rolling
+from tercet.metrics.bootstrap import percentile_interval
 
 
 def score(*values):
@@ -66,7 +68,7 @@ def test_exact_match_compares_texts_and_the_form_of_squad_has_its_own_name(writt
     for name, value in zip(names, (exact, squad, f1), strict=True):
         task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric=name))
         assert task.scores([record])[name] == pytest.approx(value)
-        assert interval_of(task, [[record]]) == pytest.approx((value, value))
+        assert percentile_interval(drawn_scores(task, [[record]])) == pytest.approx((value, value))
 
 
 def test_bleu_counts_each_of_several_correct_answers_as_sacrebleu_does():
@@ -95,7 +97,7 @@ def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same
         )
         for seed, own in enumerate([bad, good])
     ]
-    low, high = interval_of(task, [outcome.records for outcome in outcomes])
+    low, high = percentile_interval(drawn_scores(task, [outcome.records for outcome in outcomes]))
     assert low == pytest.approx(high) == pytest.approx(50)
     mask = np.arange(12) < 5
     assert score_of_part(task, outcomes, mask) == pytest.approx(50)
@@ -121,7 +123,52 @@ def test_intervals_draw_rows_of_which_some_conditions_know_nothing():
         drawn = [rows[place] for place in draws.integers(len(rows), size=len(rows))]
         parts = [[own[row]["is_right"] for row in drawn if own[row] is not None] for own in records]
         means.append(np.mean([np.mean(part) for part in parts if part]))
-    assert interval_of(task, records) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])))
+    assert percentile_interval(drawn_scores(task, records)) == pytest.approx(
+        tuple(np.quantile(means, [0.025, 0.975]))
+    )
+
+
+def outcome_of(num_fewshot, hits):
+    """Records of rows that are right, wrong, or have no demonstration (None)."""
+    records = [None if hit is None else {"is_right": hit} for hit in hits]
+    return Outcome(Condition(num_fewshot, 0, 0), records, 0, 0, "")
+
+
+def test_the_most_frequent_answer_is_as_uncertain_as_the_model():
+    """Where a model always gives that answer, there is no difference, whichever rows are drawn."""
+    task = build_task(CompletionRecipe(kind="completion", context="", answer=""))
+    answers = ["yes"] * 24 + ["no"] * 16
+    baselines = task.baselines([Item(n, (Prompt("", (text,)),)) for n, text in enumerate(answers)])
+    found = doubt_of(task, [outcome_of(0, [text == "yes" for text in answers]).records], baselines)
+    assert (found["rows"], found["baselines"]) == (40, {"majority": 0.6})
+    assert found["interval"][0] < 0.6 < found["interval"][1]
+    assert found["differences"] == {"majority": [0.0, 0.0]}
+    shown = [None] * 30 + [text == "no" for text in answers[30:]]
+    found = doubt_of(task, [outcome_of(4, shown).records], baselines)
+    assert (found["rows"], found["baselines"], found["interval"]) == (10, {"majority": 0.0}, [1.0, 1.0])
+    found = doubt_of(task, [outcome_of(4, [None, *shown[:-1]]).records], baselines)
+    assert (found["rows"], found["interval"]) == (9, None)
+
+
+def test_a_random_answer_is_exact_if_all_rows_have_as_many():
+    task = build_task(MinimalPairRecipe(kind="minimal_pair", good="", bad=""))
+    items = [Item(n, (Prompt("", ("a", "b", "c")),)) for n in range(20)]
+    records = [{"is_right": {task.normalization: n < 15}} for n in range(20)]
+    found = doubt_of(task, [records], {"random": task.baselines(items)["random"]})
+    assert (found["baselines"]["random"], found["differences"]) == (pytest.approx(1 / 3), {})
+
+
+def test_a_gain_is_that_on_the_rows_of_both():
+    task = build_task(CompletionRecipe(kind="completion", context="", answer=""))
+    without = outcome_of(0, [True] * 30 + [False] * 20)
+    fitting = outcome_of(4, [None] * 20 + [True] * 30)
+    gain = gain_of(task, [fitting], [without])
+    assert gain is not None
+    assert (gain["rows"], gain["mean"], gain["without"]) == (30, 1.0, pytest.approx(1 / 3))
+    low, high = gain["interval"]
+    assert 0 < low < 2 / 3 < high
+    few = outcome_of(4, [None] * 41 + [True] * 9)
+    assert gain_of(task, [few], [without]) is None
 
 
 def test_contamination_is_a_common_run_of_words():

@@ -55,7 +55,7 @@ def encoder() -> TextEncoder:
 
 
 def draw(num_rows: int, seed: int = 0) -> Dataset:
-    """Draw queries of 1 to 3 words, and texts of 1 to 6, of which some occur again."""
+    """Draw queries of 1 to 3 words, and texts of 1 to 6, of which some occur again, also as queries."""
     rng = np.random.default_rng(seed)
 
     def texts(longest: int) -> list[str]:
@@ -65,6 +65,7 @@ def draw(num_rows: int, seed: int = 0) -> Dataset:
     rows["query"][3], rows["query"][5] = rows["query"][1], rows["query"][0]
     rows["positive"][5], rows["positive"][2] = rows["positive"][0], rows["positive"][4]
     rows["negative"][1] = rows["positive"][3]
+    rows["positive"][7], rows["negative"][6] = rows["query"][6], rows["query"][6]
     return Dataset.from_dict(rows)
 
 
@@ -93,7 +94,7 @@ def slow_loss(model: nn.Module, encoder: TextEncoder, rows: list[dict], temperat
     for row in rows:
         own = [other["positive"] for other in rows if other["query"] == row["query"]]
         against = [other["positive"] for other in rows] + negatives
-        texts = [row["positive"], *(text for text in against if text not in own)]
+        texts = [row["positive"], *(text for text in against if text not in (*own, row["query"]))]
         cosines = torch.stack([vectors[row["query"]] @ vectors[text] for text in texts])
         total = total + torch.logsumexp(cosines / temperature, 0) - cosines[0] / temperature
     return total
@@ -207,6 +208,7 @@ def test_scores_are_those_of_a_search_among_distinct_texts(model, encoder):
         {documents.index(row["positive"]) for row in rows if row["query"] == query} for query in queries
     ]
     assert {len(each) for each in relevant} == {1, 2}
+    similarities[queries.index(rows["query"][6]), documents.index(rows["query"][6])] = -np.inf
     expected = ranking_scores(similarities, relevant)
     assert {name: judged.scores[name] for name in expected} == pytest.approx(expected)
     assert set(judged.scores) == set(task.metrics)
@@ -215,6 +217,32 @@ def test_scores_are_those_of_a_search_among_distinct_texts(model, encoder):
     order = np.argsort(-similarities[1])[:10]
     assert prediction["ranked"] == [documents[document] for document in order]
     assert prediction["similarities"] == pytest.approx(similarities[1, order].tolist(), abs=1e-5)
+
+
+def test_a_query_is_not_told_from_itself(model, encoder):
+    """In a chain a-b-c, b is a document; and z belongs to z, which its row says."""
+    rows = Dataset.from_dict({"query": ["a", "b", "z"], "positive": ["b", "c", "z"]})
+    task = make_task(rows, temperature=1.0)
+    a, b, c, z = (vector_of(model, encoder, text) for text in "abcz")
+    against = [(a, (b, c, z)), (b, (c, z)), (z, (z, b, c))]
+    logits = [torch.stack([query @ text for text in texts])[None] for query, texts in against]
+    expected = sum(F.cross_entropy(own, torch.tensor([0])) for own in logits)
+    torch.testing.assert_close(
+        task.objective().losses(model, whole_batch(task, rows, encoder))["query"], expected
+    )
+
+    perfect = {"a": [0.6, 0.3, 0.0], "b": [0.5, 0.5, 0.0], "c": [0.0, 0.9, 0.1], "z": [0.0, 0.0, 1.0]}
+    pairs = zip(rows["query"], rows["positive"], strict=True)
+    found = task.predictions([np.array([perfect[query], perfect[own]]) for query, own in pairs], rows)
+    assert [each["ranked"] for each in found] == [["b", "c", "z"], ["c", "z"], ["z", "c", "b"]]
+    assert [each["mrr"] for each in found] == [1.0, 1.0, 1.0]
+    assert all(len(each["similarities"]) == len(each["ranked"]) for each in found)
+    train = Dataset.from_dict({"query": ["x"], "positive": ["b"]})
+    assert [each["ranked"] for each in task.guess(train, rows)] == [
+        ["b", "c", "z"],
+        ["c", "z"],
+        ["b", "c", "z"],
+    ]
 
 
 def test_a_query_counts_once_however_many_rows_it_has():
@@ -226,7 +254,8 @@ def test_a_query_counts_once_however_many_rows_it_has():
     names = [name for name in task.metrics if name != "loss"]
     predictions = [{"ranked": ["y"]} | dict.fromkeys(names, value) for value in (0.5, 1.0, 0.5, 0.5)]
     assert task.score(predictions, references) == dict.fromkeys(names, 0.75)
-    assert task.error(predictions, references).tolist() == [0.5, 0, 0, 0]
+    assert task.drawn_rows(references) == [0, 1]
+    assert task.error(predictions, references).tolist() == [0.5, 0, 0.5, 0.5]
     assert task.format_prediction(predictions[0]) == "y"
 
 

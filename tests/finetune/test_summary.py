@@ -8,8 +8,8 @@ from datasets import Dataset
 
 from tercet.finetune.evaluation import Evaluation
 from tercet.finetune.ranking import Ranking
-from tercet.finetune.report import doubts
-from tercet.finetune.summary import read_predictions, summarize
+from tercet.finetune.report import doubts, glance
+from tercet.finetune.summary import for_card, read_predictions, summarize
 from tercet.finetune.task_recipes import RankingRecipe
 
 
@@ -46,8 +46,18 @@ def test_rows_of_few_queries_are_too_few(number, monkeypatch):
         bad_rows={},
     )
     predictions = [dict.fromkeys(task.metrics, 0.5) for _ in range(40)]
-    scores = {"test": task.score(predictions, task.references(rows))}
+    scores = {
+        "test": task.score(predictions, task.references(rows)),
+        "seconds": 1.0,
+        "steps": 1,
+        "trained_on": {},
+    }
     summary = summarize(prepared, {0: scores}, 0, predictions, Evaluation(predictions, scores["test"]))
+    assert (summary["interval"], summary["compared"]) == (None, {})
+    assert glance(summary, scores["test"]).about == "No 95 % interval: fewer than 10 distinct queries."
+    told = for_card(SimpleNamespace(task=task.recipe), prepared, summary)["scores"]
+    assert told["ranking/mrr"] == 0.5
+    assert "ranking/mrr/interval" not in told
     assert [each["text"] for each in summary["verdicts"]] == [
         f"Too few distinct queries to compare scores: {number}, where at least 10 are needed."
     ]

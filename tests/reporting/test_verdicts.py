@@ -7,6 +7,7 @@ import pytest
 
 from tercet.distill.summary import about_teacher
 from tercet.distill.summary import verdicts as verdicts_of_students
+from tercet.fewshot.report import band_of, best_of, glance
 from tercet.fewshot.report import verdicts as verdicts_of_prompts
 from tercet.finetune.summary import compared
 from tercet.finetune.summary import verdicts as verdicts_of_tasks
@@ -109,6 +110,15 @@ def test_what_the_teacher_brought_follows_from_the_control(lead, beginning):
     assert (teacher.outcome, control.text.startswith(beginning)) == ("worse", True)
 
 
+def shot(mean, interval, rows=500, **more) -> dict:
+    known = {"baselines": {"random": 0.5, "majority": 0.55}, "differences": {"majority": [0.04, 0.26]}}
+    return {"mean": mean, "interval": interval, "rows": rows} | known | more
+
+
+def gain(without, mean, interval, rows=500) -> dict:
+    return {"rows": rows, "mean": mean, "without": without, "interval": interval}
+
+
 def prompted(**shots) -> dict:
     fitted = {count[1:]: {"prompts": 4, "without": 0} for count in shots if count != "k0"}
     return {"name": "gpt2", "shots": {key[1:]: own for key, own in shots.items()}, "fitted": fitted}
@@ -120,19 +130,52 @@ def told_of(model: dict) -> list[str]:
 
 
 def test_prompted_models_are_judged_beside_the_best_guess_and_themselves():
-    zero = {"mean": 0.5, "interval": [0.45, 0.55]}
-    model = prompted(k0=zero, k4={"mean": 0.7, "interval": [0.6, 0.8], "gain": [0.1, 0.3]})
-    best, gain = told_of(model)
+    zero = shot(0.5, [0.45, 0.55])
+    model = prompted(k0=zero, k4=shot(0.7, [0.6, 0.8], gain=gain(0.5, 0.7, [0.1, 0.3])))
+    best, told = told_of(model)
     assert best == (
-        "gpt2, K = 4: better than giving the most frequent answer (0.700 [0.600, 0.800] against 0.550)."
+        "gpt2, K = 4: better than giving the most frequent answer (0.700 [0.600, 0.800] against 0.550; "
+        "difference [+0.040, +0.260])."
     )
-    assert gain.startswith("gpt2: 4 demonstrations bring a gain over none (0.700 against 0.500; ")
-    model = prompted(k0=zero, k1={"mean": 0.5, "interval": [0.45, 0.55], "gain": [-0.1, 0.1]})
+    assert told.startswith("gpt2: 4 demonstrations bring a gain over none (0.700 against 0.500; ")
+    model = prompted(k0=zero, k1=shot(0.5, [0.45, 0.55], gain=gain(0.5, 0.5, [-0.1, 0.1])))
     assert "one demonstration brings nothing measurable over none" in told_of(model)[1]
 
 
+def test_a_random_answer_is_known_exactly():
+    baselines = {"baselines": {"random": 0.5}, "differences": {}}
+    (told,) = told_of(prompted(k0=shot(0.6, [0.55, 0.65], **baselines)))
+    assert told == "gpt2, K = 0: better than a random answer (0.600 [0.550, 0.650] against 0.500)."
+
+
+def test_scores_of_few_rows_are_neither_best_nor_compared():
+    """Five of 500 rows have room for a demonstration, and all five are right."""
+    few = shot(1.0, None, rows=5, baselines={"random": 0.5, "majority": 0.2}, differences={}, gain=None)
+    some = shot(0.6, [0.5, 0.7], rows=200, gain=gain(0.52, 0.6, [0.01, 0.15], rows=200))
+    zero = shot(0.58, [0.55, 0.61])
+    best, told, refused = told_of(prompted(k0=zero, k1=some, k4=few))
+    assert best.startswith("gpt2, K = 1: better than giving the most frequent answer (0.600 [0.500, 0.700]")
+    assert told == (
+        "gpt2: one demonstration brings a gain over none (0.600 against 0.520 on 200 rows; "
+        "difference [+0.010, +0.150])."
+    )
+    assert refused == (
+        "gpt2, K = 4: too few rows with a demonstration to compare scores: 5, where at least 10 are needed."
+    )
+    model = prompted(k0=zero, k4=few) | {"member": "decoder"}
+    assert best_of([model], is_higher_better=True) == ("0", zero)
+    assert band_of(model["shots"]).shots == [0]
+    results = {"items": 500, "criterion": "accuracy"}
+    assert glance(model, results, is_higher_better=True).headline == "0.58"
+    alone = prompted(k4=few) | {"member": "decoder"}
+    assert glance(alone, results, is_higher_better=True).about == (
+        "accuracy with K = 4 on 5 of 500 rows; no 95 % interval: fewer than 10 rows."
+    )
+    assert band_of(alone["shots"]).low == (1.0,)
+
+
 def test_demonstrations_that_did_not_fit_are_told():
-    model = prompted(k0={"mean": 0.5, "interval": [0.45, 0.6]})
+    model = prompted(k0=shot(0.5, [0.45, 0.6]))
     model["fitted"]["4"] = {"prompts": 4, "without": 4}
     assert told_of(model)[-1] == "gpt2, K = 4: no demonstration fitted."
 
