@@ -232,7 +232,9 @@ def scores_of_steps(summary: Mapping[str, Any]) -> Iterator[Block]:
             [NAMES[name], *(mean_and_deviation(told["scores"][name], metric) for metric in names)]
             for name in summary["students"]
         ]
-        yield Table(["mean of the seeds ± deviation", *(METRICS[name] for name in names)], rows, strong=0)
+        yield Table(
+            ["mean of the seeds ± deviation", *(called(name, told) for name in names)], rows, strong=0
+        )
 
 
 def about_cache(missing: Mapping[str, float]) -> str:

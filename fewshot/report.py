@@ -206,7 +206,11 @@ def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
     if any(len(band.shots) > 1 for band in bands.values()):  # of one number, the table says it all
         title = f"{NAMES[criterion]}, with its 95 % interval over rows"
         drawing = draw_shots(bands, results["baselines"], title, recipe.folder / SHOTS)
-        yield Figure(SHOTS, drawing, f"{NAMES[criterion]} against the number of demonstrations")
+        yield Figure(
+            SHOTS,
+            drawing,
+            f"{NAMES[criterion]} against the number of demonstrations; baselines are of all rows",
+        )
     rows = [
         [
             f"{label(model, results)}, K = {count}",

@@ -25,7 +25,7 @@ vector.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -184,7 +184,7 @@ class Collection:
     documents_of_row: np.ndarray
     """Numbers of the rows' documents, the positive first, (E, R - 1)."""
 
-    @property
+    @cached_property
     def relevant(self) -> list[set[int]]:
         """The documents that belong to each query: the positives of all its rows."""
         relevant: list[set[int]] = [set() for _ in self.queries]

@@ -186,19 +186,19 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
     if few := about_few_rows(**summary["drawn"]):
         yield few
         return
-    own = summary["seeds"][str(summary["best_seed"])][split][criterion], tuple(summary["interval"])
+    own, interval = summary["seeds"][str(summary["best_seed"])][split][criterion], summary["interval"]
     name_of_score = called(criterion, summary)
     told: list[Verdict] = []
     for name, found in summary["compared"].items():
         theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
-        if theirs is None or not np.isfinite([theirs, *difference]).all():
+        if interval is None or theirs is None or not np.isfinite([theirs, *difference]).all():
             told.append(
                 Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {name_of_score}.")
             )
             continue
         verdict = judge(
             GUESSES[name],
-            own,
+            (own, tuple(interval)),
             theirs,
             difference=difference,
             metric=name_of_score,

@@ -298,7 +298,7 @@ def told_of_prompting(results: Scores) -> Iterator[str]:
             yield f"{model['name']}, K = {shots}: {results['criterion']} {number(own['mean'])} ({doubt})"
     about = "K demonstrations in a prompt, 95 % intervals"
     if baselines := [f"{name} {number(value)}" for name, value in results["baselines"].items()]:
-        about = f"baselines: {', '.join(baselines)}; {about}"
+        about = f"baselines of all rows: {', '.join(baselines)}; {about}"
     yield about
 
 

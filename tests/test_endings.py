@@ -178,7 +178,7 @@ def test_prompting_ends_with_a_score_for_every_number_of_demonstrations(end):
     zero, one, baselines, verdict, report = end("fewshot", results)
     assert zero == "gpt2, K = 0: accuracy 0.5 (0.4 to 0.7)"
     assert one == "gpt2, K = 1: accuracy 0.6 (0.4 to 0.7)"
-    assert baselines.startswith("baselines: majority 0.25")
+    assert baselines.startswith("baselines of all rows: majority 0.25")
     assert "report.html" in report
     assert verdict == "Better than a guess."
     _, _, about, *_ = end("fewshot", results | {"baselines": {}})

@@ -196,9 +196,15 @@ def test_few_rows_are_no_evidence(count):
 
 
 @pytest.mark.parametrize(
-    ("loss", "difference"), [(None, [float("nan")] * 2), (float("inf"), [-np.inf] * 2), (2.5, [np.nan] * 2)]
+    ("loss", "difference", "interval"),
+    [
+        (None, [float("nan")] * 2, [2.2, 2.4]),
+        (float("inf"), [-np.inf] * 2, [2.2, 2.4]),
+        (2.5, [np.nan] * 2, [2.2, 2.4]),
+        (2.5, [-0.3, 0.1], None),
+    ],
 )
-def test_nothing_is_compared_with_what_has_no_finite_score(loss, difference):
+def test_nothing_is_compared_with_what_has_no_finite_score(loss, difference, interval):
     """0 would be the best of all losses."""
     summary = {
         "criterion": "loss",
@@ -206,7 +212,7 @@ def test_nothing_is_compared_with_what_has_no_finite_score(loss, difference):
         "drawn": {"number": 50, "unit": "rows"},
         "seeds": {"0": {"test": {"loss": 2.3}}},
         "best_seed": 0,
-        "interval": [2.2, 2.4],
+        "interval": interval,
         "baselines": {"before this run": {"loss": loss}},
         "compared": {"before this run": {"interval": difference, "difference": difference}},
     }
