@@ -9,7 +9,7 @@
 Every kind has a padding token of its own, apart from the one that ends a text, and a token for each role that
 an objective may ask for: bos and cls are one token, eos and sep another.
 
-A trainer gives every character that it sees a place, so lines with very rare characters are kept from it. It
+A trainer gives every character that it sees a place, so words with very rare characters are kept from it. It
 numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
 same text gives the same tokens and ids. (The scores of `unigram` still differ in the fourth decimal.) The
 time it takes grows with the square of a word's length, so very long words are learned from in parts.
@@ -21,6 +21,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from tokenizers import (
@@ -44,6 +45,9 @@ COVERAGE = 0.9999
 
 LONGEST_WORD = 1000
 """Characters of a stretch without white space, or of white space alone, that a trainer is given at once."""
+
+LONGEST_RARE = 100
+"""Characters, about, that a trainer does not see before and behind a rare one in the same word."""
 
 LONGEST_PIECE = 100_000
 """Characters of a text, about, that a trainer is given at once."""
@@ -115,7 +119,7 @@ def _wordpiece(documents: Iterable[str], size: int, lowercase: bool, special: Sp
         ],
         show_progress=False,
     )
-    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
+    backend.train_from_iterator(_parts(_common_text(documents, alphabet)), trainer)
     return _with_model(backend, models.WordPiece(backend.get_vocab(), unk_token=special.unknown))
 
 
@@ -149,7 +153,7 @@ def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: Spec
     trainer = trainers.UnigramTrainer(
         vocab_size=size, special_tokens=special.names(), unk_token=special.unknown, show_progress=False
     )
-    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
+    backend.train_from_iterator(_parts(_common_text(documents, alphabet)), trainer)
     # Special tokens stay out of the model, which would find them in texts that only speak of them.
     learned = json.loads(backend.to_str())["model"]["vocab"]
     pieces = sorted((piece, score) for piece, score in learned if piece not in special.names())
@@ -241,10 +245,12 @@ def _alphabet(texts: Iterable[str]) -> list[str]:
     return alphabet
 
 
-def _common_lines(documents: Iterable[str], alphabet: list[str]) -> Iterable[str]:
-    """Read the lines that have no rare character."""
-    is_rare = re.compile(f"[^{re.escape(''.join(alphabet))}\n]")
-    return (line for text in documents for line in text.split("\n") if not is_rare.search(line))
+def _common_text(documents: Iterable[str], alphabet: list[str]) -> Iterator[str]:
+    """Read lines, cut where words have rare characters; text without spaces loses a part of such a word."""
+    rare, word = f"[^{re.escape(''.join(alphabet))}\n]", rf"\S{{0,{LONGEST_RARE}}}"
+    is_rare, cut = re.compile(rare), re.compile(rf"(?:(?<!\S){word})?{rare}(?:{word}(?!\S))?")
+    for line in chain.from_iterable(text.split("\n") for text in documents):
+        yield from cut.split(line) if is_rare.search(line) else (line,)
 
 
 def _parts(texts: Iterable[str]) -> Iterator[str]:

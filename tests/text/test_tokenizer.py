@@ -197,6 +197,22 @@ def test_the_rarest_characters_are_left_out():
     assert "\U0001f600" not in tokenizer.get_vocab()
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_a_rare_character_keeps_only_its_word_from_being_learned(kind):
+    """A document may be one line: without its other words, a book would teach letters."""
+    words = "the gardener gardens in the garden; the greenest green is in the greenhouse "
+    tokenizer = train_tokenizer(["the \U0001f600things \U0001f600things " + words * 500], kind, 100)
+    assert len(tokenizer.tokenize("gardener")) < 5
+    assert len(tokenizer.tokenize("things")) > 2
+
+
+def test_a_rare_character_in_text_without_spaces_cuts_it():
+    words = "กรุงเทพ" * 2000
+    tokenizer = train_tokenizer([f"{words}ฮ{words}"], "wordpiece", 100)
+    assert "ฮ" not in tokenizer.get_vocab()
+    assert len(tokenizer.tokenize(words[:70])) < 35
+
+
 def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path, capsys):
     with pytest.raises(ValueError, match=r"could not be loaded \(.*\): check the path"):
         load_tokenizer(str(tmp_path / "nothing"))
