@@ -54,6 +54,13 @@ LONGEST_PIECE = 100_000
 
 BETWEEN_WORDS = re.compile(r"(?<=[^\W_])(?= [^\W_])")
 
+CONTROLS, SPACES = (
+    Regex("[\u0001-\u0008\u000b\u000e-\u001f\u007f\u008f\u009f]"),
+    Regex("[\t\n\f\r\u1680\u200b\u200e\u200f\u2028\u2029\u2581\ufeff\ufffd]"),
+)
+"""What SentencePiece's rules (`Nmt`) leave out of a text, and what they make a space, but for U+200C and
+U+200D: these join the parts of words (Persian) and of emoji."""
+
 LONG = re.compile(rf"\S{{{LONGEST_WORD + 1}}}|\s{{{LONGEST_WORD + 1}}}")
 
 
@@ -141,7 +148,12 @@ def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: Spe
 
 
 def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
-    steps = [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    steps = [
+        normalizers.Replace(CONTROLS, ""),
+        normalizers.Replace(SPACES, " "),
+        normalizers.NFKC(),
+        normalizers.Replace(Regex(" {2,}"), " "),
+    ]
     backend = Tokenizer(models.Unigram())
     backend.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
     backend.pre_tokenizer = pre_tokenizers.Metaspace()

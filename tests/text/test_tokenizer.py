@@ -1,8 +1,11 @@
 """Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
 
 import json
+import re
+import unicodedata
 
 import pytest
+from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 from tercet.storage import model_folder
@@ -22,6 +25,18 @@ EVERY_PLANE = "e\u0301 中文 \U0001f600\U0001f468\u200d\U0001f469 \U00020000 \U
 @pytest.fixture(scope="module", params=KINDS)
 def tokenizer(request):
     return train_tokenizer(TEXTS, request.param, 600, sentinels=4, model_max_length=32)
+
+
+def test_unigram_keeps_what_joins_and_reads_the_rest_as_sentencepiece_does():
+    joined = ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f468\u200d\U0001f469"]
+    tokenizer = train_tokenizer([*TEXTS, *joined], "unigram", 600)
+    for word in joined:
+        assert tokenizer.decode(tokenizer(word)["input_ids"]) == word
+    normalizer, rules = tokenizer.backend_tokenizer.normalizer, normalizers.Nmt()
+    for code in {*range(1, 0x3000), *range(0xFE00, 0x10000)} - {0x200C, 0x200D}:
+        text = f"a{chr(code)}b"
+        expected = unicodedata.normalize("NFKC", rules.normalize_str(text))
+        assert normalizer.normalize_str(text) == re.sub(" +", " ", expected)
 
 
 def test_words_keep_characters_that_join_or_hide():
