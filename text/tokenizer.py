@@ -44,7 +44,8 @@ COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
 
 LONGEST_WORD = 1000
-"""Characters of a stretch without white space, or of white space alone, that a trainer is given at once."""
+"""Characters of a stretch without white space, or of white space alone, that a trainer is given at once; a
+longer word is one unknown token of `wordpiece`, whose time grows with the square of a word's length, too."""
 
 LONGEST_RARE = 100
 """Characters, about, that a trainer does not see before and behind a rare one in the same word."""
@@ -127,7 +128,10 @@ def _wordpiece(documents: Iterable[str], size: int, lowercase: bool, special: Sp
         show_progress=False,
     )
     backend.train_from_iterator(_parts(_common_text(documents, alphabet)), trainer)
-    return _with_model(backend, models.WordPiece(backend.get_vocab(), unk_token=special.unknown))
+    model = models.WordPiece(
+        backend.get_vocab(), unk_token=special.unknown, max_input_chars_per_word=LONGEST_WORD
+    )
+    return _with_model(backend, model)
 
 
 def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:

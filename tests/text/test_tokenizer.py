@@ -9,6 +9,7 @@ from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 from tercet.storage import model_folder
+from tercet.storage.model_folder import save_tokenizer
 from tercet.text.special_tokens import sentinel_ids
 from tercet.text.tokenizer import KINDS, fit_frame, frame_ids, load_tokenizer, train_tokenizer
 
@@ -106,6 +107,17 @@ def test_what_stands_for_a_token_takes_the_space_that_the_token_has(tokenizer, t
 def test_training_is_deterministic(kind):
     first, second = (train_tokenizer(TEXTS, kind, 600) for _ in range(2))
     assert first.get_vocab() == second.get_vocab()
+
+
+def test_a_clause_without_spaces_has_pieces_however_long(tmp_path):
+    """Of more than 100 characters, as in Thai, it would be one unknown token, also once it is loaded."""
+    tokenizer = train_tokenizer(["กรุงเทพ " * 100], "wordpiece", 100)
+    save_tokenizer(tokenizer, tmp_path)
+    for clause in ("กรุงเทพ" * 15, "กรุงเทพ" * 140):
+        for each in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+            tokens = each.tokenize(clause)
+            assert each.unk_token not in tokens
+            assert "".join(token.removeprefix("##") for token in tokens) == clause
 
 
 @pytest.mark.parametrize("text", [*TEXTS[:3], "", "  two  spaces\n\ttabs ", EVERY_PLANE])
