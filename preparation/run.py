@@ -17,7 +17,6 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import datatrove.pipeline.extractors as extractors
@@ -29,9 +28,9 @@ from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
-from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
+from ..storage.model_folder import saved_files
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
 from ..text.prepared import INDEX, MANIFEST, PLAN, SHARDS, TOKENIZER, Manifest
@@ -253,13 +252,6 @@ def claim(
         write(target, f"{TOKENIZER}/{name}", contents)
     write(target, RECIPE, yaml.safe_dump(recipe_data(recipe), sort_keys=False).encode())
     return False
-
-
-def saved_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
-    """Return the files of a tokenizer by their names, as `save_pretrained` writes them."""
-    with TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
 
 def write(target: DataFolder, name: str, contents: bytes) -> None:

@@ -12,7 +12,6 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from accelerate import Accelerator
@@ -20,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
+from ..storage.model_folder import save_tokenizer, saved_files
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import EMBEDDED, Documents
 from ..text.mixed_documents import single_texts
@@ -199,7 +199,8 @@ def extended_tokenizer(
     listed, number = recipe.tokenizer.add, recipe.tokenizer.add_learned
     terms = [] if listed is None else read_terms(listed)
     texts = [part.fingerprint() for part in documents] if number else []
-    name = name_of(EDITION, saved_text(tokenizer), terms, number, texts)
+    saved = {name: contents.decode() for name, contents in saved_files(tokenizer).items()}
+    name = name_of(EDITION, saved, terms, number, texts)
 
     def make(folder: Path) -> None:
         told, copy = [], deepcopy(tokenizer)
@@ -208,19 +209,12 @@ def extended_tokenizer(
         if number:
             learned = add_spelled(copy, learn_terms(copy, number, Joined(documents)))
             told.append(learned.told("tokenizer.add_learned"))
-        copy.save_pretrained(folder)
+        save_tokenizer(copy, folder)
         (folder / TOLD).write_text("\n".join(told), encoding="utf-8")
 
     folder = made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
     print((folder / TOLD).read_text(encoding="utf-8"), file=sys.stderr, flush=True)
     return folder
-
-
-def saved_text(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return what is saved of a tokenizer: its core says nothing of roles of tokens, chats and lengths."""
-    with TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        return [file.read_text(encoding="utf-8") for file in sorted(Path(folder).iterdir())]
 
 
 def with_tokens_before(
@@ -267,7 +261,7 @@ def trained_tokenizer(
     name = name_of(EDITION, options, [part.fingerprint() for part in documents])
 
     def make(folder: Path) -> None:
-        train_tokenizer(Joined(documents), **options).save_pretrained(folder)
+        save_tokenizer(train_tokenizer(Joined(documents), **options), folder)
 
     return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
 

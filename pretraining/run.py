@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..reporting.curves import draw_log
+from ..storage.model_folder import save_tokenizer
 from ..text.cache import made_once
 from ..training.disk import replace_text
 from ..training.environment import environment_of
@@ -127,7 +128,7 @@ def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase
     """Save a tokenizer that was made for a run in its folder, unless it is there; return where."""
     folder = recipe.folder / TOKENIZER
     if (recipe.tokenizer.path is None or recipe.tokenizer.is_extended) and not folder.exists():
-        made_once(folder, tokenizer.save_pretrained, "another folder with output=...")
+        made_once(folder, partial(save_tokenizer, tokenizer), "another folder with output=...")
     return folder
 
 

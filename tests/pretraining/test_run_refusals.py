@@ -122,6 +122,8 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "first")
     cached = changed(recipe, cache=str(tmp_path / "cache"))
     first = train_recipe_tokenizer(cached)
+    facts = json.loads((first / "tokenizer_config.json").read_text())
+    assert facts["tokenizer_class"] == "PreTrainedTokenizerFast"  # which every version loads
     monkeypatch.setattr("tercet.pretraining.prepared.train_tokenizer", None)
     second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
     for file in first.iterdir():
