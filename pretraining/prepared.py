@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
-from ..storage.model_folder import save_tokenizer, saved_files
+from ..storage.model_folder import keep_option, save_tokenizer, saved_files
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import EMBEDDED, Documents
 from ..text.mixed_documents import single_texts
@@ -170,16 +171,41 @@ def load_or_train_tokenizer(
         ValueError: It cannot be loaded, the text or the vocabulary's size is impossible, or a term is.
     """
     named, is_extended = inputs.tokenizer, recipe.tokenizer.is_extended
+    name = str(recipe.tokenizer.path or recipe.corpus.train)
     if trained is not None and (named is None or is_extended):
-        return load_tokenizer(str(trained))
-    if named is None:
-        made = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
-        named = load_tokenizer(str(made))
-    if is_extended:
-        named = load_tokenizer(str(extended_tokenizer(recipe, inputs.texts["train"], named)))
-    if inputs.tokenizer is not None:
-        fit_frame(named, recipe.objective.template, str(recipe.tokenizer.path or recipe.corpus.train))
+        name, named = str(trained), load_tokenizer(str(trained))
+    else:
+        if named is None:
+            made = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
+            named = load_tokenizer(str(made))
+        if is_extended:
+            named = load_tokenizer(str(extended_tokenizer(recipe, inputs.texts["train"], named)))
+        if inputs.tokenizer is not None:
+            fit_frame(named, recipe.objective.template, name)
+    fit_length(recipe, inputs.config, named, name)
     return named
+
+
+def fit_length(
+    recipe: PretrainingRecipe, config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, name: str
+) -> None:
+    """Let a tokenizer cut texts to the model's positions, and print what changes.
+
+    That of a model which goes on may cut to fewer, as sentence models do, if the recipe leaves the positions.
+    """
+    positions, former = most_positions(config), tokenizer.model_max_length
+    model = recipe.model
+    is_own = model.path is not None and recipe.tokenizer.path == model.path
+    may_be_less = is_own and "max_position_embeddings" not in model.applied_overrides
+    if positions is None or former == positions or (may_be_less and former < positions):
+        return
+    keep_option(tokenizer, "model_max_length", positions)
+    told = f"texts to {former:,} tokens" if former < VERY_LARGE_INTEGER else "no texts"
+    print(
+        f"{name}: the tokenizer cuts {told}; beside the model, it cuts them to its {positions:,} positions",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 TOLD = "terms.txt"
