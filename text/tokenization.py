@@ -269,7 +269,8 @@ def _tokenize(texts: Sequence[str], backend: Tokenizer, kind: np.dtype) -> Token
 WINDOW = 100_000
 """Characters of a window; texts up to this length are encoded as they are."""
 OVERLAP = 2000
-"""Characters that a window shares with the next one; they have to agree over the half in the middle."""
+"""Characters that a window shares with the next one; they have to agree over the half in the middle. They are
+no fewer than twice `LONGEST_WORD` of our tokenizers, so that windows notice where they cut a longer word."""
 TOGETHER = 1_000_000
 """Characters of a long text that are encoded at once."""
 

@@ -14,7 +14,7 @@ from tercet.text import tokenization
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize, tokenized_corpus
-from tercet.text.tokenizer import KINDS, train_tokenizer
+from tercet.text.tokenizer import KINDS, LONGEST_WORD, train_tokenizer
 from tercet.text.words import word_numbers
 
 from . import tokenizer_kinds
@@ -160,10 +160,11 @@ def long_text(characters):
 
 
 def test_long_documents_are_the_same_through_windows(tokenizer, monkeypatch):
-    texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
+    words = " ".join(["x" * (LONGEST_WORD + 10)] * 3)  # which only a part of has pieces
+    texts = [long_text(20_000), "One. " + long_text(6000), words, "x" * 6000, "\x00", TEXTS[1]]
     whole = tokenize(texts, tokenizer)
-    monkeypatch.setattr(tokenization, "WINDOW", 1000)
-    monkeypatch.setattr(tokenization, "OVERLAP", 400)
+    monkeypatch.setattr(tokenization, "WINDOW", 3000)
+    assert tokenization.OVERLAP >= 2 * LONGEST_WORD
     pieces = tokenize(texts, tokenizer)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
