@@ -22,7 +22,7 @@ from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
 from ..storage.model_folder import keep_option, save_tokenizer, saved_files
 from ..text.cache import cache_folder, made_once, name_of
-from ..text.documents import EMBEDDED, Documents
+from ..text.documents import EMBEDDED, Documents, require_unchanged
 from ..text.mixed_documents import single_texts
 from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms
 from ..text.prepared import PreparedDocuments
@@ -235,6 +235,7 @@ def extended_tokenizer(
         if number:
             learned = add_spelled(copy, learn_terms(copy, number, Joined(documents)))
             told.append(learned.told("tokenizer.add_learned"))
+            require_unchanged(documents, texts)
         save_tokenizer(copy, folder)
         (folder / TOLD).write_text("\n".join(told), encoding="utf-8")
 
@@ -284,10 +285,12 @@ def trained_tokenizer(
         "template": recipe.objective.template,
         "model_max_length": max_length,
     }
-    name = name_of(EDITION, options, [part.fingerprint() for part in documents])
+    texts = [part.fingerprint() for part in documents]
+    name = name_of(EDITION, options, texts)
 
     def make(folder: Path) -> None:
         save_tokenizer(train_tokenizer(Joined(documents), **options), folder)
+        require_unchanged(documents, texts)
 
     return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
 

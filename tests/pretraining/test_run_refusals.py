@@ -3,10 +3,12 @@
 import json
 import os
 import stat
+import time
 from dataclasses import replace
 
 import pytest
 
+from tercet.pretraining import prepared
 from tercet.pretraining.recipe import ModelRecipe, TokenizerRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 
@@ -131,6 +133,27 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
     other = changed(replace(cached, output=str(tmp_path / "third")), "tokenizer", vocab_size=99)
     with pytest.raises(TypeError):
         train_recipe_tokenizer(other)
+
+
+@pytest.mark.parametrize("learns", ["a vocabulary", "terms"])
+def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_path, monkeypatch, recipe_of):
+    for name in ("train.txt", "validation.txt"):
+        (tmp_path / name).write_text("the cat sat on the mat " * 20 + name)
+    recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
+    name = "train_tokenizer" if learns == "a vocabulary" else "learn_terms"
+    original = getattr(prepared, name)
+
+    def learn_slowly(*arguments, **options):
+        (tmp_path / "train.txt").write_text("another text " * 20 + str(time.time_ns()))
+        return original(*arguments, **options)
+
+    if learns == "terms":
+        recipe = changed(recipe, "tokenizer", add_learned=2)
+    monkeypatch.setattr(prepared, name, learn_slowly)
+    with pytest.raises(ValueError, match=r"train\.txt has changed while it was read"):
+        train_recipe_tokenizer(recipe)
+    assert len([*(tmp_path / "cache" / "tokenizers").iterdir()]) == (learns == "terms")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,25 @@ def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls, monkeypa
     assert len(calls) == 4
 
 
+def test_a_file_that_changes_while_it_is_read_leaves_nothing_in_the_cache(tmp_path, monkeypatch):
+    """Its tokens would be those of a hash that is of other contents."""
+    file, original = tmp_path / "texts.txt", tokenization._tokenize
+    file.write_text("One text.")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 300)
+
+    def tokenize_slowly(*arguments):
+        file.write_text("One text, and more of it.")
+        return original(*arguments)
+
+    monkeypatch.setattr(tokenization, "_tokenize", tokenize_slowly)
+    with pytest.raises(ValueError, match=r"corpus .*texts\.txt has changed while it was read"):
+        tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert not [*(tmp_path / "cache" / "tokenized").iterdir()]
+    monkeypatch.undo()
+    corpus = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert tokenizer.decode(corpus.document(0)) == "One text, and more of it."
+
+
 def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch, calls):
     file = tmp_path / "texts.txt"
     file.write_text("\n\n".join(TEXTS[::2]))
