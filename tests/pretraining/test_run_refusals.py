@@ -135,6 +135,23 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
         train_recipe_tokenizer(other)
 
 
+@pytest.mark.parametrize("file", ["train.txt", "terms.txt"])
+def test_a_tokenizer_of_other_contents_is_not_used(file, tmp_path, recipe_of):
+    """Its files have the same names, so the recipe does not tell."""
+    for name in ("train.txt", "validation.txt", "terms.txt"):
+        (tmp_path / name).write_text("the cat sat on the mat " * 20 + name)
+    recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
+    recipe = changed(recipe, "tokenizer", add=str(tmp_path / "terms.txt"))
+    first = train_recipe_tokenizer(recipe)
+    assert train_recipe_tokenizer(recipe) == first
+    (tmp_path / file).write_text("another text " * 20)
+    for command in (pretrain, train_recipe_tokenizer):
+        with pytest.raises(ValueError, match=r"run.tokenizer was made of other text, or other terms"):
+            command(recipe)
+    train_recipe_tokenizer(recipe, overwrite=True)
+    assert train_recipe_tokenizer(recipe) == first
+
+
 @pytest.mark.parametrize("learns", ["a vocabulary", "terms"])
 def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_path, monkeypatch, recipe_of):
     for name in ("train.txt", "validation.txt"):
