@@ -30,7 +30,6 @@ from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
 
 from ..configs.recipe import recipe_data
-from ..storage.model_folder import saved_files
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
 from ..text.prepared import INDEX, MANIFEST, PLAN, SHARDS, TOKENIZER, Manifest
@@ -38,7 +37,7 @@ from ..text.remote_files import is_remote
 from ..text.special_tokens import control_tokens, ends_read_as_text
 from ..text.texts_read import warn_of_copies
 from ..text.tokenization import digest_of, num_ids, text_backend
-from ..text.tokenizer import load_tokenizer
+from ..text.tokenizer import load_tokenizer, saved_files
 from ..training.lock import occupied
 from .blocks import (
     ENTRY,

@@ -20,7 +20,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
-from ..storage.model_folder import keep_option, save_tokenizer, saved_files
+from ..storage.model_folder import keep_option, save_tokenizer
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import EMBEDDED, Documents, require_unchanged
 from ..text.mixed_documents import single_texts
@@ -28,7 +28,7 @@ from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms
 from ..text.prepared import PreparedDocuments
 from ..text.texts_read import warn_of_overlap
 from ..text.tokenization import tokenized_corpus
-from ..text.tokenizer import fit_frame, load_tokenizer, train_tokenizer
+from ..text.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of
 from ..training.final_weights import EMA, MEAN

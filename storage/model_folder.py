@@ -8,7 +8,6 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 from huggingface_hub import snapshot_download
@@ -202,15 +201,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     file = folder / TOKENIZER_CONFIG
     facts = with_general_class(json.loads(file.read_bytes()))
     file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def saved_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
-    """Return what `save_tokenizer` writes of a tokenizer, by path: named templates lie in a folder."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        save_tokenizer(tokenizer, folder)
-        files = sorted(file for file in folder.rglob("*") if file.is_file())
-        return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def keep_option(tokenizer: PreTrainedTokenizerBase, name: str, value: Any) -> None:

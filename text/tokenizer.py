@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from tokenizers import (
@@ -37,7 +39,14 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..storage.model_folder import keep_option, pads, require_dense_ids, tell_of_other_tokens, untrusted
+from ..storage.model_folder import (
+    keep_option,
+    pads,
+    require_dense_ids,
+    save_tokenizer,
+    tell_of_other_tokens,
+    untrusted,
+)
 from .special_tokens import SENTINEL, any_text, around
 
 COVERAGE = 0.9999
@@ -474,6 +483,15 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     require_dense_ids(tokenizer, path)
     tell_of_other_tokens(tokenizer, path)
     return tokenizer
+
+
+def saved_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
+    """Return what `save_tokenizer` writes of a tokenizer, by path: named templates lie in a folder."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        save_tokenizer(tokenizer, folder)
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def frame_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
