@@ -16,7 +16,6 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import datatrove.pipeline.extractors as extractors
@@ -28,7 +27,6 @@ from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder, get_shard_from_paths_file
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
-from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
 from ..text.cache import cache_folder
@@ -38,7 +36,7 @@ from ..text.remote_files import is_remote
 from ..text.special_tokens import control_tokens, ends_read_as_text
 from ..text.texts_read import warn_of_copies
 from ..text.tokenization import digest_of, num_ids, text_backend
-from ..text.tokenizer import load_tokenizer
+from ..text.tokenizer import load_tokenizer, saved_files
 from ..training.lock import occupied
 from .blocks import (
     ENTRY,
@@ -277,13 +275,6 @@ def claim(
         write(target, f"{TOKENIZER}/{name}", contents)
     write(target, RECIPE, yaml.safe_dump(recipe_data(recipe), sort_keys=False).encode())
     return False
-
-
-def saved_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
-    """Return the files of a tokenizer by their names, as `save_pretrained` writes them."""
-    with TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        return {file.name: file.read_bytes() for file in sorted(Path(folder).iterdir())}
 
 
 def write(target: DataFolder, name: str, contents: bytes) -> None:

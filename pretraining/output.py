@@ -1,7 +1,7 @@
 """The folder of a run: what lies in it, and when a run may write there.
 
     recipe.yaml       what the run does             checkpoints/   from which it can be resumed
-    tokenizer/        if the run trained one        log.jsonl      losses, speed and evaluations
+    tokenizer/        if the run made one           log.jsonl      losses, speed and evaluations
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
     texts.json        which texts were read         curves.png     the losses, drawn
     revisions/        intermediate models, if the recipe asks for them
@@ -58,12 +58,15 @@ WHAT_IS_LEARNED = (
 WHAT_IS_TOKENIZED = (
     "tokenizer",
     "objective.kind",
+    "objective.objectives",
     "corpus.train",
     "corpus.text_column",
     "corpus.source_column",
     "corpus.target_column",
+    "corpus.largest_record",
+    "corpus.control_tokens",
 )
-"""Keys of a recipe on which its tokenizer depends."""
+"""Keys of a recipe on which its tokenizer depends; the model's positions are set anew (`fit_length`)."""
 
 
 def run_folder(recipe: PretrainingRecipe) -> RunFolder:

@@ -12,22 +12,23 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
+from ..storage.model_folder import keep_option, save_tokenizer
 from ..text.cache import cache_folder, made_once, name_of
-from ..text.documents import EMBEDDED, Documents
+from ..text.documents import EMBEDDED, Documents, require_unchanged
 from ..text.mixed_documents import single_texts
 from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms
 from ..text.prepared import PreparedDocuments
 from ..text.texts_read import warn_of_overlap
 from ..text.tokenization import tokenized_corpus
-from ..text.tokenizer import fit_frame, load_tokenizer, train_tokenizer
+from ..text.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of
 from ..training.final_weights import EMA, MEAN
@@ -40,7 +41,7 @@ from .recipe import PretrainingRecipe, listed
 from .text import Texts, build_held_out, context_of, named_tokenizer, open_texts, training_source
 from .text_shares import require_enough_text
 
-EDITION = 1
+EDITION = 2
 """To be raised whenever the same text gives another tokenizer."""
 
 
@@ -167,16 +168,41 @@ def load_or_train_tokenizer(
         ValueError: It cannot be loaded, the text or the vocabulary's size is impossible, or a term is.
     """
     named, is_extended = inputs.tokenizer, recipe.tokenizer.is_extended
+    name = str(recipe.tokenizer.path or recipe.corpus.train)
     if trained is not None and (named is None or is_extended):
-        return load_tokenizer(str(trained))
-    if named is None:
-        made = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
-        named = load_tokenizer(str(made))
-    if is_extended:
-        named = load_tokenizer(str(extended_tokenizer(recipe, inputs.texts["train"], named)))
-    if inputs.tokenizer is not None:
-        fit_frame(named, recipe.objective.template, str(recipe.tokenizer.path or recipe.corpus.train))
+        name, named = str(trained), load_tokenizer(str(trained))
+    else:
+        if named is None:
+            made = trained_tokenizer(recipe, inputs.texts["train"], most_positions(inputs.config))
+            named = load_tokenizer(str(made))
+        if is_extended:
+            named = load_tokenizer(str(extended_tokenizer(recipe, inputs.texts["train"], named)))
+        if inputs.tokenizer is not None:
+            fit_frame(named, recipe.objective.template, name)
+    fit_length(recipe, inputs.config, named, name)
     return named
+
+
+def fit_length(
+    recipe: PretrainingRecipe, config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, name: str
+) -> None:
+    """Let a tokenizer cut texts to the model's positions, and print what changes.
+
+    That of a model which goes on may cut to fewer, as sentence models do, if the recipe leaves the positions.
+    """
+    positions, former = most_positions(config), tokenizer.model_max_length
+    model = recipe.model
+    is_own = model.path is not None and recipe.tokenizer.path == model.path
+    may_be_less = is_own and "max_position_embeddings" not in model.applied_overrides
+    if positions is None or former == positions or (may_be_less and former < positions):
+        return
+    keep_option(tokenizer, "model_max_length", positions)
+    told = f"texts to {former:,} tokens" if former < VERY_LARGE_INTEGER else "no texts"
+    print(
+        f"{name}: the tokenizer cuts {told}; beside the model, it cuts them to its {positions:,} positions",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 TOLD = "terms.txt"
@@ -196,7 +222,8 @@ def extended_tokenizer(
     listed, number = recipe.tokenizer.add, recipe.tokenizer.add_learned
     terms = [] if listed is None else read_terms(listed)
     texts = [part.fingerprint() for part in documents] if number else []
-    name = name_of(EDITION, saved_text(tokenizer), terms, number, texts)
+    saved = {name: contents.decode() for name, contents in saved_files(tokenizer).items()}
+    name = name_of(EDITION, saved, terms, number, texts)
 
     def make(folder: Path) -> None:
         told, copy = [], deepcopy(tokenizer)
@@ -205,19 +232,13 @@ def extended_tokenizer(
         if number:
             learned = add_spelled(copy, learn_terms(copy, number, Joined(documents)))
             told.append(learned.told("tokenizer.add_learned"))
-        copy.save_pretrained(folder)
+            require_unchanged(documents, texts)
+        save_tokenizer(copy, folder)
         (folder / TOLD).write_text("\n".join(told), encoding="utf-8")
 
     folder = made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
     print((folder / TOLD).read_text(encoding="utf-8"), file=sys.stderr, flush=True)
     return folder
-
-
-def saved_text(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Return what is saved of a tokenizer: its core says nothing of roles of tokens, chats and lengths."""
-    with TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        return [file.read_text(encoding="utf-8") for file in sorted(Path(folder).iterdir())]
 
 
 def with_tokens_before(
@@ -261,10 +282,12 @@ def trained_tokenizer(
         "template": recipe.objective.template,
         "model_max_length": max_length,
     }
-    name = name_of(EDITION, options, [part.fingerprint() for part in documents])
+    texts = [part.fingerprint() for part in documents]
+    name = name_of(EDITION, options, texts)
 
     def make(folder: Path) -> None:
-        train_tokenizer(Joined(documents), **options).save_pretrained(folder)
+        save_tokenizer(train_tokenizer(Joined(documents), **options), folder)
+        require_unchanged(documents, texts)
 
     return made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
 

@@ -100,7 +100,7 @@ class TokenizerRecipe:
     path: str | None = None
     """Folder or Hub id of an existing tokenizer; `kind`, `vocab_size` and `lowercase` are then ignored. One
     without a pad token pads with its eos token. Beside the model, it puts around a text what the objective
-    does: a decoder's does not end it."""
+    does (a decoder's does not end it), and cuts texts to the model's positions."""
     kind: Literal["wordpiece", "byte_bpe", "unigram", "characters", "words"] = "wordpiece"
     """The tokenization algorithm."""
     vocab_size: Annotated[int, Field(ge=8, le=2**22)] = 8192

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..hub.push import branches_of, make_repository
 from ..hub.revisions import BackgroundPush, not_pushed, warn_of_others
 from ..text.cache import cache_folder, made_once, name_of
-from ..text.documents import Documents
+from ..text.documents import Documents, require_unchanged
 from ..training.disk import partial_path, publish_folder, removing_on_failure
 from ..training.environment import environment_of
 from ..training.final_weights import judged_kind
@@ -144,10 +144,12 @@ def save_revision(
 
 def count_words(documents: Sequence[Documents], cache: str | Path | None) -> int:
     """Count the words of a text, between white space, unless an earlier run has; the count is kept."""
-    name = name_of("words", [part.fingerprint() for part in documents])
+    texts = [part.fingerprint() for part in documents]
+    name = name_of("words", texts)
 
     def make(folder: Path) -> None:
         count = sum(len(text.split()) for part in documents for text in part)
+        require_unchanged(documents, texts)
         (folder / "count").write_text(str(count), encoding="utf-8")
 
     folder = made_once(cache_folder(cache) / "words" / name, make)

@@ -16,7 +16,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
-from ..text.cache import made_once
+from ..storage.model_folder import save_tokenizer
+from ..text.cache import made_once, name_of
+from ..text.new_terms import read_terms
+from ..text.texts_read import contents_of
+from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
@@ -66,12 +70,12 @@ def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
     accelerator = build_accelerator(recipe.training, run.folder, kept_precision=kept)
     require_repository(recipe, accelerator, goes_on=run.resume)
     with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
-        parts = prepare(recipe, inputs, accelerator, kept_tokenizer(run))
+        parts = prepare(recipe, inputs, accelerator, found_tokenizer(run, recipe, inputs))
     text = ReadText(inputs.texts, parts.held_out, parts.left_out)
     with run.together() as is_main:
         if is_main:
             run.take()
-            keep_tokenizer(recipe, parts.tokenizer)
+            keep_tokenizer(recipe, inputs, parts.tokenizer)
             text.tell(run.folder)
             tell_of_learning_rate(recipe)
             tell_shares(recipe, parts.data.stages)
@@ -117,17 +121,51 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
         )
     inputs = find_inputs(recipe)
     with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
-        tokenizer = load_or_train_tokenizer(recipe, inputs, kept_tokenizer(run))
+        tokenizer = load_or_train_tokenizer(recipe, inputs, found_tokenizer(run, recipe, inputs))
         run.take()
-        return keep_tokenizer(recipe, tokenizer)
+        return keep_tokenizer(recipe, inputs, tokenizer)
 
 
-def keep_tokenizer(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> Path:
+MADE_OF = "made_of.txt"
+"""Beside a run's tokenizer: what it was made of, as a hash."""
+
+
+def keep_tokenizer(recipe: PretrainingRecipe, inputs: Inputs, tokenizer: PreTrainedTokenizerBase) -> Path:
     """Save a tokenizer that was made for a run in its folder, unless it is there; return where."""
     folder = recipe.folder / TOKENIZER
+
+    def make(target: Path) -> None:
+        save_tokenizer(tokenizer, target)
+        (target / MADE_OF).write_text(made_of(recipe, inputs), encoding="utf-8")
+
     if (recipe.tokenizer.path is None or recipe.tokenizer.is_extended) and not folder.exists():
-        made_once(folder, tokenizer.save_pretrained, "another folder with output=...")
+        made_once(folder, make, "another folder with output=...")
     return folder
+
+
+def found_tokenizer(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path | None:
+    """Find the tokenizer that an earlier command made for a run; one that has begun keeps it in any case.
+
+    Raises:
+        ValueError: It was made of other text or terms, in files of the same names.
+    """
+    folder = kept_tokenizer(run)
+    if folder is None or not (folder / MADE_OF).exists() or latest(run.folder / CHECKPOINTS) is not None:
+        return folder
+    if (folder / MADE_OF).read_text(encoding="utf-8") != made_of(recipe, inputs):
+        raise ValueError(
+            f"{folder} was made of other text, or other terms, than the files of corpus.train and "
+            "tokenizer.add hold now: make it anew with --overwrite, or choose another folder with output=..."
+        )
+    return folder
+
+
+def made_of(recipe: PretrainingRecipe, inputs: Inputs) -> str:
+    """Hash the contents that a run's tokenizer is made of: its text, if it learns from that, and terms."""
+    tokenizer = recipe.tokenizer
+    documents = inputs.texts["train"] if inputs.tokenizer is None or tokenizer.add_learned else ()
+    texts = [contents_of(entry) for part in documents for entry in part.identify()]
+    return name_of(texts, [] if tokenizer.add is None else read_terms(tokenizer.add))
 
 
 def save_models(

@@ -261,6 +261,22 @@ def open_documents(
     return FileDocuments(column, required, skip_bad_records, limit, files, cache_folder(cache))
 
 
+def require_unchanged(documents: Iterable[Documents], fingerprints: Iterable[str]) -> None:
+    """Make sure that texts which were read are those that had these fingerprints; kept hashes make it cheap.
+
+    What the Hub has is not asked for again.
+
+    Raises:
+        ValueError: A file was written meanwhile.
+    """
+    for text, fingerprint in zip(documents, fingerprints, strict=True):
+        if not isinstance(text, HubDocuments) and text.fingerprint() != fingerprint:
+            raise ValueError(
+                f"corpus {text.name} has changed while it was read, so nothing of it is kept: start again "
+                "when it is complete"
+            )
+
+
 def no_text(source: str, reason: str = "") -> ValueError:
     """Build the error about a corpus without a document."""
     return ValueError(f"corpus {source} has no text{reason}: give a file with at least one document")

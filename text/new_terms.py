@@ -190,16 +190,19 @@ def add_spelled(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> Add
 
 
 def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Return the tokenizer of `tokenizers` in a fast one.
+    """Copy the tokenizer of `tokenizers` in a fast one; the copy neither pads nor cuts texts.
 
     Raises:
         ValueError: It is not a fast one.
     """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if not isinstance(backend, Tokenizer):
+    own = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(own, Tokenizer):
         raise ValueError(
             f"{type(tokenizer).__name__} is not a fast tokenizer: choose one with a tokenizer.json"
         )
+    backend = Tokenizer.from_str(own.to_str())
+    backend.no_padding()
+    backend.no_truncation()
     return backend
 
 

@@ -212,9 +212,12 @@ class PreparedDocuments(Documents):
         def make(folder: Path) -> None:
             for name, digest in self.manifest.tokenizer["files"].items():
                 contents = read_bytes(beside(self.location, TOKENIZER, name))
-                if hashlib.sha256(contents).hexdigest() != digest:
+                file = folder / name
+                is_here = file.resolve().is_relative_to(folder.resolve())
+                if hashlib.sha256(contents).hexdigest() != digest or not is_here:
                     raise ValueError(f"{self.location}: {TOKENIZER}/{name} is damaged: copy it anew")
-                (folder / Path(name).name).write_bytes(contents)
+                file.parent.mkdir(exist_ok=True)
+                file.write_bytes(contents)
 
         return made_once(self.cache / "tokenizers" / self.digest[:24], make)
 

@@ -52,7 +52,7 @@ from transformers import PreTrainedTokenizerBase
 from .bad_records import Tally
 from .cache import cache_folder, made_once, name_of
 from .corpus import TokenizedCorpus, join_corpora, offsets, save_corpus, token_kind
-from .documents import Documents
+from .documents import Documents, require_unchanged
 from .prepared import PreparedDocuments
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
@@ -87,18 +87,25 @@ def tokenized_corpus(
             the tokenizer drops text.
 
     Raises:
-        ValueError: The documents cannot be read or are empty, or the tokenizer is not a fast one.
+        ValueError: The documents cannot be read, are empty or change meanwhile, or the tokenizer is not a
+            fast one.
     """
     backend = text_backend(tokenizer, control_tokens)
     if isinstance(documents, PreparedDocuments):
         documents.manifest.tally.warn(documents.name)
         return documents.corpus(digest_of(backend))
-    name = name_of(EDITION, tokenizers_version, backend.to_str(), documents.fingerprint())
+    fingerprint = documents.fingerprint()
+    name = name_of(EDITION, tokenizers_version, backend.to_str(), fingerprint)
     folder = cache_folder(cache) / "tokenized" / name
     ends = ends_read_as_text(tokenizer, control_tokens or ())
     shards = folder.with_name(f"{folder.name}-{CHARACTERS_AT_ONCE}-{BATCHES_OF_A_SHARD}.shards")
+
+    def make(target: Path) -> None:
+        _fill(target, shards, documents, backend, ends)
+        require_unchanged([documents], [fingerprint])
+
     try:
-        made_once(folder, lambda target: _fill(target, shards, documents, backend, ends))
+        made_once(folder, make)
     except ValueError:  # the text has to change, and then this is of no use
         shutil.rmtree(shards, ignore_errors=True)
         raise
@@ -269,7 +276,8 @@ def _tokenize(texts: Sequence[str], backend: Tokenizer, kind: np.dtype) -> Token
 WINDOW = 100_000
 """Characters of a window; texts up to this length are encoded as they are."""
 OVERLAP = 2000
-"""Characters that a window shares with the next one; they have to agree over the half in the middle."""
+"""Characters that a window shares with the next one; they have to agree over the half in the middle. They are
+no fewer than twice `LONGEST_WORD` of our tokenizers, so that windows notice where they cut a longer word."""
 TOGETHER = 1_000_000
 """Characters of a long text that are encoded at once."""
 

@@ -9,7 +9,7 @@
 Every kind has a padding token of its own, apart from the one that ends a text, and a token for each role that
 an objective may ask for: bos and cls are one token, eos and sep another.
 
-A trainer gives every character that it sees a place, so lines with very rare characters are kept from it. It
+A trainer gives every character that it sees a place, so words with very rare characters are kept from it. It
 numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
 same text gives the same tokens and ids. (The scores of `unigram` still differ in the fourth decimal.) The
 time it takes grows with the square of a word's length, so very long words are learned from in parts.
@@ -21,6 +21,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from tokenizers import (
@@ -36,19 +39,37 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..storage.model_folder import keep_option, pads, require_dense_ids, tell_of_other_tokens, untrusted
+from ..storage.model_folder import (
+    keep_option,
+    pads,
+    require_dense_ids,
+    save_tokenizer,
+    tell_of_other_tokens,
+    untrusted,
+)
 from .special_tokens import SENTINEL, any_text, around
 
 COVERAGE = 0.9999
 """Share of a corpus' characters that the vocabulary covers; the rarest become unknown."""
 
 LONGEST_WORD = 1000
-"""Characters of a stretch without white space, or of white space alone, that a trainer is given at once."""
+"""Characters of a stretch without white space, or of white space alone, that a trainer is given at once; a
+longer word is one unknown token of `wordpiece`, whose time grows with the square of a word's length, too."""
+
+LONGEST_RARE = 100
+"""Characters, about, that a trainer does not see before and behind a rare one in the same word."""
 
 LONGEST_PIECE = 100_000
 """Characters of a text, about, that a trainer is given at once."""
 
 BETWEEN_WORDS = re.compile(r"(?<=[^\W_])(?= [^\W_])")
+
+CONTROLS, SPACES = (
+    Regex("[\u0001-\u0008\u000b\u000e-\u001f\u007f\u008f\u009f]"),
+    Regex("[\t\n\f\r\u1680\u200b\u200e\u200f\u2028\u2029\u2581\ufeff\ufffd]"),
+)
+"""What SentencePiece's rules (`Nmt`) leave out of a text, and what they make a space, but for U+200C and
+U+200D: these join the parts of words (Persian) and of emoji."""
 
 LONG = re.compile(rf"\S{{{LONGEST_WORD + 1}}}|\s{{{LONGEST_WORD + 1}}}")
 
@@ -115,8 +136,11 @@ def _wordpiece(documents: Iterable[str], size: int, lowercase: bool, special: Sp
         ],
         show_progress=False,
     )
-    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
-    return _with_model(backend, models.WordPiece(backend.get_vocab(), unk_token=special.unknown))
+    backend.train_from_iterator(_parts(_common_text(documents, alphabet)), trainer)
+    model = models.WordPiece(
+        backend.get_vocab(), unk_token=special.unknown, max_input_chars_per_word=LONGEST_WORD
+    )
+    return _with_model(backend, model)
 
 
 def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
@@ -137,7 +161,12 @@ def _byte_bpe(documents: Iterable[str], size: int, lowercase: bool, special: Spe
 
 
 def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
-    steps = [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]
+    steps = [
+        normalizers.Replace(CONTROLS, ""),
+        normalizers.Replace(SPACES, " "),
+        normalizers.NFKC(),
+        normalizers.Replace(Regex(" {2,}"), " "),
+    ]
     backend = Tokenizer(models.Unigram())
     backend.normalizer = normalizers.Sequence([*steps, normalizers.Lowercase()] if lowercase else steps)
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -149,7 +178,7 @@ def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: Spec
     trainer = trainers.UnigramTrainer(
         vocab_size=size, special_tokens=special.names(), unk_token=special.unknown, show_progress=False
     )
-    backend.train_from_iterator(_parts(_common_lines(documents, alphabet)), trainer)
+    backend.train_from_iterator(_parts(_common_text(documents, alphabet)), trainer)
     # Special tokens stay out of the model, which would find them in texts that only speak of them.
     learned = json.loads(backend.to_str())["model"]["vocab"]
     pieces = sorted((piece, score) for piece, score in learned if piece not in special.names())
@@ -241,10 +270,12 @@ def _alphabet(texts: Iterable[str]) -> list[str]:
     return alphabet
 
 
-def _common_lines(documents: Iterable[str], alphabet: list[str]) -> Iterable[str]:
-    """Read the lines that have no rare character."""
-    is_rare = re.compile(f"[^{re.escape(''.join(alphabet))}\n]")
-    return (line for text in documents for line in text.split("\n") if not is_rare.search(line))
+def _common_text(documents: Iterable[str], alphabet: list[str]) -> Iterator[str]:
+    """Read lines, cut where words have rare characters; text without spaces loses a part of such a word."""
+    rare, word = f"[^{re.escape(''.join(alphabet))}\n]", rf"\S{{0,{LONGEST_RARE}}}"
+    is_rare, cut = re.compile(rare), re.compile(rf"(?:(?<!\S){word})?{rare}(?:{word}(?!\S))?")
+    for line in chain.from_iterable(text.split("\n") for text in documents):
+        yield from cut.split(line) if is_rare.search(line) else (line,)
 
 
 def _parts(texts: Iterable[str]) -> Iterator[str]:
@@ -452,6 +483,15 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     require_dense_ids(tokenizer, path)
     tell_of_other_tokens(tokenizer, path)
     return tokenizer
+
+
+def saved_files(tokenizer: PreTrainedTokenizerBase) -> dict[str, bytes]:
+    """Return what `save_tokenizer` writes of a tokenizer, by path: named templates lie in a folder."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        save_tokenizer(tokenizer, folder)
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
 def frame_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:

@@ -127,6 +127,21 @@ def test_text_that_the_tokenizer_drops_is_told_of_here_and_where_the_corpus_is_r
         opened(location, load_tokenizer(str(tmp_path / "letters")))
 
 
+def test_a_tokenizer_with_named_chat_templates_is_kept_whole_here_and_elsewhere(
+    described, tokenizer_folder, tmp_path
+):
+    tokenizer = load_tokenizer(str(tokenizer_folder))
+    tokenizer.chat_template = {"default": "{{ messages }}", "tools": "{{ tools }}"}
+    tokenizer.save_pretrained(tmp_path / "chats")
+    (tmp_path / "text.txt").write_text(DOCUMENTS[0])
+    tercet.prepare(described(corpus={"path": str(tmp_path / "text.txt")}, tokenizer=str(tmp_path / "chats")))
+    for location in (str(tmp_path / "prepared"), f"file://{tmp_path}/prepared/manifest.json"):
+        folder = open_source(location).tokenizer_folder()
+        assert load_tokenizer(str(folder)).chat_template == tokenizer.chat_template
+        facts = json.loads((folder / "tokenizer_config.json").read_text())
+        assert facts["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
 def test_files_that_a_corpus_was_prepared_from_are_no_held_out_text(described, texts, tmp_path):
     prepared, other = open_source(tercet.prepare(described())), tmp_path / "other.txt"
     other.write_text("Held-out text.")

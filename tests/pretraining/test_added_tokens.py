@@ -5,13 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.planning.model_costs import build_planned_model
-from tercet.pretraining.model import build_model
+from tercet.pretraining.model import build_config, build_model
+from tercet.pretraining.prepared import Inputs, fit_length, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.storage.model_folder import save_tokenizer
 from tercet.storage.own_model import load_transformer
 
 from ..word_level import word_level
@@ -116,3 +119,43 @@ def test_an_end_that_also_pads_is_a_target(tokenizer):
     packed = sum(objective.losses(model, shared).values())
     padded = model(rows, attention_mask=mask, labels=rows, reduction="sum").loss
     torch.testing.assert_close(padded, packed)
+
+
+OWN = {"path": "published"}
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "limit", "expected"),
+    [
+        ({"preset": "decoder-tiny"}, "other", 16, 64),
+        ({"preset": "decoder-tiny"}, "other", 512, 64),
+        ({"preset": "decoder-tiny"}, "other", None, 64),
+        ({"preset": "decoder-tiny"}, None, 16, 64),
+        ({"preset": "decoder-tiny", "grow_from": "smaller"}, None, 16, 64),
+        (OWN, "other", 16, 64),
+        (OWN, None, 16, 16),
+        (OWN, None, 512, 64),
+        (OWN | {"overrides": {"max_position_embeddings": 64}}, None, 16, 64),
+    ],
+)
+def test_a_tokenizer_cuts_texts_to_the_positions_of_its_model(
+    model, path, limit, expected, tokenizer, tmp_path, capsys
+):
+    """Otherwise the finished model reads the beginnings of texts alone, or more than it has positions for."""
+    recipe = unread_recipe("causal_language_modeling", model, tokenizer={"path": path})
+    tokenizer.model_max_length = limit or VERY_LARGE_INTEGER
+    fit_length(recipe, TercetDecoderConfig(vocab_size=42, max_position_embeddings=64), tokenizer, "words")
+    told = "no texts" if limit is None else f"texts to {limit} tokens"
+    line = f"words: the tokenizer cuts {told}; beside the model, it cuts them to its 64 positions\n"
+    assert capsys.readouterr().err == (line if expected != limit else "")
+    save_tokenizer(tokenizer, tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == expected
+
+
+def test_a_tokenizer_that_was_trained_beforehand_fits_the_model(tmp_path, tokenizer, capsys):
+    tokenizer.model_max_length = 16
+    save_tokenizer(tokenizer, tmp_path)
+    recipe = preset()
+    inputs = Inputs(build_config(recipe), {}, None)
+    assert load_or_train_tokenizer(recipe, inputs, tmp_path).model_max_length == 512
+    assert f"{tmp_path}: the tokenizer cuts texts to 16 tokens" in capsys.readouterr().err

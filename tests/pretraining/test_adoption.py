@@ -215,7 +215,14 @@ def test_terms_change_no_logits_of_a_text_without_them(name, tokenizers, texts, 
 def test_an_extended_tokenizer_is_not_that_of_another_chat_template(tokenizers, texts, tmp_path):
     """They are equal in their cores, and lie in the cache beside each other."""
     folder = published(tmp_path / "published", "llama", tokenizers)
-    for changes in ({"chat_template": "{{ a }}"}, {"chat_template": "{{ b }}"}, {"eos_token": "<pad>"}):
+    named = {"default": "{{ b }}", "tools": "{{ c }}"}
+    for changes in (
+        {"chat_template": "{{ a }}"},
+        {"chat_template": "{{ b }}"},
+        {"chat_template": named},
+        {"chat_template": named | {"tools": "{{ d }}"}},
+        {"eos_token": "<pad>"},
+    ):
         tokenizer = AutoTokenizer.from_pretrained(folder)
         for name, value in changes.items():
             setattr(tokenizer, name, value)

@@ -83,6 +83,30 @@ def test_prepared_tokenizer_is_used(tmp_path):
         claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}), resume=False, overwrite=False)
 
 
+MASKED = {"share": 1, "objective": {"kind": "masked_language_modeling"}}
+ORDERED = {"share": 1, "objective": {"kind": "masked_language_modeling_with_sentence_order"}}
+
+
+@pytest.mark.parametrize(
+    ("key", "part"),
+    [
+        ("corpus.control_tokens", {"control_tokens": ["<|title|>"]}),
+        ("corpus.largest_record", {"largest_record": 1000}),
+        ("objective.objectives", {"kind": "mixture", "objectives": [MASKED, ORDERED]}),
+    ],
+)
+def test_a_prepared_tokenizer_of_other_special_tokens_or_text_is_not_used(key, part, tmp_path):
+    mixture = {"kind": "mixture", "objectives": [MASKED, MASKED | {"share": 2}]}
+    parts = {"objective": mixture, "corpus": {"train": "x.txt", "validation": "x.txt"}}
+    name = key.partition(".")[0]
+    claim_output(recipe_for(tmp_path, **parts), resume=False, overwrite=False)
+    (tmp_path / "tokenizer").mkdir()
+    claim_output(recipe_for(tmp_path, **parts), resume=False, overwrite=False)
+    parts[name] |= part
+    with pytest.raises(ValueError, match=rf"{key} of the recipe differs from .*recipe.yaml"):
+        claim_output(recipe_for(tmp_path, **parts), resume=False, overwrite=False)
+
+
 def test_failed_attempt_does_not_occupy_the_folder(tmp_path):
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     other = {"train": "other.txt", "validation": "held-out.txt"}

@@ -3,10 +3,12 @@
 import json
 import os
 import stat
+import time
 from dataclasses import replace
 
 import pytest
 
+from tercet.pretraining import prepared
 from tercet.pretraining.recipe import ModelRecipe, TokenizerRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 
@@ -122,6 +124,8 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "first")
     cached = changed(recipe, cache=str(tmp_path / "cache"))
     first = train_recipe_tokenizer(cached)
+    facts = json.loads((first / "tokenizer_config.json").read_text())
+    assert facts["tokenizer_class"] == "PreTrainedTokenizerFast"  # which every version loads
     monkeypatch.setattr("tercet.pretraining.prepared.train_tokenizer", None)
     second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
     for file in first.iterdir():
@@ -129,6 +133,44 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
     other = changed(replace(cached, output=str(tmp_path / "third")), "tokenizer", vocab_size=99)
     with pytest.raises(TypeError):
         train_recipe_tokenizer(other)
+
+
+@pytest.mark.parametrize("file", ["train.txt", "terms.txt"])
+def test_a_tokenizer_of_other_contents_is_not_used(file, tmp_path, recipe_of):
+    """Its files have the same names, so the recipe does not tell."""
+    for name in ("train.txt", "validation.txt", "terms.txt"):
+        (tmp_path / name).write_text("the cat sat on the mat " * 20 + name)
+    recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
+    recipe = changed(recipe, "tokenizer", add=str(tmp_path / "terms.txt"))
+    first = train_recipe_tokenizer(recipe)
+    assert train_recipe_tokenizer(recipe) == first
+    (tmp_path / file).write_text("another text " * 20)
+    for command in (pretrain, train_recipe_tokenizer):
+        with pytest.raises(ValueError, match=r"run.tokenizer was made of other text, or other terms"):
+            command(recipe)
+    train_recipe_tokenizer(recipe, overwrite=True)
+    assert train_recipe_tokenizer(recipe) == first
+
+
+@pytest.mark.parametrize("learns", ["a vocabulary", "terms"])
+def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_path, monkeypatch, recipe_of):
+    for name in ("train.txt", "validation.txt"):
+        (tmp_path / name).write_text("the cat sat on the mat " * 20 + name)
+    recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
+    name = "train_tokenizer" if learns == "a vocabulary" else "learn_terms"
+    original = getattr(prepared, name)
+
+    def learn_slowly(*arguments, **options):
+        (tmp_path / "train.txt").write_text("another text " * 20 + str(time.time_ns()))
+        return original(*arguments, **options)
+
+    if learns == "terms":
+        recipe = changed(recipe, "tokenizer", add_learned=2)
+    monkeypatch.setattr(prepared, name, learn_slowly)
+    with pytest.raises(ValueError, match=r"train\.txt has changed while it was read"):
+        train_recipe_tokenizer(recipe)
+    assert len([*(tmp_path / "cache" / "tokenizers").iterdir()]) == (learns == "terms")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,18 @@ def test_terms_that_are_tokens_and_repetitions_are_told_of(trained):
     )
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])
+def test_a_tokenizer_that_pads_and_cuts_gets_the_same_terms(trained, kind):
+    """As a `tokenizer.json` may say: each encoding has 16 ids, or three."""
+    expected, padded, cut = (deepcopy(trained[kind]) for _ in range(3))
+    padded.backend_tokenizer.enable_padding(length=16)
+    cut.backend_tokenizer.enable_truncation(3)
+    told = add_terms(expected, [*TERMS, "skin", "The"])
+    for each in (padded, cut):
+        assert add_terms(each, [*TERMS, "skin", "The"]) == told
+        assert each.get_vocab() == expected.get_vocab()
+
+
 def test_pair_encoding_that_would_cut_other_words_anew_keeps_to_added_tokens(trained):
     """A known word that its merges do not lead to would become one token by the way."""
     before = deepcopy(trained["byte_bpe"])

@@ -14,7 +14,7 @@ from tercet.text import tokenization
 from tercet.text.corpus import ARRAYS
 from tercet.text.documents import open_documents
 from tercet.text.tokenization import tokenize, tokenized_corpus
-from tercet.text.tokenizer import KINDS, train_tokenizer
+from tercet.text.tokenizer import KINDS, LONGEST_WORD, train_tokenizer
 from tercet.text.words import word_numbers
 
 from . import tokenizer_kinds
@@ -122,6 +122,25 @@ def test_a_changed_file_or_tokenizer_is_tokenized_anew(tmp_path, calls, monkeypa
     assert len(calls) == 4
 
 
+def test_a_file_that_changes_while_it_is_read_leaves_nothing_in_the_cache(tmp_path, monkeypatch):
+    """Its tokens would be those of a hash that is of other contents."""
+    file, original = tmp_path / "texts.txt", tokenization._tokenize
+    file.write_text("One text.")
+    tokenizer = train_tokenizer(TEXTS, "byte_bpe", 300)
+
+    def tokenize_slowly(*arguments):
+        file.write_text("One text, and more of it.")
+        return original(*arguments)
+
+    monkeypatch.setattr(tokenization, "_tokenize", tokenize_slowly)
+    with pytest.raises(ValueError, match=r"corpus .*texts\.txt has changed while it was read"):
+        tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert not [*(tmp_path / "cache" / "tokenized").iterdir()]
+    monkeypatch.undo()
+    corpus = tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")
+    assert tokenizer.decode(corpus.document(0)) == "One text, and more of it."
+
+
 def test_batches_do_not_change_the_corpus(tmp_path, monkeypatch, calls):
     file = tmp_path / "texts.txt"
     file.write_text("\n\n".join(TEXTS[::2]))
@@ -160,10 +179,11 @@ def long_text(characters):
 
 
 def test_long_documents_are_the_same_through_windows(tokenizer, monkeypatch):
-    texts = [long_text(20_000), "One. " + long_text(3000), "x" * 2000, "\x00", TEXTS[1]]
+    words = " ".join(["x" * (LONGEST_WORD + 10)] * 3)  # which only a part of has pieces
+    texts = [long_text(20_000), "One. " + long_text(6000), words, "x" * 6000, "\x00", TEXTS[1]]
     whole = tokenize(texts, tokenizer)
-    monkeypatch.setattr(tokenization, "WINDOW", 1000)
-    monkeypatch.setattr(tokenization, "OVERLAP", 400)
+    monkeypatch.setattr(tokenization, "WINDOW", 3000)
+    assert tokenization.OVERLAP >= 2 * LONGEST_WORD
     pieces = tokenize(texts, tokenizer)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))

@@ -1,11 +1,15 @@
 """Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
 
 import json
+import re
+import unicodedata
 
 import pytest
+from tokenizers import normalizers
 from transformers import AutoTokenizer
 
 from tercet.storage import model_folder
+from tercet.storage.model_folder import save_tokenizer
 from tercet.text.special_tokens import sentinel_ids
 from tercet.text.tokenizer import KINDS, fit_frame, frame_ids, load_tokenizer, train_tokenizer
 
@@ -22,6 +26,18 @@ EVERY_PLANE = "e\u0301 中文 \U0001f600\U0001f468\u200d\U0001f469 \U00020000 \U
 @pytest.fixture(scope="module", params=KINDS)
 def tokenizer(request):
     return train_tokenizer(TEXTS, request.param, 600, sentinels=4, model_max_length=32)
+
+
+def test_unigram_keeps_what_joins_and_reads_the_rest_as_sentencepiece_does():
+    joined = ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f468\u200d\U0001f469"]
+    tokenizer = train_tokenizer([*TEXTS, *joined], "unigram", 600)
+    for word in joined:
+        assert tokenizer.decode(tokenizer(word)["input_ids"]) == word
+    normalizer, rules = tokenizer.backend_tokenizer.normalizer, normalizers.Nmt()
+    for code in {*range(1, 0x3000), *range(0xFE00, 0x10000)} - {0x200C, 0x200D}:
+        text = f"a{chr(code)}b"
+        expected = unicodedata.normalize("NFKC", rules.normalize_str(text))
+        assert normalizer.normalize_str(text) == re.sub(" +", " ", expected)
 
 
 def test_words_keep_characters_that_join_or_hide():
@@ -91,6 +107,17 @@ def test_what_stands_for_a_token_takes_the_space_that_the_token_has(tokenizer, t
 def test_training_is_deterministic(kind):
     first, second = (train_tokenizer(TEXTS, kind, 600) for _ in range(2))
     assert first.get_vocab() == second.get_vocab()
+
+
+def test_a_clause_without_spaces_has_pieces_however_long(tmp_path):
+    """Of more than 100 characters, as in Thai, it would be one unknown token, also once it is loaded."""
+    tokenizer = train_tokenizer(["กรุงเทพ " * 100], "wordpiece", 100)
+    save_tokenizer(tokenizer, tmp_path)
+    for clause in ("กรุงเทพ" * 15, "กรุงเทพ" * 140):
+        for each in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
+            tokens = each.tokenize(clause)
+            assert each.unk_token not in tokens
+            assert "".join(token.removeprefix("##") for token in tokens) == clause
 
 
 @pytest.mark.parametrize("text", [*TEXTS[:3], "", "  two  spaces\n\ttabs ", EVERY_PLANE])
@@ -195,6 +222,22 @@ def test_an_unknown_kind_is_answered_with_those_there_are():
 def test_the_rarest_characters_are_left_out():
     tokenizer = train_tokenizer(["the house " * 2000, "\U0001f600"], "wordpiece", 100)
     assert "\U0001f600" not in tokenizer.get_vocab()
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_a_rare_character_keeps_only_its_word_from_being_learned(kind):
+    """A document may be one line: without its other words, a book would teach letters."""
+    words = "the gardener gardens in the garden; the greenest green is in the greenhouse "
+    tokenizer = train_tokenizer(["the \U0001f600things \U0001f600things " + words * 500], kind, 100)
+    assert len(tokenizer.tokenize("gardener")) < 5
+    assert len(tokenizer.tokenize("things")) > 2
+
+
+def test_a_rare_character_in_text_without_spaces_cuts_it():
+    words = "กรุงเทพ" * 2000
+    tokenizer = train_tokenizer([f"{words}ฮ{words}"], "wordpiece", 100)
+    assert "ฮ" not in tokenizer.get_vocab()
+    assert len(tokenizer.tokenize(words[:70])) < 35
 
 
 def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path, capsys):

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tercet.text import tokenization
 from tercet.text.tokenization import Encoded, encode, encode_long, text_backend
+from tercet.text.tokenizer import LONGEST_WORD
 
 from .tokenizer_kinds import KINDS, TEXTS
 
@@ -42,8 +43,11 @@ def test_a_long_text_has_the_tokens_of_the_whole(backend):
     assert_equal(through_windows, whole._replace(starts=np.maximum.accumulate(whole.starts)))
 
 
-def test_long_and_short_texts_keep_their_order(backend):
-    texts = ["One.", long_text(20), "", "Two.", long_text(15) + "x" * 3000]
+def test_long_and_short_texts_keep_their_order(backend, monkeypatch):
+    monkeypatch.setattr(tokenization, "OVERLAP", 2 * LONGEST_WORD)
+    monkeypatch.setattr(tokenization, "WINDOW", 3000)
+    texts = ["One.", long_text(80), "", "Two.", long_text(15) + "x" * 5000]
+    assert len(texts[1]) > tokenization.WINDOW
     whole = Encoded.of([backend.encode(text, add_special_tokens=False) for text in texts])
     assert_equal(encode(texts, backend)._replace(starts=whole.starts), whole)
 
