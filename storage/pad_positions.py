@@ -21,5 +21,7 @@ ROBERTA_LIKE = (
 
 def positions_of_pads(config: PreTrainedConfig) -> int:
     """Count the positions that no token of a text has: those up to the id of the pad."""
+    if config.model_type not in ROBERTA_LIKE:  # others may have no such field
+        return 0
     pad: Any = config.pad_token_id
-    return pad + 1 if config.model_type in ROBERTA_LIKE and pad is not None else 0
+    return 0 if pad is None else pad + 1

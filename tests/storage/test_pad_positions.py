@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, CodeGenConfig
 
 from tercet.storage.pad_positions import ROBERTA_LIKE, positions_of_pads
 
@@ -23,3 +23,8 @@ def test_a_model_reads_as_many_tokens_as_it_has_positions_for(kind):
         model(torch.full((1, length), 6))
         with pytest.raises((IndexError, RuntimeError)):
             model(torch.full((1, length + 1), 6))
+
+
+def test_a_configuration_may_name_no_pad():
+    assert not hasattr(CodeGenConfig(), "pad_token_id")
+    assert positions_of_pads(CodeGenConfig()) == 0
