@@ -41,6 +41,7 @@ from ..modeling.attention.packing import sequence_ids
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, first_tokens, texts_within
 from ..storage.model_folder import find_folder, load_config
+from ..storage.pad_positions import positions_of_pads
 from ..storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..text.rows import texts_of
 from ..training.examples import gather, has_field
@@ -236,7 +237,8 @@ class Ranking(Task):
         if found is None:
             is_ours = (config.architectures or [""])[0].endswith(self.head)
             found = SentenceVectors(task.pooling or (config.classifier_pooling if is_ours else "mean"))
-        longest = found.max_length and min(found.max_length, config.max_position_embeddings)
+        positions = config.max_position_embeddings - positions_of_pads(config)
+        longest = found.max_length and min(found.max_length, positions)
         settled = {
             "pooling": found.pooling,
             "query_prompt": found.query_prompt if task.query_prompt is None else task.query_prompt,

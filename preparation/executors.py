@@ -178,7 +178,14 @@ def silent() -> Iterator[None]:
 
 
 class SlurmExecutor(SlurmPipelineExecutor):
-    """Give each task the blocks as they were built, whichever tasks the same job (`tasks_per_job`) ran."""
+    """Give each task the blocks as they were built, whichever tasks the same job (`tasks_per_job`) ran.
+
+    Jobs that wait for one that has failed are cancelled: SLURM would let them wait for ever.
+    """
+
+    def get_sbatch_args(self, max_array: int = 1) -> dict[str, Any]:
+        """Return the directives of a job."""
+        return {"kill-on-invalid-dep": "yes"} | super().get_sbatch_args(max_array)
 
     def _run_for_rank(self, rank: int, local_rank: int = 0, node_rank: int = -1) -> PipelineStats:
         own = copy(self)

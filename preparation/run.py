@@ -212,10 +212,11 @@ def identified(tasks: Sequence[Sequence[Piece]]) -> list[dict[str, Any]]:
 def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
     """List the files of a reader of datatrove, by their places in its folder, with their sizes.
 
-    What is read without files, such as a data set of the Hub, is not listed.
+    Those that a `paths_file` lists have no sizes: a store would be asked for each. What is read without
+    files, such as a data set of the Hub, is not listed.
 
     Raises:
-        FileNotFoundError: There are none, or a listed one does not exist.
+        FileNotFoundError: There are none.
     """
     reader = block_of(recipe, "corpus.reader", readers)
     if not isinstance(reader, BaseDiskReader):
@@ -223,11 +224,13 @@ def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
     folder = reader.data_folder
     if reader.paths_file is None:
         names = folder.list_files(recursive=reader.recursive, glob_pattern=reader.glob_pattern)
+        told = folder.find("", detail=True)
+        listed = [{"name": name, "bytes": told[name]["size"]} for name in names]
     else:
-        names = list(get_shard_from_paths_file(reader.paths_file, 0, 1))
-    if not names:
+        listed = [{"name": name} for name in get_shard_from_paths_file(reader.paths_file, 0, 1)]
+    if not listed:
         raise FileNotFoundError(f"corpus.reader: {recipe.name} finds no files in {folder.resolve_paths('')}")
-    return [{"name": name, "bytes": size} for name, size in zip(names, folder.sizes(names), strict=True)]
+    return listed
 
 
 def described(piece: Piece) -> str:

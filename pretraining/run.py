@@ -68,7 +68,8 @@ def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
     """Pretrain in the folder that a run holds."""
     kept = precision_kept(run.folder / CHECKPOINTS) if run.resume else None
     accelerator = build_accelerator(recipe.training, run.folder, kept_precision=kept)
-    require_repository(recipe, accelerator, goes_on=run.resume)
+    goes_on = run.resume and latest(run.folder / CHECKPOINTS) is not None
+    require_repository(recipe, accelerator, goes_on=goes_on)
     with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
         parts = prepare(recipe, inputs, accelerator, found_tokenizer(run, recipe, inputs))
     text = ReadText(inputs.texts, parts.held_out, parts.left_out)

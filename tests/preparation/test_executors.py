@@ -129,7 +129,9 @@ def test_slurm_gets_one_job_after_another_and_its_tasks_write_the_same_corpus(de
     work = folder / "work"
     shards = json.loads((work / "plan.json").read_text())["tasks"]
     assert shards > 3
-    assert f"#SBATCH --array=0-{shards - 1}%3" in (work / "shards" / "launch_script.slurm").read_text()
+    script = (work / "shards" / "launch_script.slurm").read_text()
+    assert f"#SBATCH --array=0-{shards - 1}%3" in script
+    assert "#SBATCH --kill-on-invalid-dep=yes" in script
     slurm(work / "shards", range(shards))
     slurm(work / "manifest", [0])
     assert contents(folder) == contents(Path(tercet.prepare(described("local"))).parent)
@@ -161,16 +163,16 @@ def test_a_reader_reads_what_was_there_when_the_preparation_began(described, tmp
     slurm(queued / "work" / "manifest", [0])
     assert contents(queued) == contents(before)
     sources = manifest_in(str(queued / "manifest.json")).sources
-    assert [source["name"] for source in sources] == ["1.jsonl", "2.jsonl"]
+    assert sources == [
+        {"name": name, "bytes": (folder / name).stat().st_size} for name in ("1.jsonl", "2.jsonl")
+    ]
     with pytest.raises(ValueError, match="prepared with another sources"):
         tercet.prepare(described("before", corpus=corpus))
     (folder / "only.txt").write_text("2.jsonl\n0.jsonl\n")
     del reader["arguments"]["glob_pattern"]
     reader["arguments"]["paths_file"] = str(folder / "only.txt")
     named = manifest_in(tercet.prepare(described("named", corpus=corpus)))
-    assert [source["bytes"] for source in named.sources] == [
-        (folder / name).stat().st_size for name in ("2.jsonl", "0.jsonl")
-    ]
+    assert named.sources == [{"name": "2.jsonl"}, {"name": "0.jsonl"}]
     (folder / "only.txt").write_text("")
     with pytest.raises(FileNotFoundError, match=r"JsonlReader finds no files in .*rows"):
         tercet.prepare(described("none", corpus=corpus))
