@@ -8,6 +8,7 @@ A stock model that goes on is imported. The import lies in the cache, with its c
 what it was made of: a run that is resumed, planned or verified finds it there.
 """
 
+import copy
 import shutil
 import sys
 import warnings
@@ -20,7 +21,7 @@ from typing import Any, cast, get_args, get_type_hints
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, preset_names
 from ..conversion.growth import grow_into, require_growth
@@ -35,6 +36,7 @@ from ..stock.certificate import certify
 from ..stock.models import from_stock, load_stock
 from ..storage.model_folder import (
     find_folder,
+    keep_option,
     load_config,
     load_tokenizer,
     num_ids,
@@ -159,10 +161,20 @@ def save_model(
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
         model.save_pretrained(folder, state_dict=weights)
-        save_tokenizer(tokenizer, folder)
+        save_tokenizer(cut_to(tokenizer, model.config), folder)
         if training.save_code:
             save_code(folder)
         shutil.copy(run_folder / RECIPE, folder)
+
+
+def cut_to(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> PreTrainedTokenizerBase:
+    """Return a tokenizer that cuts texts to no more tokens than a model has positions, as a student may."""
+    positions = most_positions(config)
+    if positions is None or tokenizer.model_max_length <= positions:
+        return tokenizer
+    shorter = copy.deepcopy(tokenizer)
+    keep_option(shorter, "model_max_length", positions)
+    return shorter
 
 
 def tell_of_fresh(path: str, fresh: list[str]) -> None:
@@ -330,7 +342,7 @@ def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
             )
 
 
-def most_positions(config: NeuralConfig) -> int | None:
+def most_positions(config: PreTrainedConfig) -> int | None:
     """Return the number of positions that a model has; `None` if it reads texts of any length."""
     return getattr(config, "max_position_embeddings", None)
 

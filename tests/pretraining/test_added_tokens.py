@@ -11,7 +11,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.planning.model_costs import build_planned_model
-from tercet.pretraining.model import build_config, build_model
+from tercet.pretraining.model import build_config, build_model, cut_to
 from tercet.pretraining.prepared import Inputs, fit_length, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.storage.model_folder import save_tokenizer
@@ -150,6 +150,15 @@ def test_a_tokenizer_cuts_texts_to_the_positions_of_its_model(
     assert capsys.readouterr().err == (line if expected != limit else "")
     save_tokenizer(tokenizer, tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == expected
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(16, 16), (512, 64)])
+def test_a_student_with_fewer_positions_has_a_tokenizer_that_cuts_to_these(limit, expected, tokenizer):
+    """And the teacher's stays as it is."""
+    tokenizer.model_max_length = limit
+    own = cut_to(tokenizer, TercetDecoderConfig(vocab_size=42, max_position_embeddings=64))
+    assert (own.model_max_length, tokenizer.model_max_length) == (expected, limit)
+    assert own.init_kwargs.get("model_max_length") == (64 if limit > 64 else None)
 
 
 def test_a_tokenizer_that_was_trained_beforehand_fits_the_model(tmp_path, tokenizer, capsys):
