@@ -90,7 +90,7 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Tercet needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version): try make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -c constraints.txt $(TORCH)
+	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),-c constraints.txt) $(TORCH)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[test,docs,completion]'
 	@touch $@
 

@@ -222,8 +222,8 @@ def next_steps(page: Path) -> list[str]:
 
     return [
         f"tercet play {path('encoder', MODEL)} {path('decoder', MODEL)} {path('seq2seq', MODEL)}",
-        f"tercet predict {path(FINETUNED, MODEL)} {path(ROWS, 'packages-test.jsonl')} --output "
-        f"{path('packages.jsonl')}",
+        f"tercet predict {path(FINETUNED, MODEL)} {path(ROWS, 'packages-test.jsonl')} "
+        "--output packages.jsonl",
         f"tercet doctor {path('encoder', MODEL)}",
     ]
 

@@ -39,6 +39,7 @@ from ..training.manifest import hash_of_model
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
+from ..training.windows import windows_of
 from .cache import (
     Binding,
     CachedTeacher,
@@ -242,6 +243,11 @@ def require_rereadable(step: PreparedGeneralStep, general: GeneralRecipe) -> Non
     if general.sequences is not None:
         require_pairs(step.source)
     if general.cache is not None:
+        if (windows := windows_of(step.source)) > 1:
+            raise ValueError(
+                f"general.cache: the text has so many documents that it is read in {windows} windows, of "
+                "which a cache holds one: leave general.cache out, or name fewer files"
+            )
         require_fixed(step.base, general.cache.copies)
 
 

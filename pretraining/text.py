@@ -215,9 +215,13 @@ def training_source(
     not the recipe's. A stream is tokenized while it is read.
 
     Raises:
-        ValueError: The text cannot be read or is too short, or pairs are to be streamed.
+        ValueError: The text cannot be read or is too short, pairs are to be streamed, or masks to be static
+            where examples have other places in each epoch.
     """
-    if texts := texts_of(recipe.corpus.train):
+    texts = texts_of(recipe.corpus.train)
+    if texts or recipe.corpus.streaming:
+        require_dynamic_masks(recipe, "a stream" if recipe.corpus.streaming else "texts with shares")
+    if texts:
         sides = [parts_of(side) for side in documents]
         corpora = {name: tokenize(recipe, [side[name] for side in sides], tokenizer) for name in sides[0]}
         return partial(
@@ -236,12 +240,12 @@ def training_source(
     )
     is_told = False
 
-    def make_examples(length: int, corpus: TokenizedCorpus) -> Examples:
+    def make_examples(length: int, corpus: TokenizedCorpus, window: int) -> Examples:
         nonlocal is_told
         if not is_told:  # here: data workers are forked later
             tell_of_control_tokens(corpus.tokens, tokenizer, names, f"{read.name}, a window of it")
             is_told = True
-        return examples_of(recipe, corpus, tokenizer, length).epoch(0)
+        return examples_of(recipe, corpus, tokenizer, length).epoch(window)
 
     return lambda length: StreamedExamples(stream, partial(make_examples, length))
 
@@ -289,14 +293,25 @@ def examples_of(
     context = replace(context_of(recipe, tokenizer), sequence_length=sequence_length)
     if isinstance(corpus, tuple) or corpus.num_documents <= MOST_PLANNED:
         return recipe.objective.examples(corpus, context)
+    require_dynamic_masks(recipe, f"a text of {corpus.num_documents:,} documents, which is read by windows")
+    num_blocks = corpus.num_documents // BLOCK  # the last one has up to twice as many documents
 
     def make_block(block: int, lap: int) -> Examples:
-        first = block * BLOCK
-        documents = corpus.part(first, min(first + BLOCK, corpus.num_documents))
+        first, is_last = block * BLOCK, block == num_blocks - 1
+        documents = corpus.part(first, corpus.num_documents if is_last else first + BLOCK)
         return recipe.objective.examples(documents, context).epoch(lap)
 
-    num_blocks = -(-corpus.num_documents // BLOCK)
     return WindowedSource(make_block, num_blocks, BLOCKS_OF_WINDOW, recipe.training.seed)
+
+
+def require_dynamic_masks(recipe: PretrainingRecipe, text: str) -> None:
+    """Raise a `ValueError` if masks are static: they go by an example's place, which changes in this text."""
+    parts: Any = getattr(recipe.objective, "objectives", [recipe.objective])
+    if any(getattr(part, "masking", None) == "static" for part in parts):
+        raise ValueError(
+            f"objective.masking is static, but corpus.train is {text}, whose examples have other places in "
+            "each epoch, and would have other masks: set objective.masking=dynamic, or list files alone"
+        )
 
 
 def weighted_examples_of(

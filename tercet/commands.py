@@ -295,7 +295,7 @@ def explained(source: str, overrides: list[str], models: list[str] | None, trust
     """Return which tokens of a few-shot recipe's prompts are scored."""
     from .early_checks import check_recipe
 
-    given = overrides if models is None else [f"models={json.dumps(models)}", *overrides]
+    given = overrides if models is None else [*overrides, f"models={json.dumps(models)}"]
     check_recipe("fewshot", source, given)
     api.say_that_libraries_load()
     from .fewshot.explanation import explain

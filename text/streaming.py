@@ -37,10 +37,11 @@ class StreamedExamples(SharedSource):
 
     Args:
         stream: Gives the windows.
-        make_examples: Makes a window's examples, e.g. `lambda corpus: FullSequences(corpus, 128)`.
+        make_examples: Makes the examples of a window, by its corpus and its number: what is drawn is drawn
+            anew when the text comes again.
     """
 
-    def __init__(self, stream: "TokenizedStream", make_examples: Callable[[TokenizedCorpus], Examples]):
+    def __init__(self, stream: "TokenizedStream", make_examples: Callable[[TokenizedCorpus, int], Examples]):
         self.stream = stream
         self.make_examples = make_examples
         self.latest: tuple[int, Examples] | None = None
@@ -48,7 +49,7 @@ class StreamedExamples(SharedSource):
     def epoch(self, number: int) -> Examples:
         """Return the examples of window `number`; raises as `TokenizedStream.window` does."""
         if self.latest is None or self.latest[0] != number:
-            self.latest = number, self.make_examples(self.stream.window(number))
+            self.latest = number, self.make_examples(self.stream.window(number), number)
         return self.latest[1]
 
     def share_with(self, num_workers: int) -> None:

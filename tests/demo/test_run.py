@@ -200,7 +200,9 @@ def test_a_shipped_recipe_names_what_the_demonstration_writes(run):
     assert shipped == own
 
 
-def test_next_steps_are_commands_that_work(finished):
+def test_next_steps_are_commands_that_work(finished, tmp_path, monkeypatch):
+    """What they write lies where one is, and not in the demonstration's folder, which is replaced whole."""
+    monkeypatch.chdir(tmp_path)
     steps = [shlex.split(step) for step in next_steps(finished)]
     assert [step[:2] for step in steps] == [["tercet", name] for name in ("play", "predict", "doctor")]
     for _, *arguments in steps:
@@ -209,7 +211,7 @@ def test_next_steps_are_commands_that_work(finished):
         assert all(Path(model, "config.json").exists() for model in named)
     predict = steps[1][1:]
     assert main(predict) == 0
-    Path(predict[-1]).unlink()
+    assert (tmp_path / "packages.jsonl").exists()
 
 
 def test_earlier_demo_is_replaced_only_if_asked(finished):

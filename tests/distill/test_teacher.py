@@ -14,6 +14,7 @@ from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.teacher import load_source, require_same_vocabulary
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
+from tercet.pretraining import text
 from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.precision import build_accelerator
@@ -113,6 +114,13 @@ def test_a_stream_is_not_read_beforehand(recipe_of):
     corpus = replace(recipe.general.corpus, streaming=True)
     with pytest.raises(ValueError, match=r"general\.cache: .* set general\.corpus\.streaming=false"):
         distill(changed(recipe, corpus=recipe_data(corpus)))
+
+
+def test_windows_of_a_large_text_are_not_cached(recipe_of, monkeypatch):
+    for name in ("MOST_PLANNED", "BLOCK", "BLOCKS_OF_WINDOW"):
+        monkeypatch.setattr(text, name, 2)
+    with pytest.raises(ValueError, match=r"general\.cache: .* windows, of which a cache holds one"):
+        distill(recipe_of("decoder", general={"cache": {}}))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -14,6 +14,7 @@ from tercet.pretraining.text_shares import passes_of
 from tercet.training.windows import WindowedSource
 
 from ..objectives.test_recipes import make_corpus
+from .conftest import changed
 
 
 def plan_small_texts_alone(monkeypatch) -> None:
@@ -46,6 +47,18 @@ def test_a_pass_over_windows_has_every_sequence_of_the_corpus(
         assert sorted(rows) == sorted(whole[index]["input_ids"].tolist() for index in range(len(whole)))
         packed = found[0].pack(np.arange(5)).makers["input_ids"]()
         assert [row.tolist() for row in packed] == rows[:5]
+
+
+def test_static_masks_are_for_examples_that_keep_their_places(
+    monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
+):
+    recipe = changed(recipe_of("masked_language_modeling", texts, tmp_path), "objective", masking="static")
+    text.examples_of(recipe, make_corpus(43, 0), pair_tokenizer, 16)
+    with pytest.raises(ValueError, match=r"masking is static, but corpus\.train is a stream, whose examples"):
+        text.training_source(changed(recipe, streaming=True), [], pair_tokenizer)
+    plan_small_texts_alone(monkeypatch)
+    with pytest.raises(ValueError, match="a text of 43 documents, which is read by windows, whose examples"):
+        text.examples_of(recipe, make_corpus(43, 0), pair_tokenizer, 16)
 
 
 def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(

@@ -56,7 +56,7 @@ def read():
     tokenizer = train_tokenizer(documents, "characters", 100)
     documents.reads.clear()
 
-    def texts(corpus: TokenizedCorpus) -> list[str]:
+    def texts(corpus: TokenizedCorpus, window: int) -> list[str]:
         return [str(tokenizer.decode(corpus.document(index))) for index in range(corpus.num_documents)]
 
     return documents, partial(tokenize, tokenizer=tokenizer), texts
