@@ -109,16 +109,15 @@ def test_control_tokens_of_a_stream_and_what_it_leaves_out_are_told(tmp_path, re
     assert capsys.readouterr().err.count("train.jsonl, a window of it: control tokens <|a|> 10,000 (") == 1
 
 
-def test_what_is_drawn_is_drawn_anew_when_the_text_comes_again(tmp_path, recipe_of, pair_tokenizer):
-    """A window is a thousand passes over ten documents: which halves follow each other changes."""
-    file = tmp_path / "train.jsonl"
-    file.write_text(
-        "\n".join(json.dumps({"text": "the cat sat.\nthe dog ran.\nit was a day."}) for _ in range(10))
-    )
+def test_what_is_drawn_is_drawn_anew_when_the_text_comes_again(tmp_path, recipe_of):
+    """A window is a thousand passes over ten documents: which sentences follow each other changes."""
+    file, document = tmp_path / "train.txt", "the cat sat.\nthe dog ran.\nit was a day."
+    file.write_text("\n\n".join([document] * 10))
+    tokenizer = train_tokenizer([document] * 10, "words", 600)
     recipe = recipe_of("masked_language_modeling_with_next_sentence", tmp_path, tmp_path / "run")
     recipe = changed(recipe, train=str(file), streaming=True)
-    source = training_source(recipe, open_text(recipe, "train"), pair_tokenizer)(64)
-    drawn = [[source.epoch(window)[place]["is_next"] for place in range(50)] for window in (0, 1)]
+    source = training_source(recipe, open_text(recipe, "train"), tokenizer)(64)
+    drawn = [[source.epoch(window)[place]["next_sentence_label"] for place in range(50)] for window in (0, 1)]
     assert drawn[0] != drawn[1]
 
 
