@@ -72,3 +72,18 @@ def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
     with pytest.raises(ValueError, match="computes what is no number"):
         writer.write([(5, 6, 7)])
     hook.remove()
+
+
+@pytest.mark.parametrize("name", ["bart", "seq2seq", "llama"])
+def test_a_text_does_not_depend_on_those_written_beside_it(name, subject, tmp_path):
+    """BART counts positions from the left edge, whatever the mask says (transformers#19581)."""
+    asked = subject(name)
+    encoder = asked.prompts(SpecialTokenPolicy())
+    contexts = [encoder.context_of(text) for text in ("the cat", "a", "the big dog sat under the fish " * 3)]
+
+    def write(chosen, folder):
+        return Writer(asked, AnswerCache(tmp_path / folder), ("\n",), 8, 1000, encoder.lead).write(chosen)
+
+    alone = [write([context], f"alone-{number}")[0] for number, context in enumerate(contexts)]
+    assert any(alone)
+    assert write(contexts, "together") == alone
