@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
+from ..objectives.writing import before_end, read_out
 from ..training.finite_numbers import require_numbers
 from .layout import padded
 from .prefix_tree import by_size
@@ -105,8 +106,8 @@ class Writer:
             stopping_criteria=StoppingCriteriaList([StopsAt(self.subject, self.stop, begin)]),
             **inputs,
         )
-        texts = self.subject.tokenizer.batch_decode(written[:, begin:], skip_special_tokens=True)
-        return [cut_at(text, self.stop) for text in texts]
+        rows = [before_end(row, self.ends() or []) for row in written[:, begin:].cpu().numpy()]
+        return [cut_at(text, self.stop) for text in read_out(self.subject.tokenizer, rows)]
 
     def ends(self) -> list[int] | None:
         """Return the ids that end a text: the model's, the tokenizer's, and stop strings that are special."""

@@ -65,6 +65,22 @@ def test_a_text_ends_where_the_tokenizer_says_too(subject, tmp_path, monkeypatch
     assert written == [" cat"]
 
 
+def test_an_end_that_is_no_special_token_does_not_belong_to_the_text(subject, tmp_path, monkeypatch):
+    asked = subject("gpt2")
+    (end,) = asked.tokenizer("?")["input_ids"]
+    monkeypatch.setattr(asked.model.generation_config, "eos_token_id", [asked.tokenizer.eos_token_id, end])
+    said = iter([*asked.tokenizer(" cat")["input_ids"], end])
+
+    def say(module, inputs, logits):
+        return torch.nn.functional.one_hot(torch.tensor(next(said)), logits.shape[-1]).expand_as(logits) * 1.0
+
+    writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 5, 100, ())
+    hook = asked.model.lm_head.register_forward_hook(say)
+    written = writer.write([(5, 6, 7)])
+    hook.remove()
+    assert written == [" cat"]
+
+
 def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
     asked = subject("gpt2")
     writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 4, 100, ())
