@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from ..objectives.writing import before_end, read_out
+from ..storage.pad_positions import ROBERTA_LIKE
 from ..training.finite_numbers import require_numbers
 from .layout import padded
 from .prefix_tree import by_size
@@ -94,6 +95,8 @@ class Writer:
                 x.flip(1) for x in padded([own[::-1] for own in contexts], model.device, self.pad_id)
             )
             begin = ids.shape[1]
+            if model.config.model_type in ROBERTA_LIKE:  # `generate` would count from 0 on
+                inputs["position_ids"] = mask.cumsum(1) * mask + model.config.pad_token_id
         written = model.generate(
             input_ids=ids,
             attention_mask=mask,

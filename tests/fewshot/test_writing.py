@@ -27,6 +27,21 @@ def test_models_write_greedily_whatever_else_they_would(recipe_of, saved, tmp_pa
     assert any(texts[0])
 
 
+@pytest.mark.parametrize("name", ["gpt2", "roberta"])
+def test_what_is_written_is_the_likeliest_by_the_models_own_positions(name, subject, tmp_path):
+    """RoBERTa's begin behind the id of the pad, of which `generate` knows nothing."""
+    asked = subject(name)
+    contexts, expected = [(290,), (120, 250, 230)], []
+    for context in contexts:
+        ids = list(context)
+        for _ in range(6):
+            with torch.inference_mode():
+                ids.append(int(asked.model(torch.tensor([ids])).logits[0, -1].argmax()))
+        expected.append(asked.tokenizer.decode(ids[len(context) :], skip_special_tokens=True))
+    assert all(expected)
+    assert Writer(asked, AnswerCache(tmp_path / "kept"), (), 6, 100).write(contexts) == expected
+
+
 @pytest.mark.parametrize("sentinel", [True, False])
 def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_path):
     asked = subject("t5")
@@ -90,7 +105,7 @@ def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
     hook.remove()
 
 
-@pytest.mark.parametrize("name", ["bart", "seq2seq", "llama"])
+@pytest.mark.parametrize("name", ["bart", "seq2seq", "llama", "roberta"])
 def test_a_text_does_not_depend_on_those_written_beside_it(name, subject, tmp_path):
     """BART counts positions from the left edge, whatever the mask says (transformers#19581)."""
     asked = subject(name)
