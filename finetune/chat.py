@@ -41,6 +41,7 @@ from .chat_encoding import (
     end_of_answers,
     give_template,
     require_room,
+    tell_of_room,
 )
 from .encoding import TextEncoder, as_ragged
 from .examples import LabelledExamples
@@ -260,8 +261,9 @@ class Chat(Task):
             "labels": as_ragged([np.where(each.is_target, each.ids, IGNORE) for each in encoded]),
         }
         if self.writes:
-            asked = [before_last_answer(own) for own in dialogues]
-            fields[PROMPT] = as_ragged(encode_prompts(asked, encoder.tokenizer))
+            prompts = encode_prompts([before_last_answer(own) for own in dialogues], encoder.tokenizer)
+            tell_of_room(prompts, encoder.max_length)
+            fields[PROMPT] = as_ragged(prompts)
         return LabelledExamples(fields)
 
     def objective(self) -> ChatObjective:

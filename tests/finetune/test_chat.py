@@ -306,7 +306,8 @@ def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
     """It is not that of an earlier turn either, with which it would be compared."""
     long = [{"role": "user", "content": "the cat " * 20}, {"role": "assistant", "content": "cat"}]
     own = [{"messages": dialogue(random.Random(0), 1)}, {"messages": dialogue(random.Random(1), 1) + long}]
-    prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
+    with pytest.warns(UserWarning, match="1 of 2 dialogues have no room for their last answer within 64"):
+        prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
     examples = prepared.splits["validation"].examples
     objective = prepared.task.objective()
     batch = objective.collate(pick(examples, np.arange(2)), 0)
