@@ -13,8 +13,8 @@ from .subject import Subject, hash_settings
 from .template_process import Row
 from .writing import Writer
 
-EDITION = 1
-"""To be raised whenever the same request gets another score."""
+EDITION = 2
+"""To be raised whenever the same request gets another score or text."""
 
 
 class PromptedModel:

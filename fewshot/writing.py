@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
+from ..objectives.writing import before_end, read_out
+from ..storage.pad_positions import ROBERTA_LIKE
 from ..training.finite_numbers import require_numbers
+from .layout import padded
 from .prefix_tree import by_size
 from .score_cache import AnswerCache
 from .subject import Subject
@@ -77,18 +80,26 @@ class Writer:
 
     @torch.inference_mode()
     def write_batch(self, contexts: list[tuple[int, ...]]) -> list[str]:
-        """Continue contexts that are padded on the left, or read by the encoder."""
+        """Continue contexts, which a decoder reads behind their pads.
+
+        An encoder reads them before their pads, since some (BART's) count positions from the left edge.
+        """
         model: Any = self.subject.model
-        width = max(map(len, contexts))
-        ids = torch.tensor([[*[self.pad_id] * (width - len(own)), *own] for own in contexts])
-        mask = torch.tensor([[*[0] * (width - len(own)), *[1] * len(own)] for own in contexts])
-        begin, inputs = width, dict[str, Any]()
+        inputs = dict[str, Any]()
         if self.subject.member == "seq2seq":
+            ids, mask = padded(contexts, model.device, self.pad_id)
             begin = len(self.lead)
             inputs["decoder_input_ids"] = torch.tensor([self.lead] * len(contexts), device=model.device)
+        else:
+            ids, mask = (
+                x.flip(1) for x in padded([own[::-1] for own in contexts], model.device, self.pad_id)
+            )
+            begin = ids.shape[1]
+            if model.config.model_type in ROBERTA_LIKE:  # `generate` would count from 0 on
+                inputs["position_ids"] = mask.cumsum(1) * mask + model.config.pad_token_id
         written = model.generate(
-            input_ids=ids.to(model.device),
-            attention_mask=mask.to(model.device),
+            input_ids=ids,
+            attention_mask=mask,
             max_new_tokens=self.max_new_tokens,
             do_sample=False,
             num_beams=1,
@@ -98,8 +109,8 @@ class Writer:
             stopping_criteria=StoppingCriteriaList([StopsAt(self.subject, self.stop, begin)]),
             **inputs,
         )
-        texts = self.subject.tokenizer.batch_decode(written[:, begin:], skip_special_tokens=True)
-        return [cut_at(text, self.stop) for text in texts]
+        rows = [before_end(row, self.ends() or []) for row in written[:, begin:].cpu().numpy()]
+        return [cut_at(text, self.stop) for text in read_out(self.subject.tokenizer, rows)]
 
     def ends(self) -> list[int] | None:
         """Return the ids that end a text: the model's, the tokenizer's, and stop strings that are special."""

@@ -25,7 +25,7 @@ from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenizat
 from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
-from ..objectives.writing import read_out
+from ..objectives.writing import before_end, read_out
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
@@ -41,6 +41,7 @@ from .chat_encoding import (
     end_of_answers,
     give_template,
     require_room,
+    tell_of_room,
 )
 from .encoding import TextEncoder, as_ragged
 from .examples import LabelledExamples
@@ -168,7 +169,7 @@ def reads_prompts(model: nn.Module) -> bool:
 
 @torch.inference_mode()
 def answer(model: nn.Module, prompts: Sequence[Tensor], room: int) -> list[np.ndarray]:
-    """Write what follows prompts: up to the first token that ends a text, or as much as there is room."""
+    """Write what follows prompts: before the first token that ends a text, or as much as there is room."""
     longest, generator = max(map(len, prompts)), cast(Any, model)
     ids = torch.stack([F.pad(own, (longest - len(own), 0), value=FILLER) for own in prompts])
     mask = torch.stack([F.pad(torch.ones_like(own), (longest - len(own), 0)) for own in prompts])
@@ -178,17 +179,7 @@ def answer(model: nn.Module, prompts: Sequence[Tensor], room: int) -> list[np.nd
         )
     known = generator.generation_config.eos_token_id
     ends = np.atleast_1d([] if known is None else known)
-    return [up_to_end(row, ends) for row in found[:, longest:].cpu().numpy()]
-
-
-def up_to_end(ids: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Leave out what stands behind the first end of a text, with which `generate` fills an answer.
-
-    >>> up_to_end(np.array([5, 6, 2, 0, 0]), np.array([2, 3])).tolist()
-    [5, 6, 2]
-    """
-    places = np.flatnonzero(np.isin(ids, ends))
-    return ids[: places[0] + 1] if len(places) else ids
+    return [before_end(row, ends) for row in found[:, longest:].cpu().numpy()]
 
 
 def is_target(batch: Batch) -> Tensor:
@@ -270,8 +261,9 @@ class Chat(Task):
             "labels": as_ragged([np.where(each.is_target, each.ids, IGNORE) for each in encoded]),
         }
         if self.writes:
-            asked = [before_last_answer(own) for own in dialogues]
-            fields[PROMPT] = as_ragged(encode_prompts(asked, encoder.tokenizer))
+            prompts = encode_prompts([before_last_answer(own) for own in dialogues], encoder.tokenizer)
+            tell_of_room(prompts, encoder.max_length)
+            fields[PROMPT] = as_ragged(prompts)
         return LabelledExamples(fields)
 
     def objective(self) -> ChatObjective:

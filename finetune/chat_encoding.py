@@ -127,6 +127,16 @@ def require_room(prompts: Sequence[np.ndarray], max_length: int) -> None:
             raise RowError(row, f"has a dialogue of {len(ids)} tokens, but {max_length} fit: shorten it")
 
 
+def tell_of_room(prompts: Sequence[np.ndarray], max_length: int) -> None:
+    """Warn of prompts behind which no token of an answer fits, so that none is written."""
+    if number := sum(len(ids) >= max_length for ids in prompts):
+        warnings.warn(
+            f"{number:,} of {len(prompts):,} dialogues have no room for their last answer within "
+            f"{max_length} tokens: where they are held out, it counts as empty",
+            stacklevel=2,
+        )
+
+
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return a tokenizer's chat template."""
     return cast(str, tokenizer.get_chat_template())

@@ -1,4 +1,4 @@
-"""What a sequence-to-sequence model writes for sources, many at a time.
+"""What a sequence-to-sequence model writes for sources, many at a time, and how any model's ids become texts.
 
 Legend: B sources of a batch, T tokens of the longest.
 """
@@ -49,6 +49,18 @@ def write(
         for index, ids in zip(indices, written.cpu().numpy(), strict=True):
             targets[index] = ids
     return targets
+
+
+def before_end(ids: np.ndarray, ends: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Leave out the first end of a text and what stands behind it, with which `generate` fills an answer.
+
+    An end that is no special token would be read out.
+
+    >>> before_end(np.array([5, 6, 2, 0, 0]), [2, 3]).tolist()
+    [5, 6]
+    """
+    places = np.flatnonzero(np.isin(ids, ends))
+    return ids[: places[0]] if len(places) else ids
 
 
 def read_out(tokenizer: PreTrainedTokenizerBase, targets: Sequence[np.ndarray]) -> list[str]:

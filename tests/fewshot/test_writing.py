@@ -27,6 +27,21 @@ def test_models_write_greedily_whatever_else_they_would(recipe_of, saved, tmp_pa
     assert any(texts[0])
 
 
+@pytest.mark.parametrize("name", ["gpt2", "roberta"])
+def test_what_is_written_is_the_likeliest_by_the_models_own_positions(name, subject, tmp_path):
+    """RoBERTa's begin behind the id of the pad, of which `generate` knows nothing."""
+    asked = subject(name)
+    contexts, expected = [(290,), (120, 250, 230)], []
+    for context in contexts:
+        ids = list(context)
+        for _ in range(6):
+            with torch.inference_mode():
+                ids.append(int(asked.model(torch.tensor([ids])).logits[0, -1].argmax()))
+        expected.append(asked.tokenizer.decode(ids[len(context) :], skip_special_tokens=True))
+    assert all(expected)
+    assert Writer(asked, AnswerCache(tmp_path / "kept"), (), 6, 100).write(contexts) == expected
+
+
 @pytest.mark.parametrize("sentinel", [True, False])
 def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_path):
     asked = subject("t5")
@@ -65,6 +80,22 @@ def test_a_text_ends_where_the_tokenizer_says_too(subject, tmp_path, monkeypatch
     assert written == [" cat"]
 
 
+def test_an_end_that_is_no_special_token_does_not_belong_to_the_text(subject, tmp_path, monkeypatch):
+    asked = subject("gpt2")
+    (end,) = asked.tokenizer("?")["input_ids"]
+    monkeypatch.setattr(asked.model.generation_config, "eos_token_id", [asked.tokenizer.eos_token_id, end])
+    said = iter([*asked.tokenizer(" cat")["input_ids"], end])
+
+    def say(module, inputs, logits):
+        return torch.nn.functional.one_hot(torch.tensor(next(said)), logits.shape[-1]).expand_as(logits) * 1.0
+
+    writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 5, 100, ())
+    hook = asked.model.lm_head.register_forward_hook(say)
+    written = writer.write([(5, 6, 7)])
+    hook.remove()
+    assert written == [" cat"]
+
+
 def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
     asked = subject("gpt2")
     writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 4, 100, ())
@@ -72,3 +103,18 @@ def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
     with pytest.raises(ValueError, match="computes what is no number"):
         writer.write([(5, 6, 7)])
     hook.remove()
+
+
+@pytest.mark.parametrize("name", ["bart", "seq2seq", "llama", "roberta"])
+def test_a_text_does_not_depend_on_those_written_beside_it(name, subject, tmp_path):
+    """BART counts positions from the left edge, whatever the mask says (transformers#19581)."""
+    asked = subject(name)
+    encoder = asked.prompts(SpecialTokenPolicy())
+    contexts = [encoder.context_of(text) for text in ("the cat", "a", "the big dog sat under the fish " * 3)]
+
+    def write(chosen, folder):
+        return Writer(asked, AnswerCache(tmp_path / folder), ("\n",), 8, 1000, encoder.lead).write(chosen)
+
+    alone = [write([context], f"alone-{number}")[0] for number, context in enumerate(contexts)]
+    assert any(alone)
+    assert write(contexts, "together") == alone

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import tercet
 from tercet.configs.recipe import parse_recipe
-from tercet.finetune.chat import Chat, ChatObjective
+from tercet.finetune.chat import Chat, ChatObjective, answer
 from tercet.finetune.chat_encoding import DEFAULT_TEMPLATE, encode, encode_dialogues
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
@@ -20,6 +20,7 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import ChatRecipe
 from tercet.finetune.tasks import build_task
+from tercet.objectives.writing import read_out
 from tercet.text.bad_records import RowError
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
@@ -135,6 +136,24 @@ def test_a_model_stops_where_its_template_ends_answers(case, bases):
         Chat(ChatRecipe("chat")).prepare_model(model, tokenizer)
     assert [said in str(each.message) for each in told] == [True] * bool(said)
     assert model.generation_config.eos_token_id == tokenizer.convert_tokens_to_ids(expected)
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_the_end_of_an_answer_is_not_read_out(special, bases):
+    """Nor is it where the tokenizer does not count it among its special tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(bases / "decoder")
+    tokenizer.add_tokens(["<|end|>"], special_tokens=special)
+    model = AutoModelForCausalLM.from_pretrained(bases / "decoder")
+    model.resize_token_embeddings(len(tokenizer))
+    model.generation_config.eos_token_id = [tokenizer.eos_token_id, len(tokenizer) - 1]
+    said = iter(tokenizer("cat<|end|>", add_special_tokens=False)["input_ids"])
+
+    def say(module, inputs, output):
+        output.logits = torch.eye(len(tokenizer))[next(said)].expand_as(output.logits)
+
+    model.register_forward_hook(say)
+    (ids,) = answer(model, [torch.tensor([5, 6])], 8)
+    assert read_out(tokenizer, [ids]) == ["cat"]
 
 
 def test_packed_dialogues_have_the_losses_and_gradients_of_each_alone(recipe_on):
@@ -266,7 +285,7 @@ def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
         assert together == [answers([index])[0] for index in range(9)]
         ends = model.generation_config.eos_token_id
         assert together == [
-            ids[: min([ids.index(end) + 1 for end in ends if end in ids], default=None)] for ids in written
+            ids[: min([ids.index(end) for end in ends if end in ids], default=None)] for ids in written
         ]
 
 
@@ -287,7 +306,8 @@ def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
     """It is not that of an earlier turn either, with which it would be compared."""
     long = [{"role": "user", "content": "the cat " * 20}, {"role": "assistant", "content": "cat"}]
     own = [{"messages": dialogue(random.Random(0), 1)}, {"messages": dialogue(random.Random(1), 1) + long}]
-    prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
+    with pytest.warns(UserWarning, match="1 of 2 dialogues have no room for their last answer within 64"):
+        prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
     examples = prepared.splits["validation"].examples
     objective = prepared.task.objective()
     batch = objective.collate(pick(examples, np.arange(2)), 0)
