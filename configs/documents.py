@@ -123,6 +123,13 @@ DocumentLoader.yaml_implicit_resolvers = {
 class DocumentDumper(yaml.SafeDumper):
     """Writes plain data, with quotes around texts that `DocumentLoader` or YAML 1.1 would read as others."""
 
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Write text, in which a next line (U+0085) has to be an escape: as itself, it gains spaces."""
+        style = '"' if "\x85" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+DocumentDumper.add_representer(str, DocumentDumper.represent_str)
 
 for _each in (DocumentLoader, DocumentDumper):
     _each.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))

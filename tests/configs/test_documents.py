@@ -70,7 +70,7 @@ def test_escapes_of_json_are_whole_characters():
 TEXTS = [
     *("08", "007", "0912345", "0_8", "1e3", "1E3", "1.5e3", "25921e05", "695e0514", "+.5", "-1e-3", "1_0.5"),
     *("0x1F", "0b1", "1:20", "2024-01-01", ".inf", ".NaN", "yes", "null", "~", "", "=", "<<", "- a", "a: b"),
-    *("#2", "&a", "*a", "!!int 1", "\N{GRINNING FACE}", "two\nlines ", "word " * 40),
+    *("#2", "&a", "*a", "!!int 1", "\N{GRINNING FACE}", "two\nlines ", "next\x85line", "word " * 40),
 ]
 NUMBERS = [8, -10, 10**30, 0.5, 1e3, 1e-5, 1e30, float("inf"), True, None]
 
