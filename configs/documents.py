@@ -1,4 +1,4 @@
-"""YAML documents, read without the surprises of YAML 1.1.
+"""YAML documents, read without the surprises of YAML 1.1, and written as they will be read.
 
 `1e-3` is a number, `0100` is a hundred, a key given twice is an error, and a date or a time is the text that
 was written. What an anchor names is a value of its own wherever it stands: who changes one changes no other,
@@ -118,11 +118,25 @@ DocumentLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in _SURPRISING]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-DocumentLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
-# Added after the resolver of integers, so that what has neither a point nor an exponent stays an integer.
-DocumentLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(rf"^(?:{_NUMBER.pattern})$"), list("-+0123456789.")
-)
+
+
+class DocumentDumper(yaml.SafeDumper):
+    """Writes plain data, with quotes around texts that `DocumentLoader` or YAML 1.1 would read as others."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Write text, in which a next line (U+0085) has to be an escape: as itself, it gains spaces."""
+        style = '"' if "\x85" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+DocumentDumper.add_representer(str, DocumentDumper.represent_str)
+
+for _each in (DocumentLoader, DocumentDumper):
+    _each.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
+    # Added after the resolver of integers, so that what has neither a point nor an exponent stays an integer.
+    _each.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(rf"^(?:{_NUMBER.pattern})$"), list("-+0123456789.")
+    )
 
 
 def read_document(text: str) -> Any:
@@ -145,6 +159,11 @@ def read_document(text: str) -> Any:
         raise ValueError("values inside of values, hundreds deep: write fewer brackets or indents") from None
     except Exception as error:  # what YAML's own types make of `!!int x`
         raise ValueError(f"not plain data ({' '.join(str(error).split())})") from None
+
+
+def write_document(data: Any) -> str:
+    """Write plain data as a YAML document, of which `read_document` makes the same data."""
+    return yaml.dump(data, Dumper=DocumentDumper, sort_keys=False, allow_unicode=True)
 
 
 def require_no_comment(text: str) -> None:

@@ -19,7 +19,7 @@ from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, Terce
 from ..stock.probes import TEXTS
 from ..stock.run import claimed, write_model
 from ..storage.finished_run import without_folders
-from ..storage.model_folder import find_folder, num_ids, pads, require_fit, require_tokenizer
+from ..storage.model_folder import CONVERSION, find_folder, num_ids, pads, require_fit, require_tokenizer
 from .members import Member, Reading, as_ours, member_of, read_as
 from .prediction_change import (
     Change,
@@ -32,7 +32,6 @@ from .prediction_change import (
 )
 from .tokenizer_roles import prepare_tokenizer
 
-FACTS = "conversion.json"
 CARD = "README.md"
 LAYER = re.compile(r"\blayers\.\d+\.")
 
@@ -142,7 +141,7 @@ class MemberReport:
             "dropped": self.reading.dropped,
             "changes": [asdict(change) for change in self.changes],
         }
-        (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        (folder / CONVERSION).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         (folder / CARD).write_text(self.card(), encoding="utf-8")
 
 

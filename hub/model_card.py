@@ -10,10 +10,10 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
-import yaml
 from huggingface_hub import ModelCard, ModelCardData
 from yaml import YAMLError
 
+from ..configs.documents import write_document
 from ..ground.markdown import Code, as_code, escaped, in_fence, table
 from ..ground.saved_weights import StoredWeights
 from ..modeling import CONFIGURATIONS
@@ -257,7 +257,7 @@ def training(run: FinishedRun) -> Iterator[str]:
     parts += [f"![{plot.stem.replace('-', ' ')}]({plot.name})" for plot in run.plots]
     if run.recipe:
         command = "distill" if run.teacher else "finetune" if run.task else "pretrain"
-        text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True).strip()
+        text = write_document(run.recipe).strip()
         parts.append(
             f"The whole recipe, which `tercet {command} {RECIPE}` runs again where its texts are:\n\n"
             f"<details><summary>{RECIPE}</summary>\n\n{in_fence(text, 'yaml')}\n\n</details>"

@@ -15,10 +15,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from ..configs.documents import write_document
 from ..ground.saved_weights import inspect_weights
 from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
@@ -122,8 +122,7 @@ def prepare(folder: str | Path, repo: str, revision: str | None = None) -> Publi
     told = [name for name in (GENERATION_CONFIG, TASK) if (run.model / name).exists()]
     files += [published_facts(name, read_facts(run.model / name)) for name in told]
     if run.recipe:
-        text = yaml.safe_dump(run.recipe, sort_keys=False, allow_unicode=True)
-        files.append(PublishedFile(RECIPE, text.encode()))
+        files.append(PublishedFile(RECIPE, write_document(run.recipe).encode()))
     if run.certificate:
         files.append(published_facts(CERTIFICATE, run.certificate))
     return Publication(repo, run.model, sorted(files, key=lambda file: file.path), what_is_missing(run, card))

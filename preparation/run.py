@@ -22,12 +22,12 @@ import datatrove.pipeline.extractors as extractors
 import datatrove.pipeline.filters as filters
 import datatrove.pipeline.formatters as formatters
 import datatrove.pipeline.readers as readers
-import yaml
 from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder, get_shard_from_paths_file
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.readers.base import BaseDiskReader
 
+from ..configs.documents import write_document
 from ..configs.recipe import recipe_data
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
@@ -276,7 +276,7 @@ def claim(
     write(target, PLAN, json.dumps(plan).encode())
     for name, contents in tokenizer.items():
         write(target, f"{TOKENIZER}/{name}", contents)
-    write(target, RECIPE, yaml.safe_dump(recipe_data(recipe), sort_keys=False).encode())
+    write(target, RECIPE, write_document(recipe_data(recipe)).encode())
     return False
 
 

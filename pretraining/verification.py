@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import load_file
 
+from ..configs.documents import write_document
 from ..configs.recipe import recipe_data
 from ..training.checkpoint import PREFIX, checkpoints
 from ..training.fit import CHECKPOINTS
@@ -173,7 +173,8 @@ def try_out(
         trackers=(),
     )
     file = folder.with_suffix(".yaml")
-    file.write_text(yaml.safe_dump(recipe_data(replace(recipe, training=training, output=str(folder)))))
+    text = write_document(recipe_data(replace(recipe, training=training, output=str(folder))))
+    file.write_text(text, encoding="utf-8")
     kills = [run_until(file, folder, every * part, delay) for part, delay in enumerate(delays, start=1)]
     run_until(file, folder, 3 * every, 0.0)
     states = read_states(folder / CHECKPOINTS / f"{PREFIX}{3 * every:08d}")

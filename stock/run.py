@@ -10,7 +10,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..ground.messages import quietly
 from ..storage.earlier_names import with_global_layers, with_rotary_fields
 from ..storage.finished_run import read_facts
-from ..storage.model_folder import CONFIG, find_folder, load_tokenizer, require_fit, save_tokenizer
+from ..storage.model_folder import (
+    CERTIFICATE,
+    CONFIG,
+    CONVERSION,
+    find_folder,
+    load_tokenizer,
+    require_fit,
+    save_tokenizer,
+)
 from ..storage.own_model import load_transformer
 from ..storage.remote_code import save_code
 from ..storage.sentence_vectors import (
@@ -117,10 +125,10 @@ def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterato
 
 def require_replaceable(folder: Path) -> None:
     """Raise a `ValueError` if a folder holds anything but what a command of this kind wrote."""
-    if not is_ours(folder):
+    if not (is_ours(folder) and any((folder / name).exists() for name in (CERTIFICATE, CONVERSION))):
         raise ValueError(
-            f"{folder} holds no model that tercet import, export or convert wrote (it has no list {OWN}): "
-            "delete it yourself, or choose another folder"
+            f"{folder} holds no model that tercet import, export or convert wrote (it has no {OWN}, or "
+            f"neither {CERTIFICATE} nor {CONVERSION}): delete it yourself, or choose another folder"
         )
     require_removable(folder, [path.name for path in folder.iterdir() if path.name != OWN])
 

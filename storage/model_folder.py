@@ -30,6 +30,8 @@ from .earlier_names import with_general_class
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 CERTIFICATE = "certificate.json"
+CONVERSION = "conversion.json"
+"""File in which `tercet convert` says what it has kept, added and changed."""
 
 WANTED = [
     "*.json", "*.txt", "*.model", "*.spm", "*.py", "*.jinja", "model.safetensors", "model-*.safetensors",

@@ -6,9 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..text.paths import named_path
+from ..training.disk import replace_text
+from ..training.lock import made
 from .study import Study, all_studies, find_study, require_switch
 
 OUTCOMES = ("confirmed", "refuted", "undecided")
+
+RESULT = "study.json"
+"""File of what was measured, by which a folder is that of a study."""
 
 NAME_WIDTH = 22
 """Columns for a name in the list."""
@@ -35,18 +41,22 @@ def carry_out(
         broken: A switch that breaks the claim.
         predict: Whether to ask the reader first.
         seeds: How many, if not as many as the study says.
-        output: The folder to write; by default runs/studies and the name.
+        output: The folder to write; by default runs/studies and the name. An earlier study there is replaced.
 
     Raises:
-        ValueError: There is no such study or switch, too few seeds, or the reader answers nothing.
+        ValueError: There is no such study or switch, too few seeds, the folder holds something else, or the
+            reader answers nothing.
     """
     study = find_study(name)
     require_switch(study, broken)
     require_seeds(seeds)
+    folder = named_path(
+        output or Path("runs", "studies", name + (f"-{broken}" if broken else "")), "--output"
+    )
+    require_unused(folder)
     answers = (
         ask(study, sys.stdin, lambda line: print(line, file=sys.stderr, flush=True)) if predict else None
     )
-    folder = Path(output or Path("runs", "studies", name + (f"-{broken}" if broken else "")))
     # What computes is imported here, after the reader has answered.
     from ..reporting.blocks import Figure
     from ..reporting.page import save
@@ -55,11 +65,10 @@ def carry_out(
     from .running import run_study
     from .verdicts import judged
 
-    result = run_study(study, broken, seeds, lambda line: print(line, file=sys.stderr, flush=True))
-    folder.mkdir(parents=True, exist_ok=True)
-    report = report_of(study, result, folder)
-    save(report, folder)
-    (folder / "study.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    with made(folder):
+        result = run_study(study, broken, seeds, lambda line: print(line, file=sys.stderr, flush=True))
+        replace_text(folder / RESULT, json.dumps(result, indent=1) + "\n")
+        save(report_of(study, result, folder), folder)
     shown = [block for block in blocks_of(study, result, Figure("", "", "")) if not isinstance(block, Figure)]
     lines = [study.title, for_terminal(shown)]
     if answers is not None:
@@ -67,6 +76,14 @@ def carry_out(
         right = "right" if said == judged(study, result) else "not what was measured"
         lines += [f"You said: {said}, which is {right}.", for_terminal([table_of(study, result, numbers)])]
     return "\n\n".join([*lines, str(folder / "report.html")])
+
+
+def require_unused(folder: Path) -> None:
+    """Raise a `ValueError` if a folder is a file, or holds something, but no study."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--output is {folder}, which is a file: name a folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / RESULT).exists():
+        raise ValueError(f"{folder} is not empty and holds no {RESULT} of a study: choose another --output")
 
 
 def require_seeds(seeds: int | None) -> None:

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "text": {"ground", "training", "storage"},
     "objectives": {"modeling", "training", "text"},
     "reporting": {"ground", "training"},
-    "studies": {"configs", "modeling", "training", "metrics", "reporting", "inspection"},
+    "studies": {"configs", "modeling", "training", "text", "metrics", "reporting", "inspection"},
     "preparation": {"configs", "ground", "text", "training"},
     "pretraining": BASE | {"hub"},
     "planning": BASE | {"pretraining"},

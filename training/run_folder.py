@@ -14,11 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
 from accelerate.state import PartialState
 from accelerate.utils import broadcast_object_list
 
-from ..configs.documents import read_document
+from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
 from .disk import explaining_a_full_disk, replace_text, temporary_folders
 from .inputs import Input, paths_of, require_apart
@@ -321,8 +320,7 @@ def writing(folder: Path, processes: PartialState | None = None) -> Iterator[Non
 
 def write_recipe(recipe: object, folder: Path) -> None:
     """Write a recipe of any kind into a folder."""
-    text = yaml.safe_dump(recipe_data(recipe), sort_keys=False, allow_unicode=True)
-    replace_text(folder / RECIPE, text)
+    replace_text(folder / RECIPE, write_document(recipe_data(recipe)))
 
 
 def delete(path: Path) -> None:

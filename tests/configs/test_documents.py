@@ -3,8 +3,9 @@
 from time import perf_counter
 
 import pytest
+import yaml
 
-from tercet.configs.documents import MOST_VALUES, read_document
+from tercet.configs.documents import MOST_VALUES, read_document, write_document
 from tercet.configs.recipe import read_overrides
 
 FOLDED = "\n".join(
@@ -64,3 +65,19 @@ def test_keys_that_would_become_one_are_refused(text):
 def test_escapes_of_json_are_whole_characters():
     assert read_document(r'"\ud83d\ude00"') == "\N{GRINNING FACE}"
     assert "half of a character" in refusal(r'"\ude00"')
+
+
+TEXTS = [
+    *("08", "007", "0912345", "0_8", "1e3", "1E3", "1.5e3", "25921e05", "695e0514", "+.5", "-1e-3", "1_0.5"),
+    *("0x1F", "0b1", "1:20", "2024-01-01", ".inf", ".NaN", "yes", "null", "~", "", "=", "<<", "- a", "a: b"),
+    *("#2", "&a", "*a", "!!int 1", "\N{GRINNING FACE}", "two\nlines ", "next\x85line", "word " * 40),
+]
+NUMBERS = [8, -10, 10**30, 0.5, 1e3, 1e-5, 1e30, float("inf"), True, None]
+
+
+def test_texts_that_look_like_numbers_are_read_as_the_texts_that_were_written():
+    data = {"values": [*TEXTS, *NUMBERS], "texts": {text: text for text in TEXTS}}
+    read = read_document(write_document(data))
+    assert read == data
+    assert [*map(type, read["values"])] == [*map(type, data["values"])]
+    assert yaml.safe_load(write_document(TEXTS)) == TEXTS  # as do other programs

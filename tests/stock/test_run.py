@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from tercet.__main__ import main
 from tercet.stock.models import load_stock
+from tercet.training.ownership import begin, recording
 
 pytestmark = pytest.mark.usefixtures("short_texts")
 
@@ -151,6 +152,22 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     assert "notes.txt was not written by a run, and --overwrite would delete it" in line
     assert (output / "notes.txt").read_text() == "years of work"
     assert type(AutoModelForMaskedLM.from_pretrained(output)).__name__ == "TercetEncoderForMaskedLM"
+
+
+@pytest.mark.parametrize("command", ["import", "export"])
+def test_a_run_is_not_replaced_by_a_model(tmp_path: Path, capsys, command: str) -> None:
+    run = tmp_path / "run"
+    (run / "model").mkdir(parents=True)
+    with recording(run):
+        begin(run, ["recipe.yaml", "log.jsonl", "checkpoints", "model"])
+        for name in ("recipe.yaml", "log.jsonl", "model/config.json", "model/certificate.json"):
+            (run / name).write_text("{}")
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "config.json").write_text('{"model_type": "bert"}')
+    line = complaint(capsys, command, source, run, "--overwrite")
+    assert f"{run} holds no model that tercet import, export or convert wrote" in line
+    assert (run / "model" / "config.json").exists()
 
 
 @pytest.mark.parametrize("name", ["ours", "link", "link/../ours"])

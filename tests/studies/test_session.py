@@ -29,6 +29,28 @@ def test_a_study_prints_its_verdict_and_writes_its_page(tmp_path, capsys):
     assert {"noam.png", "report.md"} <= {path.name for path in tmp_path.iterdir()}
 
 
+def test_only_an_earlier_study_is_replaced(tmp_path, capsys):
+    run, page = tmp_path / "run", tmp_path / "page"
+    run.mkdir()
+    (run / "report.html").write_text("of a run")
+    for folder, said in (
+        (run, "run is not empty and holds no study.json"),
+        (run / "report.html", "report.html, which is a file: name a folder"),
+        (run / "report.html" / "page", "cannot be made (Not a directory)"),
+        ("~nobody-is-called-so/page", "is not a valid path"),
+    ):
+        assert main(["study", "noam", "--output", str(folder)]) == 2
+        printed = capsys.readouterr().err
+        assert said in printed
+        assert "seed 1" not in printed
+    assert (run / "report.html").read_text() == "of a run"
+    assert [path.name for path in run.iterdir()] == ["report.html"]
+    page.mkdir()
+    (page / "study.json").write_text("{}")
+    assert main(["study", "noam", "--output", str(page)]) == 0
+    assert json.loads((page / "study.json").read_text())["seeds"] == 2
+
+
 def test_a_reader_predicts_first(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("x\nr\n-0.5\n\nmuch\n1\n4\n"))
     assert main(["study", "noam", "--predict", "--output", str(tmp_path)]) == 0
