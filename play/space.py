@@ -16,8 +16,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-import yaml
-
+from ..configs.documents import write_document
 from ..hub.model_card import read_own_card
 from ..hub.publication import Publication, PublishedFile
 from ..storage.finished_run import FinishedRun
@@ -113,8 +112,7 @@ def readme(repo: str, run: FinishedRun) -> str:
         "pinned": False,
         "short_description": "Try the model in the browser",
     } | ({"license": license_name} if license_name else {})
-    header = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
-    return README.format(header=header, title=title, repo=repo)
+    return README.format(header=write_document(settings), title=title, repo=repo)
 
 
 def gradio_version() -> str:

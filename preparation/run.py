@@ -224,7 +224,7 @@ def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
     folder = reader.data_folder
     if reader.paths_file is None:
         names = folder.list_files(recursive=reader.recursive, glob_pattern=reader.glob_pattern)
-        told = folder.find("", detail=True)
+        told: Any = folder.find("", detail=True)
         listed = [{"name": name, "bytes": told[name]["size"]} for name in names]
     else:
         listed = [{"name": name} for name in get_shard_from_paths_file(reader.paths_file, 0, 1)]
