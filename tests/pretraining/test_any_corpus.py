@@ -17,7 +17,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tercet.pretraining.run import pretrain
@@ -116,10 +116,15 @@ def reading(file: Path, **options) -> tuple[list[str], str]:
 def test_any_texts_come_back_from_any_file(effort, tmp_path):
     @effort(150)
     @given(SOUND, ENDINGS)
+    @example(["the cat sat\n\t"], (".tsv", ""))
     def holds(texts, ending):
         file = tmp_path / f"corpus{''.join(ending)}"
         file.write_bytes(PACK[ending[1]](WRITERS[ending[0]](texts)))
         documents, refusal = reading(file)
+        if "lines together that have the tabs of a row each" in refusal:  # as of a quote that nobody closed
+            assert ending[0] == ".tsv"
+            assert any("\t" in text and len(text.splitlines()) > 1 for text in texts)
+            return
         assert documents == documents_in(texts, ending[0])
         assert bool(documents) != ("has no text: give" in refusal)
 
