@@ -64,36 +64,34 @@ def test_an_answer_behind_a_sentinel_ends_at_the_next(sentinel, subject, tmp_pat
     assert written.replace(" ", "") == ("cat" if sentinel else "catcat")
 
 
+def written_of(said, asked, answers: AnswerCache) -> list[str]:
+    """Let a model say tokens whatever it reads; return the text that is written."""
+    following = iter(said)
+
+    def say(module, inputs, logits):
+        ids = torch.tensor(next(following))
+        return torch.nn.functional.one_hot(ids, logits.shape[-1]).expand_as(logits) * 1.0
+
+    hook = asked.model.lm_head.register_forward_hook(say)
+    written = Writer(asked, answers, ("\n",), 5, 100, ()).write([(5, 6, 7)])
+    hook.remove()
+    return written
+
+
 def test_a_text_ends_where_the_tokenizer_says_too(subject, tmp_path, monkeypatch):
     asked = subject("gpt2")
     monkeypatch.setattr(asked.model.generation_config, "eos_token_id", None)
     end = asked.tokenizer.eos_token_id
-    said = iter([*asked.tokenizer(" cat")["input_ids"], end, 9, 9, 9])
-
-    def say(module, inputs, logits):
-        return torch.nn.functional.one_hot(torch.tensor(next(said)), logits.shape[-1]).expand_as(logits) * 1.0
-
-    writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 5, 100, ())
-    hook = asked.model.lm_head.register_forward_hook(say)
-    written = writer.write([(5, 6, 7)])
-    hook.remove()
-    assert written == [" cat"]
+    said = [*asked.tokenizer(" cat")["input_ids"], end, 9, 9, 9]
+    assert written_of(said, asked, AnswerCache(tmp_path / "kept")) == [" cat"]
 
 
 def test_an_end_that_is_no_special_token_does_not_belong_to_the_text(subject, tmp_path, monkeypatch):
     asked = subject("gpt2")
     (end,) = asked.tokenizer("?")["input_ids"]
     monkeypatch.setattr(asked.model.generation_config, "eos_token_id", [asked.tokenizer.eos_token_id, end])
-    said = iter([*asked.tokenizer(" cat")["input_ids"], end])
-
-    def say(module, inputs, logits):
-        return torch.nn.functional.one_hot(torch.tensor(next(said)), logits.shape[-1]).expand_as(logits) * 1.0
-
-    writer = Writer(asked, AnswerCache(tmp_path / "kept"), ("\n",), 5, 100, ())
-    hook = asked.model.lm_head.register_forward_hook(say)
-    written = writer.write([(5, 6, 7)])
-    hook.remove()
-    assert written == [" cat"]
+    said = [*asked.tokenizer(" cat")["input_ids"], end]
+    assert written_of(said, asked, AnswerCache(tmp_path / "kept")) == [" cat"]
 
 
 def test_a_model_that_computes_no_numbers_writes_nothing(subject, tmp_path):
