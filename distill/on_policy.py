@@ -28,6 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..modeling import TercetPreTrainedModel
+from ..modeling.compatibility import CACHE
 from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..objectives.causal_language_modeling import CausalLanguageModeling
 from ..objectives.randomness import SequenceDraws
@@ -138,7 +139,7 @@ class OnPolicy:
             for column, numbers in enumerate(draws.T):
                 outputs: Any = self.student(**inputs, use_cache=True, logits_to_keep=1)
                 tokens[:, column] = sample_tokens(outputs.logits[:, -1], numbers, self.recipe.temperature)
-                inputs |= {name: tokens[:, column, None], "past_key_values": outputs.past_key_values}
+                inputs |= {name: tokens[:, column, None], "cache": outputs[CACHE]}
                 if self.continues:
                     inputs["attention_mask"] = F.pad(inputs["attention_mask"], (0, 1), value=1)
         return tokens

@@ -468,7 +468,7 @@ def cache(reader: Reader) -> Finding:
     return agreement(
         torch.stack([piece[-1] for piece in reader.read_on(document, ends)]),
         torch.stack(anew),
-        "count positions from past_key_values.get_seq_length(), and append keys to the cache in every layer",
+        "count positions from cache.get_seq_length(), and append keys to the cache in every layer",
     )
 
 

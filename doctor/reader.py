@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
+from ..modeling.compatibility import CACHE, cache_parameter
 from .examined_model import ExaminedModel, ids_of
 
 Document = dict[str, Tensor]
@@ -76,13 +77,18 @@ class Reader:
         return all(f"{stream}{name}" in self.parameters for stream in self.streams)
 
     @cached_property
+    def cache_name(self) -> str | None:
+        """The name by which the model takes a cache."""
+        return cache_parameter(self.examined.model)
+
+    @cached_property
     def returns_cache(self) -> bool:
         """Whether the model takes a cache, and has a place for one in what it returns."""
-        if not {"past_key_values", "use_cache"} <= self.parameters:
+        if self.cache_name is None or "use_cache" not in self.parameters:
             return False
         with torch.no_grad():
             outputs = self.examined.model(**self.alone(self.documents[0]), use_cache=True)
-        return "past_key_values" in {field.name for field in fields(outputs)}
+        return CACHE in {field.name for field in fields(outputs)}
 
     @cached_property
     def judges_texts(self) -> bool:
@@ -105,8 +111,8 @@ class Reader:
         for begin, end in pairwise((0, *ends)):
             inputs = self.alone(document | {self.target: document[self.target][:, begin:end]})
             with torch.no_grad():
-                outputs = self.examined.model(**inputs, past_key_values=past, use_cache=True)
-            past = outputs.past_key_values
+                outputs = self.examined.model(**inputs, **{str(self.cache_name): past}, use_cache=True)
+            past = outputs[CACHE]
             pieces.append(results_of(outputs).flatten(0, -2))
         return pieces
 

@@ -25,6 +25,7 @@ from transformers.cache_utils import Cache, DynamicCache
 from ..modeling import TercetDecoderForCausalLM
 from ..modeling.attention.packing import Masks
 from ..modeling.attention.patterns import PATTERNS
+from ..modeling.compatibility import CACHE, cache_parameter
 from ..storage.pad_positions import ROBERTA_LIKE
 from .few_positions import Targets, fast_products, head_only_at, scores_of_few
 from .layout import packed, padded
@@ -66,7 +67,7 @@ class TreeScorer(Scorer):
         ids = torch.tensor([prefix], device=self.model.device)
         none = torch.tensor([0], device=ids.device)  # of its states is asked for, but no product has no rows
         with fast_products(self.model):
-            return self.model.model(ids, use_cache=True, output_positions=none).past_key_values
+            return self.model.model(ids, use_cache=True, output_positions=none)[CACHE]
 
     def score_trees(
         self, trees: list[PrefixTree], requests: Sequence[Request], cache: Cache | None, prefix: int
@@ -134,7 +135,8 @@ class CacheScorer(Scorer):
     def __init__(self, model: PreTrainedModel, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once
         takes = signature(type(model).forward).parameters
-        self.may_cache = "past_key_values" in takes and not has_recurrent_states(model)
+        self.cache_name = cache_parameter(model)
+        self.may_cache = self.cache_name is not None and not has_recurrent_states(model)
         # Those count from the pad's id on; they do so themselves, behind a cache, too.
         self.takes_positions = "position_ids" in takes and model.config.model_type not in ROBERTA_LIKE
 
@@ -160,7 +162,7 @@ class CacheScorer(Scorer):
         with head_only_at(
             self.model, torch.tensor([0], device=ids.device)
         ):  # none of its logits is asked for
-            return self.model(ids, use_cache=True).past_key_values
+            return self.model(ids, use_cache=True)[CACHE]
 
     def score_rows(self, requests: list[Request], cache: Cache | None, prefix: int) -> list[Score]:
         """Score requests in one pass behind what is cached."""
@@ -175,7 +177,7 @@ class CacheScorer(Scorer):
             "use_cache": cache is not None,
         }
         if cache is not None:
-            inputs["past_key_values"] = expanded(cache, len(rows))
+            inputs[str(self.cache_name)] = expanded(cache, len(rows))
         if self.takes_positions:
             inputs["position_ids"] = (torch.arange(width, device=ids.device) + prefix)[None].expand(
                 len(rows), -1

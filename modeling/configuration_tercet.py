@@ -443,7 +443,7 @@ class TercetDecoderConfig(TercetConfig):
     """Decoder: a position sees only itself and what came before. Sequences get labels from GPT-2's head."""
 
     model_type = "tercet_decoder"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]
 
     use_cache: bool = True
 
@@ -464,7 +464,7 @@ class TercetSeq2SeqConfig(TercetConfig):
     """
 
     model_type = "tercet_seq2seq"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]
     base_model_fsdp_plan = with_prefix("encoder", BLOCK_BY_BLOCK) | with_prefix("decoder", BLOCK_BY_BLOCK)
 
     decoder_num_hidden_layers: int | None = None

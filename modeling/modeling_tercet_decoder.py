@@ -17,13 +17,14 @@ Shapes: B batch, T positions, C model width, V vocabulary, S source positions, n
 Packed: (1, N) and (1, M).
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.generation.continuous_batching import PagedAttentionCache
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
@@ -47,9 +48,17 @@ from .attention.packing import (
     sequence_ids,
     within,
 )
+from .compatibility import GENERATION_KEYWORDS, HEAD_KEYWORDS, by_name, known_arguments
 from .configuration_tercet import TercetDecoderConfig
-from .generation.decoding import TercetGenerativeModel
-from .heads.losses import IGNORE, next_tokens, predicted_tokens, select_targets, take_loss_arguments
+from .generation.decoding import TercetGenerativeModel, by_steps
+from .heads.losses import (
+    IGNORE,
+    LOSS_KEYWORDS,
+    next_tokens,
+    predicted_tokens,
+    select_targets,
+    take_loss_arguments,
+)
 from .heads.tasks import (
     ChosenText,
     SequenceLabels,
@@ -86,6 +95,7 @@ class TercetDecoderModel(TercetStack):
     ):
         super().__init__(config, is_causal=is_causal, has_cross_attention=has_cross_attention)
 
+    @known_arguments(*HEAD_KEYWORDS)
     @merge_with_config_defaults
     @capture_outputs
     def forward(
@@ -93,7 +103,7 @@ class TercetDecoderModel(TercetStack):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | Masks | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
@@ -109,49 +119,51 @@ class TercetDecoderModel(TercetStack):
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
 
         The arguments are those of `TercetEncoderModel.forward`; `is_causal=False` lets tokens attend to later
-        ones. With a cache, `attention_mask` is (B, past + T), and `past_key_values` is extended in place;
+        ones. With a cache, `attention_mask` is (B, past + T), and `cache` is extended in place;
         packed sequences have none. With a source there are no `output_positions`: `encoder_hidden_states` (B,
         S, C) with `encoder_attention_mask` (B, S) or of pairs, or packed (1, M, C) with `cu_seq_lens_k`.
         """
-        if kwargs.get("cache") is not None:
+        if isinstance(cache, PagedAttentionCache):
             lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
             lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
-            return self.forward_paged(input_ids, position_ids, attention_mask, **lengths, **kwargs)
+            return self.forward_paged(input_ids, position_ids, attention_mask, cache, **lengths, **kwargs)
         refuse_global_tokens(kwargs, type(self).__name__)
-        if past_key_values is not None and encoder_hidden_states is not None:
-            past_key_values = self.cache_with_source(past_key_values)
+        if cache is not None:
+            self.refuse_cache_of_checkpointing()
+        if cache is not None and encoder_hidden_states is not None:
+            cache = self.cache_with_source(cache)
         output_attentions = self.records("output_attentions", kwargs)
         has_pairs = encoder_attention_mask is not None and not is_padding_mask(encoder_attention_mask)
         has_states = self.records("output_hidden_states", kwargs)
         call = StackCall(
             output_attentions,
-            can_unpad=is_empty(past_key_values) and not (has_states or has_pairs),
-            past_length=None if past_key_values is None else past_key_values.get_seq_length(),
+            can_unpad=is_empty(cache) and not (has_states or has_pairs),
+            past_length=None if cache is None else cache.get_seq_length(),
             use_cache=bool(use_cache),
         )
         tokens = require_tokens(input_ids, inputs_embeds)
         sequences = None if cu_seq_lens_q is None else PackedSequences.of(cu_seq_lens_q, max_length_q)
         layout = self.lay_out(tokens, attention_mask, position_ids, sequences, call)
-        if use_cache and past_key_values is None and layout.has_rows:
-            past_key_values = self.new_cache(encoder_hidden_states)
+        if use_cache and cache is None and layout.has_rows:
+            cache = self.new_cache(encoder_hidden_states)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
         is_causal = kwargs.get("is_causal")
-        masks = self.masks(layout, x, attention_mask, output_attentions, past_key_values, is_causal)
+        masks = self.masks(layout, x, attention_mask, output_attentions, cache, is_causal)
         source, source_mask = encoder_hidden_states, None
         if source is not None:
             bounds, given = (cu_seq_lens_k, max_length_k), encoder_attention_mask
             source, source_mask = self.prepare_source(layout, x, source, given, bounds, output_attentions)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
-        places = source, source_mask, past_key_values, output_positions
+        places = source, source_mask, cache, output_positions
         states = self.transform(layout, x, masks, arguments, *places, can_round=not has_states)
-        return BaseModelOutputWithPastAndCrossAttentions(states, past_key_values)
+        return BaseModelOutputWithPastAndCrossAttentions(states, **by_name(cache))
 
     def decode_step(
         self,
         input_ids: Tensor,
         position_ids: Tensor,
         attention_mask: Tensor | None,
-        past_key_values: Cache,
+        cache: Cache,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
     ) -> Tensor:
@@ -170,19 +182,20 @@ class TercetDecoderModel(TercetStack):
             source, pairs = self.prepare_source(layout, x, source, source_mask, (None, None), False)
         arguments = {"is_decode_step": True}
         masks: Masks = {"full_attention": mask}
-        return self.transform(layout, x, masks, arguments, source, pairs, past_key_values)
+        return self.transform(layout, x, masks, arguments, source, pairs, cache)
 
     def forward_paged(
         self,
         input_ids: Tensor | None,
         position_ids: Tensor | None,
         attention_mask: Mask | Masks,
+        pages: PagedAttentionCache,
         **arguments: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (1, N, C) of new tokens of many texts, whose keys and values lie in the pages of one cache.
 
-        So transformers' continuous batching calls: its kernels fill the pages and find in them what a text
-        has so far, by lengths and masks which are therefore theirs alone.
+        So transformers' continuous batching calls. What a text has so far is found in the pages by lengths
+        and masks which are therefore transformers' alone.
         """
         assert position_ids is not None  # which are part of that call
         layout = Layout(position_ids)
@@ -190,8 +203,16 @@ class TercetDecoderModel(TercetStack):
         is_by_type = isinstance(attention_mask, dict)
         masks = attention_mask if is_by_type else dict.fromkeys(self.config.types_of_layers, attention_mask)
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=self.transform(layout, x, masks, arguments)
+            last_hidden_state=self.transform(layout, x, masks, arguments, cache=cast(Any, pages))
         )
+
+    def refuse_cache_of_checkpointing(self) -> None:
+        """Raise a `ValueError` if layers are to be computed again, which would fill a cache twice."""
+        if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+            raise ValueError(
+                f"a cache is given to {type(self).__name__} with gradient checkpointing, whose backward pass "
+                "computes layers again: leave the cache out, or call gradient_checkpointing_disable()"
+            )
 
     def new_cache(self, encoder_hidden_states: Tensor | None) -> Cache:
         """Start a cache, of the source too if there is one."""
@@ -260,13 +281,15 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         self.build_lm_head(config)
         self.post_init()
 
+    @known_arguments("shift_labels", *LOSS_KEYWORDS, drops=GENERATION_KEYWORDS)
+    @by_steps
     @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | Masks | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
@@ -293,7 +316,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             input_ids,
             attention_mask,
             position_ids,
-            past_key_values,
+            cache,
             inputs_embeds,
             token_type_ids,
             use_cache=use_cache,
@@ -313,13 +336,12 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         self,
         input_ids: Tensor,
         position_ids: Tensor,
-        past_key_values: Cache,
+        cache: Cache,
         attention_mask: Tensor | None = None,
-        **_: Any,
     ) -> CausalLMOutputWithPast:
         """Predict what follows one more token of each sequence (B, 1): logits (B, 1, V)."""
-        states = self.model.decode_step(input_ids, position_ids, attention_mask, past_key_values)
-        return CausalLMOutputWithPast(logits=self.compute_logits(states), past_key_values=past_key_values)
+        states = self.model.decode_step(input_ids, position_ids, attention_mask, cache)
+        return CausalLMOutputWithPast(logits=self.compute_logits(states), **by_name(cache))
 
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
@@ -348,6 +370,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
         self.build_lm_head(config)
         self.post_init()
 
+    @known_arguments("shift_labels", *LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,

@@ -22,9 +22,11 @@ from transformers.utils.generic import can_return_tuple, merge_with_config_defau
 from transformers.utils.output_capturing import capture_outputs
 
 from .attention.packing import Masks, PackedSequences
+from .compatibility import HEAD_KEYWORDS, known_arguments
 from .configuration_tercet import TercetEncoderConfig
 from .heads.losses import (
     IGNORE,
+    LOSS_KEYWORDS,
     LossArguments,
     at_least_float32,
     checked_labels,
@@ -65,6 +67,7 @@ class TercetEncoderModel(TercetStack):
     def __init__(self, config: TercetEncoderConfig):
         super().__init__(config, is_causal=False)
 
+    @known_arguments(*HEAD_KEYWORDS)
     @merge_with_config_defaults
     @capture_outputs
     def forward(
@@ -131,6 +134,7 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         self.build_lm_head(config)
         self.post_init()
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,
@@ -215,6 +219,7 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         self.next_sentence_head = NextSentenceHead(config)
         self.post_init()
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,

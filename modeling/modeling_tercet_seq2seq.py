@@ -22,15 +22,22 @@ from transformers.utils.generic import can_return_tuple
 
 from .attention.masks import tokens_of
 from .attention.packing import packed_bounds, select_positions
+from .compatibility import CACHE, GENERATION_KEYWORDS, by_name, is_tracing, known_arguments
 from .configuration_tercet import TercetSeq2SeqConfig
-from .generation.decoding import TercetGenerativeModel
-from .heads.losses import begin_sequences, behind_start, select_targets, take_loss_arguments, without_pads
+from .generation.decoding import TercetGenerativeModel, by_steps
+from .heads.losses import (
+    LOSS_KEYWORDS,
+    begin_sequences,
+    behind_start,
+    select_targets,
+    take_loss_arguments,
+    without_pads,
+)
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, recordings
 from .pretrained import TercetPreTrainedModel
 from .stack import refuse_output_positions
-from .tracing import is_tracing
 
 TABLE = "embeddings.embed_tokens.weight"
 """Where a stack keeps the vectors of its tokens."""
@@ -91,6 +98,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         if self.config.has_one_table:
             self.decoder.set_input_embeddings(value)
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,
@@ -101,7 +109,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         token_type_ids: Tensor | None = None,
@@ -139,7 +147,7 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
             decoder_input_ids,
             decoder_attention_mask,
             decoder_position_ids,
-            past_key_values,
+            cache,
             decoder_inputs_embeds,
             encoder_hidden_states=source.last_hidden_state,
             encoder_attention_mask=tokens_of(attention_mask, given.shape[0]),
@@ -176,6 +184,8 @@ class TercetSeq2SeqForConditionalGeneration(
         self._tied_weights_keys = {"lm_head.weight": f"model.{owner}.{TABLE}"} if is_tied else {}
         self.post_init()
 
+    @known_arguments(*LOSS_KEYWORDS, drops=GENERATION_KEYWORDS)
+    @by_steps
     @can_return_tuple
     def forward(
         self,
@@ -186,7 +196,7 @@ class TercetSeq2SeqForConditionalGeneration(
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
@@ -219,7 +229,7 @@ class TercetSeq2SeqForConditionalGeneration(
             position_ids,
             decoder_position_ids,
             encoder_outputs,
-            past_key_values,
+            cache,
             inputs_embeds,
             decoder_inputs_embeds,
             token_type_ids,
@@ -240,22 +250,21 @@ class TercetSeq2SeqForConditionalGeneration(
     def decode_step(
         self,
         decoder_input_ids: Tensor,
-        past_key_values: EncoderDecoderCache,
+        cache: EncoderDecoderCache,
         encoder_outputs: BaseModelOutput,
         attention_mask: Tensor | None = None,
-        **_: Any,
     ) -> Seq2SeqLMOutput:
         """Predict what follows one more token of each target (B, 1): logits (B, 1, V)."""
-        positions = torch.full_like(decoder_input_ids, past_key_values.get_seq_length())
+        positions = torch.full_like(decoder_input_ids, cache.get_seq_length())
         states = self.model.decoder.decode_step(
             decoder_input_ids,
             positions,
             None,
-            past_key_values,
+            cache,
             encoder_outputs.last_hidden_state,
             tokens_of(attention_mask, decoder_input_ids.shape[0]),
         )
-        return Seq2SeqLMOutput(logits=self.compute_logits(states), past_key_values=past_key_values)
+        return Seq2SeqLMOutput(logits=self.compute_logits(states), **by_name(cache))
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training.
@@ -280,11 +289,11 @@ def joined_output(
     """Name what both stacks returned as transformers names it for the whole."""
     return Seq2SeqModelOutput(
         last_hidden_state=target.last_hidden_state,
-        past_key_values=cast(EncoderDecoderCache | None, target.past_key_values),
         decoder_hidden_states=target.hidden_states,
         decoder_attentions=target.attentions,
         cross_attentions=target.cross_attentions,
         encoder_last_hidden_state=source.last_hidden_state,
         encoder_hidden_states=source.hidden_states,
         encoder_attentions=source.attentions,
+        **by_name(target.get(CACHE)),
     )

@@ -11,13 +11,13 @@ from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
 
 from .attention.multi_head import SelfAttention
+from .compatibility import is_tracing, warn_if_untested
 from .configuration_neural import NeuralConfig
 from .configuration_tercet import TercetConfig, require_implementation
 from .generation.prepacked_weights import free_prepacked_weights
 from .heads.losses import IGNORE, LossArguments, LossChunk, lm_head_loss, logits_loss, require_size
 from .layers.block import Block
 from .layers.position_wise import build_activation, build_norm, init_scale
-from .tracing import is_tracing
 
 
 class HeadTransform(nn.Module):
@@ -83,6 +83,10 @@ class NeuralPreTrainedModel(PreTrainedModel):
 
     config: NeuralConfig
     base_model_prefix = "model"
+
+    def __init__(self, config: NeuralConfig, *args: Any, **kwargs: Any):
+        super().__init__(config, *args, **kwargs)
+        warn_if_untested()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -156,7 +160,7 @@ class TercetPreTrainedModel(NeuralPreTrainedModel):
     config: TercetConfig
     supports_gradient_checkpointing = True
     _no_split_modules = ["PreNormBlock", "PostNormBlock", "ParallelBlock"]
-    _skip_keys_device_placement = ["past_key_values"]
+    _skip_keys_device_placement = ["cache", "past_key_values"]
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_flex_attn = True
@@ -164,13 +168,28 @@ class TercetPreTrainedModel(NeuralPreTrainedModel):
     _can_compile_fullgraph = True
     _can_record_outputs = {"hidden_states": Block, "attentions": SelfAttention}
 
-    def _check_and_adjust_attn_implementation(
-        self, attn_implementation: str | None, *args: Any, **kwargs: Any
-    ) -> str:
-        require_implementation(self.config, attn_implementation)
-        loaded = super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
-        require_implementation(self.config, loaded)  # of a kernel of the Hub, more is known now
-        return loaded
+    def __init__(self, config: TercetConfig, *args: Any, **kwargs: Any):
+        require_implementation(config, config._attn_implementation)
+        super().__init__(config, *args, **kwargs)
+        require_implementation(
+            self.config, self.config._attn_implementation
+        )  # a kernel of the Hub is known now
+
+    def set_attn_implementation(self, attn_implementation: str | dict, *args: Any, **kwargs: Any) -> None:
+        """Choose the kernel of attention as transformers does; one that cannot serve changes nothing."""
+        by_model = attn_implementation if isinstance(attn_implementation, dict) else {"": attn_implementation}
+        configs = [module.config for module in self.modules() if isinstance(module, TercetPreTrainedModel)]
+        before = [config._attn_implementation for config in configs]
+        for implementation in by_model.values():
+            require_implementation(self.config, implementation)
+        super().set_attn_implementation(attn_implementation, *args, **kwargs)
+        try:
+            for config in configs:
+                require_implementation(config, config._attn_implementation)
+        except ValueError:
+            for config, implementation in zip(configs, before, strict=True):
+                config._attn_implementation = implementation
+            raise
 
 
 class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):

@@ -34,12 +34,12 @@ from .attention.packing import (
 )
 from .attention.patterns import PATTERNS, AttentionPattern
 from .attention.relative_bias import dtype_of_scores
+from .compatibility import is_tracing
 from .configuration_tercet import TercetConfig, takes_bounds
 from .layers.block import BLOCKS, Block
 from .layers.position_wise import Embeddings, build_norm, look_up
 from .layers.positions import POSITIONS
 from .pretrained import TercetPreTrainedModel
-from .tracing import is_tracing
 
 logger = logging.get_logger(__name__)
 
@@ -334,7 +334,7 @@ class TercetStack(TercetPreTrainedModel):
         x: Tensor,
         attention_mask: Tensor | Masks | None,
         output_attentions: bool,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         is_causal: bool | None = None,
         global_tokens: Tensor | None = None,
     ) -> Masks:
@@ -351,11 +351,11 @@ class TercetStack(TercetPreTrainedModel):
             dropout = self.config.attention_dropout if self.training else 0.0
             return with_tiles(self.config, patterns, sequences, x, dropout)
         if attention_mask is not None and not is_padding_mask(attention_mask):
-            return kernel_masks(attention_mask, self.masking_config(output_attentions), x, past_key_values)
+            return kernel_masks(attention_mask, self.masking_config(output_attentions), x, cache)
         return self.build_masks(
             x,
             attention_mask,
-            past_key_values,
+            cache,
             layout.sequence_ids,
             output_attentions,
             patterns,
@@ -366,21 +366,21 @@ class TercetStack(TercetPreTrainedModel):
         self,
         x: Tensor,
         attention_mask: Tensor | None,
-        past_key_values: Cache | None,
+        cache: Cache | None,
         ids: Tensor | None = None,
         output_attentions: bool = False,
         patterns: Mapping[str, AttentionPattern] | None = None,
         global_tokens: Tensor | None = None,
     ) -> Masks:
         """Build one mask for all layers of a type; `ids` (B, T) number the sequences to be kept apart."""
-        if isinstance(past_key_values, EncoderDecoderCache):
-            past_key_values = past_key_values.self_attention_cache
+        if isinstance(cache, EncoderDecoderCache):
+            cache = cache.self_attention_cache
         return {
             layer_type: pattern.build_mask(
                 self.masking_config(output_attentions),
                 x,
                 attention_mask,
-                past_key_values,
+                cache,
                 ids,
                 global_tokens,
             )
@@ -395,7 +395,7 @@ class TercetStack(TercetPreTrainedModel):
         arguments: dict[str, Any],
         source: Tensor | None = None,
         source_mask: Mask = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         output_positions: Tensor | None = None,
         can_round: bool = False,
     ) -> Tensor:
@@ -416,7 +416,7 @@ class TercetStack(TercetPreTrainedModel):
         is_token = None
         if output_positions is not None and layout.padding is not None and layout.padding.has_pads:
             output_positions, is_token = layout.padding.places(output_positions)
-        masks = self.relative_bias(masks, x, past_key_values, arguments.get("is_causal"))
+        masks = self.relative_bias(masks, x, cache, arguments.get("is_causal"))
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
         dtype = x.dtype
@@ -438,7 +438,7 @@ class TercetStack(TercetPreTrainedModel):
                 source,
                 source_mask,
                 packed_bias,
-                past_key_values=past_key_values,
+                cache=cache,
                 **arguments,
             )
         x = self.norm(x).to(dtype)
@@ -453,5 +453,5 @@ class TercetStack(TercetPreTrainedModel):
         if not output_attentions or self.config._attn_implementation == "eager":
             return self.config
         definition = copy.copy(self.config)
-        definition._attn_implementation_internal = "eager"
+        definition._attn_implementation = "eager"
         return definition

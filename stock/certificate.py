@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..modeling.compatibility import CACHE
 from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained import TercetPreTrainedModel
 from ..storage.model_folder import CERTIFICATE
@@ -167,8 +168,8 @@ def cached_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
             inputs = {"input_ids": part}
             if probe.has_target:
                 inputs = {"input_ids": ids[None, :length], "decoder_input_ids": part}
-            outputs = ours(**inputs, past_key_values=cache, use_cache=True)
-            cache = outputs.past_key_values
+            outputs = ours(**inputs, cache=cache, use_cache=True)
+            cache = outputs[CACHE]
             parts.append(outputs.logits[0])
         rows.append(torch.cat(parts))
     return [torch.cat(rows)]

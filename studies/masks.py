@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..modeling.compatibility import CACHE
 from .lessons import decoder, encoder, seq2seq
 from .study import Curve, Measured
 
@@ -117,9 +118,9 @@ def by_steps(model: nn.Module, ids: Tensor, *, has_memory: bool) -> Tensor:
         found = model(
             input_ids=ids[:, place : place + 1],
             position_ids=positions,
-            past_key_values=cache,
+            cache=cache,
             use_cache=has_memory,
         )
-        cache = found.past_key_values if has_memory else None
+        cache = found[CACHE] if has_memory else None
         logits.append(found.logits)
     return torch.cat(logits, dim=1)

@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 from transformers.masking_utils import and_masks, create_bidirectional_mask, create_causal_mask
 
-from ..tracing import is_tracing
+from ..compatibility import by_name, is_tracing
 from .packing import first_tokens, text_lengths, within
 from .relative_bias import dtype_of_scores, join
 
@@ -146,7 +146,7 @@ class AttentionPattern(ABC):
         config: PreTrainedConfig,
         x: Tensor,
         attention_mask: Tensor | None,
-        past_key_values: Cache | None,
+        cache: Cache | None,
         sequence_ids: Tensor | None,
         global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
@@ -158,7 +158,7 @@ class AttentionPattern(ABC):
             config: Whose `attn_implementation` tells the form.
             x: States of the queries (B, T, C).
             attention_mask: (B, S), 0 at pads.
-            past_key_values: The cache before the queries.
+            cache: The cache before the queries.
             sequence_ids: (B, T), which number the sequences of a row that are kept apart; `None`: one a row.
             global_tokens: (B, T), true at tokens that are chosen to be global; there is no cache then.
         """
@@ -167,16 +167,14 @@ class AttentionPattern(ABC):
         functions = [] if sequence_ids is None else [within(sequence_ids, sequence_ids)]
         begins = first_tokens(attention_mask, sequence_ids)
         positions = positions_from(begins, x)
-        if has_map := past_key_values is not None or is_tracing() or not self.is_full(length):
+        if has_map := cache is not None or is_tracing() or not self.is_full(length):
             lengths = length
             if self.depends_on_length:
                 lengths = text_lengths(attention_mask, sequence_ids, length)
             global_tokens = union(global_tokens, self.own_global_tokens(positions, lengths))
             functions.append(self.map_function(begins, global_tokens))
         and_mask_function = and_masks(*functions) if functions else None
-        mask = create(
-            config, x, attention_mask, past_key_values=past_key_values, and_mask_function=and_mask_function
-        )
+        mask = create(config, x, attention_mask, **by_name(cache), and_mask_function=and_mask_function)
         if has_map and self.adds_to_scores:
             dtype = dtype_of_scores(x)
             return join(mask, self.added_to(positions, global_tokens, dtype)[:, None], dtype)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from ..compatibility import softmax_backward
 from ..layers.position_wise import draw_kept, drop, masked
 from .abstract_pattern import AttentionPattern
 
@@ -165,7 +166,7 @@ class Attended(NamedTuple):
         gradient = gradient.contiguous()
         d_value = without_dropped(self.weights, self.is_kept).mT @ gradient
         d_weights = without_dropped(gradient @ self.value.mT, self.is_kept)
-        d_scores = torch.ops.aten._softmax_backward_data(d_weights, self.weights, -1, self.weights.dtype)
+        d_scores = softmax_backward(d_weights, self.weights)
         d_query = (d_scores @ self.key).mul_(scaling)
         return d_query, d_scores.mT @ self.query, d_value.mul_(self.factor), d_scores
 
@@ -317,7 +318,7 @@ class _BlockSparseAttention(torch.autograd.Function):
             d_attended = gradient[:, :, rows.queries]
             scatter(d_value, rows.keys, weights.mT @ d_attended)
             d_weights = d_attended @ gather(value, rows.keys).mT
-            d_scores = torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+            d_scores = softmax_backward(d_weights, weights)
             d_query[:, :, rows.queries] = (d_scores @ keys).mul_(ctx.scaling)
             scatter(d_key, rows.keys, d_scores.mT @ query[:, :, rows.queries])
         return d_query, d_key.to(key.dtype), d_value.to(value.dtype), None, None, None

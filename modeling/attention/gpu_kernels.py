@@ -34,14 +34,11 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from transformers.masking_utils import and_masks
 from transformers.utils import logging
 
-from ..tracing import is_tracing
+from ..compatibility import flash_operator, graphs_at_most, is_tracing
 from .abstract_pattern import AttentionPattern, union
 from .packing import PackedSequences, Tiles, longest, sequence_ids, within
 
 logger = logging.get_logger(__name__)
-
-KERNEL = torch.ops.aten._flash_attention_forward
-"""torch's operator."""
 
 ENDLESS = -1
 """The window of a query on one side, if there is no limit."""
@@ -75,6 +72,8 @@ NOISE = 0.02
 def has_varlen_kernel(gpu: torch.device) -> bool:
     """Return whether this torch has the kernel, and a GPU runs it and gives the definition's values."""
     exchange_kernel(False)
+    if flash_operator is None:
+        return False
     return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and agrees("flash", varlen_attention, gpu)
 
 
@@ -182,7 +181,7 @@ def varlen_attention(
     reach = ENDLESS if sliding_window is None else sliding_window - 1
     bounds = sequences.flash_arguments
     names = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-    attended, *_ = KERNEL(
+    attended, *_ = flash_operator(
         query,
         key,
         value,
@@ -349,7 +348,7 @@ def compiled_attention(*arguments: Any, **options: Any) -> Any:
 
     Sizes are general from the second one on; patterns, with and without gradients, have graphs of their own.
     """
-    with torch._dynamo.config.patch(recompile_limit=GRAPHS):
+    with graphs_at_most(GRAPHS):
         return compiled_kernel()(*arguments, **options)
 
 

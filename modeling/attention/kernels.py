@@ -41,8 +41,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from ..compatibility import is_tracing
 from ..configuration_tercet import TercetConfig, takes_bounds
-from ..tracing import is_tracing
 from .dot_product import SHORT, is_sparse, scaled_dot_product, single_query_attention
 from .gpu_kernels import (
     CHANNELS,

@@ -24,8 +24,8 @@ from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
+from ..compatibility import is_tracing
 from ..configuration_tercet import takes_blocks, takes_bounds
-from ..tracing import is_tracing
 from .dot_product import additive
 from .packing import Mask, Masks, is_padding_mask
 from .relative_bias import dtype_of_scores
@@ -97,16 +97,14 @@ def refuse_mask_of_packed(mask: object) -> None:
     )
 
 
-def kernel_masks(
-    given: Mask | Masks, config: PreTrainedConfig, x: Tensor, past_key_values: Cache | None
-) -> Masks:
+def kernel_masks(given: Mask | Masks, config: PreTrainedConfig, x: Tensor, cache: Cache | None) -> Masks:
     """Return the mask for each type of layer of a model in the form that its kernel takes.
 
     Args:
         given: A mask of pairs in any form, or one for each type of layer.
         config: Whose `attn_implementation` names the kernel.
         x: States of the queries (B, T, C).
-        past_key_values: The cache before them, of which sliding layers may have dropped the first tokens.
+        cache: The cache before them, of which sliding layers may have dropped the first tokens.
 
     Raises:
         ValueError: The kernel does not take such a mask, or a type of layer has none.
@@ -115,7 +113,7 @@ def kernel_masks(
     if isinstance(given, dict):
         by_type = given
     else:
-        by_type = {kind: of_cache(given, x.shape[1], past_key_values, types.index(kind)) for kind in types}
+        by_type = {kind: of_cache(given, x.shape[1], cache, types.index(kind)) for kind in types}
     if missing := [kind for kind in types if kind not in by_type]:
         raise ValueError(
             f"attention_mask has masks for layers of the types {', '.join(map(repr, by_type))}, but the "

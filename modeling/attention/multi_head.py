@@ -11,7 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.generation.continuous_batching import PagedAttentionCache
 
+from ..compatibility import fill_pages
 from ..configuration_tercet import TercetConfig
 from ..layers.position_wise import build_head_norm, project, residual_linear
 from ..layers.positions import Rotation, rotate
@@ -103,7 +105,7 @@ class SelfAttention(Attention):
         hidden_states: Tensor,
         attention_mask: Mask,
         rotation: Rotation | None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         is_causal: bool | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
@@ -115,10 +117,12 @@ class SelfAttention(Attention):
         query, key = self.heads(query, self.q_norm), self.heads(key, self.k_norm)
         query, key, value = rotate(query, by=rotation), rotate(key, by=rotation), self.heads(value)
         key = self.score.prepare_key(key)
-        if isinstance(past_key_values, EncoderDecoderCache):
-            past_key_values = past_key_values.self_attention_cache
-        if past_key_values is not None:
-            _, (key, value) = extend(past_key_values, key, value, self.layer_idx, attention_mask)
+        if isinstance(cache, EncoderDecoderCache):
+            cache = cache.self_attention_cache
+        if isinstance(cache, PagedAttentionCache):
+            key, value = fill_pages(cache, key, value, self.layer_idx, kwargs)
+        elif cache is not None:
+            _, (key, value) = extend(cache, key, value, self.layer_idx, attention_mask)
         pattern = self.pattern.toward(is_causal)
         kwargs["sliding_window"] = pattern.window
         return self.attend(hidden_states, query, key, value, attention_mask, pattern, **kwargs)
@@ -135,7 +139,7 @@ class CrossAttention(Attention):
         hidden_states: Tensor,
         encoder_hidden_states: Tensor,
         attention_mask: Mask,
-        past_key_values: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | None = None,
         is_causal: bool | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
@@ -144,7 +148,7 @@ class CrossAttention(Attention):
         `is_causal` is the direction of self-attention, and changes nothing here.
         """
         query = self.heads(self.q_proj(hidden_states), self.q_norm)
-        key, value = self.keys_and_values(encoder_hidden_states, past_key_values, attention_mask)
+        key, value = self.keys_and_values(encoder_hidden_states, cache, attention_mask)
         return self.attend(hidden_states, query, key, value, attention_mask, self.pattern, **kwargs)
 
     def keys_and_values(

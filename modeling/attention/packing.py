@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from ..tracing import is_tracing
+from ..compatibility import is_tracing
 
 MOST_GROUPS = 4
 

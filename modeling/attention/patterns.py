@@ -20,13 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
-from transformers.cache_utils import (
-    DYNAMIC_LAYER_TYPE_MAPPING,
-    STATIC_LAYER_TYPE_MAPPING,
-    Cache,
-    DynamicLayer,
-    StaticLayer,
-)
+from transformers.cache_utils import Cache
 from transformers.masking_utils import (
     create_bidirectional_mask,
     create_bidirectional_sliding_window_mask,
@@ -34,6 +28,7 @@ from transformers.masking_utils import (
     create_sliding_window_causal_mask,
 )
 
+from ..compatibility import by_name, register_layer_types
 from .abstract_pattern import AttentionPattern, MappedPattern
 from .big_bird import BigBirdAttention, StockBigBirdAttention
 from .packing import within
@@ -66,14 +61,14 @@ class FullAttention(AttentionPattern):
         config: PreTrainedConfig,
         x: Tensor,
         attention_mask: Tensor | None,
-        past_key_values: Cache | None,
+        cache: Cache | None,
         sequence_ids: Tensor | None,
         global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, and what is behind a decoder's query."""
         create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
         apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
-        return create(config, x, attention_mask, past_key_values=past_key_values, and_mask_function=apart)
+        return create(config, x, attention_mask, **by_name(cache), and_mask_function=apart)
 
 
 class SlidingAttention(AttentionPattern):
@@ -122,17 +117,17 @@ class SlidingAttention(AttentionPattern):
         config: PreTrainedConfig,
         x: Tensor,
         attention_mask: Tensor | None,
-        past_key_values: Cache | None,
+        cache: Cache | None,
         sequence_ids: Tensor | None,
         global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
         """Forbid pads, what is far, and what is behind a decoder's query."""
         if global_tokens is not None or not self.is_read_as_built:
-            return super().build_mask(config, x, attention_mask, past_key_values, sequence_ids, global_tokens)
+            return super().build_mask(config, x, attention_mask, cache, sequence_ids, global_tokens)
         sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
         create: Callable[..., Any] = sliding if self.is_causal else both_sides
         apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
-        return create(config, x, attention_mask, past_key_values=past_key_values, and_mask_function=apart)
+        return create(config, x, attention_mask, **by_name(cache), and_mask_function=apart)
 
 
 class StridedAttention(MappedPattern):
@@ -172,10 +167,7 @@ PATTERNS: dict[str, type[AttentionPattern]] = {
 }
 """What a layer may be, in transformers' words where it has them."""
 
-# Caches look up types of layers. Those that transformers does not know keep all keys, as full ones do.
-for kind in PATTERNS:
-    DYNAMIC_LAYER_TYPE_MAPPING.setdefault(kind, DynamicLayer)
-    STATIC_LAYER_TYPE_MAPPING.setdefault(kind, StaticLayer)
+register_layer_types(PATTERNS)
 
 
 def require_layer_types(config: PreTrainedConfig, prefix: str = "") -> None:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 
-from ..tracing import is_tracing
+from ..compatibility import is_tracing
 from .packing import Mask, Masks, PackedSequences, longest
 
 
@@ -47,9 +47,7 @@ class NoBias(nn.Module):
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__()
 
-    def forward(
-        self, masks: Masks, x: Tensor, past_key_values: Cache | None, is_causal: bool | None = None
-    ) -> Masks:
+    def forward(self, masks: Masks, x: Tensor, cache: Cache | None, is_causal: bool | None = None) -> Masks:
         """Return what attention over states `x` (B, T, C), and over what is cached, adds to its scores.
 
         `is_causal` replaces the stack's own direction.
@@ -80,15 +78,13 @@ class DistanceBias(NoBias):
                 f"{self.is_causal}: choose position_embedding_type='rotary', 'alibi' or 'learned'"
             )
 
-    def forward(
-        self, masks: Masks, x: Tensor, past_key_values: Cache | None, is_causal: bool | None = None
-    ) -> Masks:
+    def forward(self, masks: Masks, x: Tensor, cache: Cache | None, is_causal: bool | None = None) -> Masks:
         """Join the bias with each mask, to (1 or B, H, T, S); packed sequences get it from `of_packed`."""
         if isinstance(next(iter(masks.values())), PackedSequences):
             return masks
         is_causal = self.is_causal if is_causal is None else is_causal
         return {
-            layer_type: self.biased(mask, x, past_key_values, self.layer_types.index(layer_type), is_causal)
+            layer_type: self.biased(mask, x, cache, self.layer_types.index(layer_type), is_causal)
             for layer_type, mask in masks.items()
         }
 
@@ -105,14 +101,12 @@ class DistanceBias(NoBias):
             return self.of_distances(torch.arange(1 - length, length, device=device)).contiguous()
         return self.bias(device, length, length)
 
-    def biased(
-        self, mask: Mask, x: Tensor, past_key_values: Cache | None, layer_idx: int, is_causal: bool
-    ) -> Tensor:
+    def biased(self, mask: Mask, x: Tensor, cache: Cache | None, layer_idx: int, is_causal: bool) -> Tensor:
         """Join the bias with the mask of a layer, whose cache may have dropped what lies far back."""
         num_queries, num_keys, past_length = x.shape[1], x.shape[1], 0
-        if past_key_values is not None:
-            num_keys, first_position = past_key_values.get_mask_sizes(num_queries, layer_idx)
-            past_length = past_key_values.get_seq_length(layer_idx) - first_position
+        if cache is not None:
+            num_keys, first_position = cache.get_mask_sizes(num_queries, layer_idx)
+            past_length = cache.get_seq_length(layer_idx) - first_position
         if mask is None and is_causal:
             mask = keys_so_far(x.device, num_queries, num_keys, past_length)
         assert mask is None or isinstance(mask, Tensor)

@@ -36,7 +36,7 @@ from torch.autograd.function import once_differentiable
 from transformers import PreTrainedConfig
 from transformers import initialization as init
 
-from ..tracing import is_tracing
+from ..compatibility import is_tracing
 from .packing import select_positions
 
 BLOCK_BYTES = {"cpu": 2**20}

@@ -1,9 +1,9 @@
 """Faster generation: what is chosen from the logits, and when it ends, is transformers' own code.
 
-Whatever the strategy, on a CPU linear layers multiply by prepacked weights, and caches grow in place. Greedy
-decoding and sampling also leave the steps behind the prompt to a callable of the model's, where transformers
-itself puts a compiled forward pass. Here it is `decode_step`, unless outputs are requested that only
-`forward` returns.
+Whatever the strategy, on a CPU linear layers multiply by prepacked weights, and caches grow in place. A call
+of `forward` that is a plain step behind the prompt, one more token for each text and nothing besides, is
+`decode_step`. Calls of another shape, and versions of transformers that this code was not tested with, are
+left to `forward` itself.
 
 transformers' dynamic cache concatenates, so that every step copies all keys and values so far. Here they lie
 in a buffer of up to twice their size, and the cache shows the part of it that is filled. All else that caches
@@ -18,31 +18,44 @@ Shapes: B batch, G key-value heads, S positions, D head width.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, cast
+from contextvars import ContextVar
+from functools import cache, wraps
+from inspect import Parameter, signature
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import CompileConfig, GenerationConfig, GenerationMixin
+from transformers import GenerationConfig, GenerationMixin
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
 from ..attention.packing import Masks, is_empty
 from ..attention.patterns import PATTERNS
+from ..compatibility import CACHE, is_tested, is_tracing, with_one_cache
 from ..configuration_tercet import TercetConfig
 from ..layers.position_wise import is_untouched
 from ..pretrained import TercetLMHeadModel
 from ..stack import TercetStack
-from ..tracing import is_tracing
-from .prepacked_weights import are_in_use, prepacked_weights
+from .prepacked_weights import prepacked_weights
 
 
-def refuse_prompt_chunks(generation_config: GenerationConfig) -> None:
-    """Raise a `ValueError` if a sequence-to-sequence model is to read the target's beginning in chunks."""
-    if generation_config.prefill_chunk_size is not None:
+def refuse_prompt_chunks(
+    model: GenerationMixin,
+    inputs: Any = None,
+    generation_config: GenerationConfig | None = None,
+    *_: Any,
+    **kwargs: Any,
+) -> None:
+    """Raise a `ValueError` if a sequence-to-sequence model is to read the target's beginning in chunks.
+
+    The arguments are those of `generate`.
+    """
+    defaults = generation_config or model.generation_config
+    size = kwargs.get("prefill_chunk_size", defaults and defaults.prefill_chunk_size)
+    if size is not None:
         raise ValueError(
-            f"prefill_chunk_size is {generation_config.prefill_chunk_size}, but transformers cuts prompts of "
+            f"prefill_chunk_size is {size}, but transformers cuts prompts of "
             "decoders only, and would cut the mask of a source: leave it out"
         )
 
@@ -137,15 +150,64 @@ def grows(cache: Cache | None) -> bool:
 # pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false
 
 
-STEP_ARGUMENTS = {
-    "attention_mask",
-    "encoder_outputs",
-    "logits_to_keep",
-    "past_key_values",
-    "position_ids",
-    "use_cache",
-}
-"""What `decode_step` understands of all that `generate` may pass on."""
+class Writing(NamedTuple):
+    """A call of `generate` that is under way on a CPU.
+
+    Args:
+        model: The model that writes.
+        may_grow: Whether the cache may grow in place: it is not the caller's.
+        can_step: Whether the model's steps behind the prompt may be `decode_step`.
+    """
+
+    model: nn.Module
+    may_grow: bool
+    can_step: bool
+
+
+_writing: ContextVar[Writing | None] = ContextVar("writing", default=None)
+
+
+def by_steps(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a model's `forward` be its `decode_step` where `generate` writes a text token by token.
+
+    A call with any other argument than `decode_step` has, with more than one token a row, or with another
+    cache than one that grows, is computed as it is written.
+    """
+
+    @wraps(forward)
+    def forward_or_step(self: TercetGenerativeModel, *args: Any, **kwargs: Any) -> Any:
+        writing = None if is_tracing() else _writing.get()
+        if writing is None or writing.model is not self:
+            return forward(self, *args, **kwargs)
+        if writing.can_step and not args and (step := step_of(type(self), kwargs)) is not None:
+            return self.decode_step(**step)
+        if writing.may_grow:
+            make_growing(kwargs.get("cache"))
+        return forward(self, *args, **kwargs)
+
+    return forward_or_step
+
+
+def step_of(kind: type[nn.Module], arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of `decode_step` if those of `forward` ask for nothing else."""
+    tokens, known, required = step_arguments(kind)
+    given = {name: value for name, value in arguments.items() if value is not None}
+    is_plain = (
+        given.pop("use_cache", True) is True
+        and given.pop("return_dict", True) is True
+        and isinstance(given.pop("logits_to_keep", 0), int)
+    )
+    if not is_plain or not required <= given.keys() <= known:
+        return None
+    return given if given[tokens].shape[1] == 1 and grows(given["cache"]) else None
+
+
+@cache
+def step_arguments(kind: type[nn.Module]) -> tuple[str, frozenset[str], frozenset[str]]:
+    """Return the arguments of a class's `decode_step`: that of the tokens, all, and the required ones."""
+    parameters = list(signature(cast(Any, kind).decode_step).parameters.values())[1:]
+    required = frozenset(each.name for each in parameters if each.default is Parameter.empty)
+    return parameters[0].name, frozenset(each.name for each in parameters), required
 
 
 class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
@@ -158,12 +220,20 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
     @wraps(GenerationMixin.generate)
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate token ids: see `GenerationMixin.generate`."""
-        if self.device.type != "cpu":
+        kwargs = with_one_cache(kwargs, CACHE)
+        if self.config.is_encoder_decoder:
+            refuse_prompt_chunks(self, *args, **kwargs)
+        if self.device.type != "cpu" or not is_tested():
             return super().generate(*args, **kwargs)
+        writing = None if is_hooked(self) else Writing(self, CACHE not in kwargs, can_decode_step(self))
         with prepacked_weights(self):
-            result = super().generate(*args, **kwargs)
+            token = _writing.set(writing)
+            try:
+                result = super().generate(*args, **kwargs)
+            finally:
+                _writing.reset(token)
         if isinstance(result, ModelOutput):
-            make_dynamic(result.get("past_key_values"))
+            make_dynamic(result.get(CACHE))
         return result
 
     @wraps(GenerationMixin.init_continuous_batching)
@@ -176,51 +246,19 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         self,
         inputs_embeds: Tensor,
         attention_mask: Tensor | None,
-        past_key_values: Cache,
         position_ids: Tensor | None = None,
-        **_: Any,
+        **kwargs: Any,
     ) -> Masks | Tensor | None:
         """Build a step's masks ahead of it: transformers calls this where a cache is static, and compiled.
 
         A long prompt of sparse patterns has none: the forward pass, which is not compiled, finds its blocks.
         Without `position_ids` it would count them from the pads of this mask, and later steps would not.
         """
-        decoder = cast(TercetStack, self.get_decoder())
+        decoder, cache = cast(TercetStack, self.get_decoder()), kwargs.get(CACHE)
         has_positions = attention_mask is None or position_ids is not None
-        if has_positions and decoder.has_sparse_attention(inputs_embeds) and is_empty(past_key_values):
+        if has_positions and decoder.has_sparse_attention(inputs_embeds) and is_empty(cache):
             return attention_mask
-        return decoder.build_masks(inputs_embeds, attention_mask, past_key_values)
-
-    def get_compiled_call(self, compile_config: CompileConfig | None) -> Callable[..., Any]:
-        """Return what predicts the tokens behind the prompt: within `generate` on a CPU, a lean step."""
-        if are_in_use() and compile_config is None:
-            return self.decode_step
-        return super().get_compiled_call(compile_config)
-
-    # This and the next method are not public: a test names the versions of transformers that call them.
-    def _valid_auto_compile_criteria(
-        self, model_kwargs: dict[str, Any], generation_config: GenerationConfig
-    ) -> bool:
-        is_plain = (
-            generation_config.compile_config is None
-            and generation_config.prefill_chunk_size is None
-            and not (generation_config.output_attentions or generation_config.output_hidden_states)
-            and {name for name, value in model_kwargs.items() if value is not None} <= STEP_ARGUMENTS
-        )
-        if is_plain and are_in_use() and grows(model_kwargs.get("past_key_values")) and can_decode_step(self):
-            return True
-        return super()._valid_auto_compile_criteria(model_kwargs, generation_config)
-
-    def _prepare_cache_for_generation(
-        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
-    ) -> None:
-        if self.config.is_encoder_decoder:
-            refuse_prompt_chunks(generation_config)
-        is_given = model_kwargs.get("past_key_values") is not None
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)
-        # On other devices memory is scarcer than time.
-        if not is_given and are_in_use() and not is_hooked(self):
-            make_growing(model_kwargs.get("past_key_values"))
+        return decoder.build_masks(inputs_embeds, attention_mask, cache)
 
 
 def require_key_positions(config: TercetConfig) -> None:
@@ -244,7 +282,7 @@ def can_decode_step(model: TercetGenerativeModel) -> bool:
     return (
         not model.training
         and owner(model, "forward") is owner(model, "decode_step")
-        and owner(model, "prepare_inputs_for_generation") is GenerationMixin
+        and not (model.config.output_attentions or model.config.output_hidden_states)
         and set(model.get_decoder().config.types_of_layers) == {"full_attention"}
         and all(module.config._attn_implementation in ("eager", "sdpa") for module in models_in(model))
         and not is_hooked(model)

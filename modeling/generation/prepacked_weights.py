@@ -8,8 +8,8 @@ kept for the next text until the model is trained, or their versions or checksum
 changed. They belong to no module, and are never saved: meanwhile linear layers have another `forward`, and
 the model's code just calls its layers.
 
-The two operators are those of torch's compiler, and not public. They are tried once; without them linear
-layers compute as usual, and the log says so.
+The two operators are those of torch's compiler, and not public: see `compatibility.py`. Without them linear
+layers compute as usual.
 
 Shapes: C width of the input, R width of the result.
 """
@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
 from threading import Lock
 from types import MethodType
 from typing import TypeGuard
@@ -27,8 +26,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
-from transformers.utils import logging
 
+from ..compatibility import cut_into_blocks, multiplies_blocks, multiply_blocks, version_of
 from ..layers.position_wise import TanhGelu, is_plain, is_stand_in, is_untouched, joint_product, stand_in
 
 ROWS_AT_ONCE = 512
@@ -38,7 +37,7 @@ ROWS_AT_ONCE = 512
 def versions(*layers: nn.Linear) -> list[int | None]:
     """Count how often torch has changed each of the layers' parameters; it does not for inference tensors."""
     parameters = (parameter for layer in layers for parameter in layer.parameters())
-    return [None if parameter.is_inference() else parameter._version for parameter in parameters]
+    return [version_of(parameter) for parameter in parameters]
 
 
 def checksums(*layers: nn.Linear) -> list[Tensor]:
@@ -79,8 +78,6 @@ FUSED: dict[type[nn.Module], tuple[str, str]] = {
 }
 """Activations that oneDNN applies to the results of a product before it writes them -> their names there."""
 
-logger = logging.get_logger(__name__)
-
 
 class PrepackedProduct:
     """Plain linear layers that read the same input, as one product by a copy of their weights."""
@@ -88,7 +85,7 @@ class PrepackedProduct:
     def __init__(self, *layers: nn.Linear):
         weights = [layer.weight.detach() for layer in layers]
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-        self.blocks = cut(joined(weights))
+        self.blocks = cut_into_blocks(joined(weights), ROWS)
         self.bias = joined(biases) if biases else None
         self.widths = [len(weight) for weight in weights]
         self.versions = versions(*layers)
@@ -96,7 +93,7 @@ class PrepackedProduct:
 
     def __call__(self, x: Tensor, *fused: str) -> tuple[Tensor, ...]:
         """Return the result of each layer, with the activation of these names."""
-        results = multiply(x, self.blocks, self.bias, *fused)
+        results = multiply_blocks(x, self.blocks, self.bias, *fused)
         return (results,) if len(self.widths) == 1 else results.split_with_sizes(self.widths, dim=-1)
 
     def is_of(self, *layers: nn.Linear) -> bool:
@@ -225,11 +222,6 @@ def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
     return x if is_applied else type(act_fn).forward(act_fn, x)
 
 
-def are_in_use() -> bool:
-    """Return whether layers multiply by blocks at present."""
-    return _in_use.get() is not None
-
-
 def free_prepacked_weights(model: nn.Module) -> None:
     """Free the blocks that are kept for a model."""
     _kept.pop(model, None)
@@ -256,35 +248,6 @@ def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear
         return False
     weight = plain[0].weight
     return weight.device.type == "cpu" and multiplies_blocks(weight.dtype)
-
-
-@cache
-def multiplies_blocks(dtype: torch.dtype) -> bool:
-    """Try the operators once on a small product of weights of a type, and warn if they fail."""
-    x, weight = torch.ones(1, 16, dtype=dtype, device="cpu"), torch.eye(16, dtype=dtype, device="cpu")
-    try:
-        result = multiply(x, cut(weight), None)
-        problem = None if torch.equal(result, x) else f"ones became {result.tolist()}"
-    except (AttributeError, RuntimeError) as error:
-        problem = str(error).partition("\n")[0]
-    if problem:
-        logger.warning_once(
-            f"Generation is slower than it could be: torch {torch.__version__} does not support prepacked "
-            f"weights of {dtype} on this CPU ({problem})."
-        )
-    return problem is None
-
-
-def cut(weight: Tensor) -> Tensor:
-    """Copy a weight (R, C) into blocks, which only `multiply` can read."""
-    return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
-
-
-def multiply(
-    x: Tensor, blocks: Tensor, bias: Tensor | None, activation: str = "none", algorithm: str = ""
-) -> Tensor:
-    """Compute f(x W^T + b) with an activation f, or without one: (..., C) -> (..., R)."""
-    return torch.ops.mkldnn._linear_pointwise.default(x, blocks, bias, activation, [], algorithm)
 
 
 def joined(tensors: list[Tensor]) -> Tensor:

@@ -24,8 +24,8 @@ from transformers import PreTrainedConfig
 from transformers.utils import logging
 
 from ..attention.packing import Masks, is_padding_mask, positions_in, positions_of
+from ..compatibility import is_tracing
 from ..layers.position_wise import is_plain
-from ..tracing import is_tracing
 
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
@@ -208,9 +208,13 @@ class LossArguments(TypedDict, total=False):
     z_loss: float
 
 
+LOSS_KEYWORDS = tuple(LossArguments.__annotations__)
+"""Their names."""
+
+
 def take_loss_arguments(arguments: dict[str, Any]) -> LossArguments:
     """Take the loss's keywords out of `arguments`, which keeps what is meant for others."""
-    taken = {name: arguments.pop(name) for name in LossArguments.__annotations__ if name in arguments}
+    taken = {name: arguments.pop(name) for name in LOSS_KEYWORDS if name in arguments}
     return cast(LossArguments, taken)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..attention.packing import Masks, bounds_of, restarts
-from ..tracing import is_tracing
+from ..compatibility import is_tracing
 from .losses import at_least_float32
 
 TokenIndices = tuple[Tensor, Tensor]

@@ -21,11 +21,12 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from ..attention.masks import require_mask, tokens_of
+from ..compatibility import known_arguments
 from ..configuration_tercet import TercetSeq2SeqConfig
 from ..modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from ..outputs import Keywords, recordings
 from .classification import ANSWER_HEADS, span_loss
-from .losses import take_loss_arguments
+from .losses import LOSS_KEYWORDS, take_loss_arguments
 from .pooling import Sequences, find_sequences
 from .tasks import ChosenText, LabelTask, SequenceLabels, TokenLabels
 
@@ -102,6 +103,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
 class TercetSeq2SeqLabelModel(LabelTask, TercetSeq2SeqTaskModel):
     """Encoder and decoder with the head of a task that has labels. Abstract."""
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,
@@ -165,6 +167,7 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
         """Build `qa_outputs`."""
         self.qa_outputs = ANSWER_HEADS[self.config.answer_head](self.config)
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,

@@ -23,6 +23,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from ..attention.packing import Masks
+from ..compatibility import known_arguments
 from ..configuration_tercet import TercetConfig
 from ..outputs import Keywords, LabelOutput, TercetSentenceEmbeddingOutput, recordings
 from ..pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
@@ -35,7 +36,14 @@ from .classification import (
     count_labels,
     span_loss,
 )
-from .losses import LossArguments, at_least_float32, logits_loss, take_loss_arguments, without_pads
+from .losses import (
+    LOSS_KEYWORDS,
+    LossArguments,
+    at_least_float32,
+    logits_loss,
+    take_loss_arguments,
+    without_pads,
+)
 from .pooling import POOLING, Sequences, find_sequences
 
 
@@ -181,6 +189,7 @@ class TercetTaskModel(TercetPreTrainedModel):
 class TercetLabelModel(LabelTask, TercetTaskModel):
     """A stack of blocks with the head of a task that has labels. Abstract."""
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,
@@ -220,6 +229,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
         """Build `qa_outputs`."""
         self.qa_outputs = ANSWER_HEADS[self.config.answer_head](self.config)
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,
@@ -268,6 +278,7 @@ class TercetForSentenceEmbedding(TercetTaskModel):
         """Choose what stands for a sequence."""
         self.pool = POOLING[self.config.classifier_pooling]
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,

@@ -92,7 +92,7 @@ class Block(GradientCheckpointingLayer, ABC):
                 may have a gradient, since checkpointing differentiates no others.
             output_positions: Given to the last layer alone: positions (n,) of the flattened batch. All that
                 follows self-attention is computed there only, as (1, n, C).
-            **kwargs: `past_key_values`, and what is meant for attention kernels.
+            **kwargs: `cache`, and what is meant for attention kernels.
         """
 
         def attend(x: Tensor) -> Tensor:

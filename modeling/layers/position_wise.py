@@ -22,14 +22,13 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
+from ..compatibility import fake_tensor, has_hooks, is_tracing
 from ..configuration_neural import NeuralConfig
 from ..configuration_tercet import TercetConfig
-from ..tracing import is_tracing
 from .positions import NoPositions
 
 
@@ -85,7 +84,7 @@ def apply_each(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
 joint_product: ContextVar[Callable[..., Any] | None] = ContextVar("joint_product", default=None)
 """What finds one product for several layers that read the same input; `None`: nothing does."""
 
-PLAIN = (Tensor, nn.Parameter, FakeTensor)
+PLAIN = (Tensor, nn.Parameter, fake_tensor)
 """Classes of weights that products read; those of the last have no data, only what is known of it."""
 
 
@@ -101,14 +100,8 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
 def is_untouched(module: nn.Module) -> bool:
     """Return whether a module has no hooks, its own forward pass or a stand-in, and no compiled one."""
-    return not (
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or module._compiled_call_impl
-        or ("forward" in vars(module) and not is_stand_in(vars(module)["forward"]))
-    )
+    own = vars(module).get("forward")
+    return not has_hooks(module) and (own is None or is_stand_in(own))
 
 
 def stand_in(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -24,7 +24,7 @@ from transformers import PreTrainedConfig
 
 from ..attention.patterns import PATTERNS
 from ..attention.relative_bias import LinearBias, NoBias, RelativeBias
-from ..tracing import is_tracing
+from ..compatibility import is_tracing
 
 ORIGINAL_LENGTH = "original_max_position_embeddings"
 """Length of the sequences of the first training: transformers may state it with any type, used or not."""

@@ -54,11 +54,18 @@ from ..attention.packing import (
     restarts,
     sequence_ids,
 )
-from ..heads.losses import IGNORE, LossArguments, lm_head_loss, logits_loss, take_loss_arguments
+from ..compatibility import is_tracing, known_arguments
+from ..heads.losses import (
+    IGNORE,
+    LOSS_KEYWORDS,
+    LossArguments,
+    lm_head_loss,
+    logits_loss,
+    take_loss_arguments,
+)
 from ..layers.position_wise import Dropout, look_up
 from ..outputs import Keywords, TercetCharacterLanguageModelOutput
 from ..pretrained import NeuralPreTrainedModel, build_head_transform
-from ..tracing import is_tracing
 from .configurations import TercetCharacterConfig
 from .layers import read_in_full
 
@@ -363,6 +370,7 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
         self.backward_reader = CharacterReader(config)
         self.post_init()
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,
@@ -437,6 +445,7 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
         """Return what predicts the next character, and what predicts the one before."""
         return self.forward_prediction, self.backward_prediction
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,

@@ -190,7 +190,7 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
     """
 
     model_type = "tercet_recurrent_seq2seq"
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]
 
     num_hidden_layers: int = 2
     """Layers of the encoder, and as many of the decoder, each of which begins with the final state of one."""

@@ -82,9 +82,7 @@ class RecurrentCache(Cache):
         Raises:
             ValueError: Always.
         """
-        raise ValueError(
-            "reset() of the cache of a recurrent decoder: pass past_key_values=None to start anew"
-        )
+        raise ValueError("reset() of the cache of a recurrent decoder: pass cache=None to start anew")
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Take the beams that go on, by their numbers (B,)."""

@@ -41,8 +41,9 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
 from ..attention.masks import require_mask_of_tokens
+from ..compatibility import known_arguments
 from ..configuration_neural import NeuralConfig
-from ..heads.losses import IGNORE, LossArguments, LossChunk, take_loss_arguments
+from ..heads.losses import IGNORE, LOSS_KEYWORDS, LossArguments, LossChunk, take_loss_arguments
 from ..heads.pooling import Sequences, find_sequences
 from ..heads.tasks import LabelTask, SequenceLabels, TokenLabels
 from ..layers.position_wise import Dropout
@@ -100,9 +101,8 @@ class ProjectedLSTM(nn.LSTM):
 
     def draw(self) -> None:
         """Let the bias of the forget gates begin at 1 (Jozefowicz et al., 2015)."""
-        size = self.hidden_size
-        if not getattr(self.bias_ih_l0, "_is_hf_initialized", False):
-            init.ones_(cast(Tensor, self.bias_ih_l0)[size : 2 * size])
+        bias, size = cast(Tensor, self.bias_ih_l0), self.hidden_size
+        init.copy_(bias, torch.cat([bias[:size], torch.ones_like(bias[:size]), bias[2 * size :]]))
 
 
 class DirectedLayers(nn.Module):
@@ -172,6 +172,7 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         self.backward_layers = DirectedLayers(config)
         self.post_init()
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,
@@ -327,6 +328,7 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
         self.loss_chunk = LossChunk()
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,
@@ -402,6 +404,7 @@ class TercetElmoLabelModel(LabelTask, TercetElmoPreTrainedModel):
         self.build_head()
         self.post_init()
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,

@@ -11,18 +11,21 @@ Shapes: B batch, S source positions, T target positions, C model width, V vocabu
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false
 
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, GenerationMixin
+from transformers import GenerationMixin
+from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from ..attention.masks import require_mask, require_mask_of_tokens
-from ..attention.packing import PackedSequences, packed_bounds, require_source_bounds
+from ..attention.packing import PackedSequences, is_empty, packed_bounds, require_source_bounds
+from ..compatibility import CACHE, GENERATION_KEYWORDS, by_name, known_arguments, with_one_cache
 from ..generation.decoding import refuse_prompt_chunks
-from ..heads.losses import begin_sequences, behind_start, take_loss_arguments, without_pads
+from ..heads.losses import LOSS_KEYWORDS, begin_sequences, behind_start, take_loss_arguments, without_pads
 from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetRecurrentSeq2SeqConfig
@@ -54,6 +57,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         """Replace the table."""
         self.encoder.embeddings.embed_tokens = value
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,
@@ -64,7 +68,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: RecurrentCache | None = None,
+        cache: RecurrentCache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         token_type_ids: Tensor | None = None,
@@ -76,7 +80,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         """States (B, T, C) of the target's tokens (B, T), which have attended to the source (B, S).
 
         Arguments are those of `TercetSeq2SeqModel.forward`. Positions say where packed sequences begin, and
-        nothing else. `past_key_values` is the cache of an earlier call; `attention_mask` is the source's all
+        nothing else. `cache` is the cache of an earlier call; `attention_mask` is the source's all
         the same.
 
         Raises:
@@ -92,7 +96,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
             token_type_ids=None,
             prefix="decoder_",
         )
-        has_states = self.records("output_hidden_states", kwargs)
+        cache, has_states = own_cache(cache), self.records("output_hidden_states", kwargs)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
                 input_ids,
@@ -108,11 +112,11 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
             raise ValueError(
                 "output_attentions is given, but attention_score is 'none': there are no weights"
             )
-        require_layouts(cu_seq_lens_q, cu_seq_lens_k, states.shape, past_key_values, has_maps)
+        require_layouts(cu_seq_lens_q, cu_seq_lens_k, states.shape, cache, has_maps)
         require_mask_of_tokens(attention_mask, states.shape[:2], cu_seq_lens_k)
-        mask = mask_of_target(decoder_attention_mask, x.shape[:2], has_cache=past_key_values is not None)
+        mask = mask_of_target(decoder_attention_mask, x.shape[:2], has_cache=cache is not None)
         source = Source(states, attention_mask, cu_seq_lens_k)
-        decoded = self.decoder(x, mask, cu_seq_lens_q, source, first, past_key_values)
+        decoded = self.decoder(x, mask, cu_seq_lens_q, source, first, cache)
         keeps_cache = self.config.use_cache if use_cache is None else use_cache
         return named(read, decoded, keeps_cache=keeps_cache, has_maps=has_maps, has_states=has_states)
 
@@ -131,6 +135,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         self.build_lm_head(config)
         self.post_init()
 
+    @known_arguments(*LOSS_KEYWORDS, drops=GENERATION_KEYWORDS)
     @can_return_tuple
     def forward(
         self,
@@ -141,7 +146,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         encoder_outputs: Any = None,
-        past_key_values: RecurrentCache | None = None,
+        cache: RecurrentCache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
@@ -170,7 +175,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
             position_ids,
             decoder_position_ids,
             encoder_outputs,
-            past_key_values,
+            cache,
             inputs_embeds,
             decoder_inputs_embeds,
             use_cache=use_cache,
@@ -182,15 +187,12 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         )
         return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs, Seq2SeqLMOutput))
 
-    @classmethod
-    def _supports_default_dynamic_cache(cls) -> bool:
-        return False  # the first step makes the cache; transformers' own holds keys and values
-
-    def _prepare_cache_for_generation(
-        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any
-    ) -> None:
-        refuse_prompt_chunks(generation_config)
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args)  # pyright: ignore[reportAttributeAccessIssue]
+    @wraps(GenerationMixin.generate)
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Generate token ids: see `GenerationMixin.generate`."""
+        kwargs = with_one_cache(kwargs, CACHE)
+        refuse_prompt_chunks(self, *args, **kwargs)
+        return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training.
@@ -215,6 +217,22 @@ def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor
             "model.get_encoder() returns"
         )
     return encoder_outputs, encoder_outputs.last_hidden_state, encoder_outputs.final_state
+
+
+def own_cache(cache: Cache | None) -> RecurrentCache | None:
+    """Return the cache of an earlier call. An empty one of transformers is none: the first step makes ours.
+
+    Raises:
+        ValueError: If it is another one.
+    """
+    if cache is None or isinstance(cache, RecurrentCache):
+        return cache
+    if isinstance(cache, Cache) and is_empty(cache):
+        return None
+    raise ValueError(
+        f"cache is a {type(cache).__name__}, but a recurrent decoder has a RecurrentCache: pass that of an "
+        "earlier call, or None"
+    )
 
 
 def mask_of_target(mask: Tensor | None, size: torch.Size, *, has_cache: bool) -> Tensor | None:
@@ -243,18 +261,13 @@ def require_layouts(
         cache: Of an earlier call.
         has_maps: Whether attention weights are requested.
     """
-    if cache is not None and not isinstance(cache, RecurrentCache):
-        raise ValueError(
-            f"past_key_values is a {type(cache).__name__}, but a recurrent decoder has a RecurrentCache: "
-            "pass that of an earlier call, or None"
-        )
     if targets is None and sources is None:
         return
     if targets is None:
         raise ValueError("the sources are packed, but cu_seq_lens_q is missing: pass that of the targets")
     require_source_bounds(sources, source_shape[:2], PackedSequences.of(targets))
     if cache is not None or has_maps:
-        unsuited = "output_attentions" if has_maps else "past_key_values"
+        unsuited = "output_attentions" if has_maps else "cache"
         raise ValueError(f"{unsuited} is given with packed sequences: pass a padded batch")
 
 
@@ -265,9 +278,9 @@ def named(
     maps = None if decoded.attentions is None else (decoded.attentions,)
     return Seq2SeqModelOutput(
         last_hidden_state=decoded.states,
-        past_key_values=decoded.cache if keeps_cache else None,  # pyright: ignore[reportArgumentType]
         decoder_hidden_states=decoded.hidden_states if has_states else None,
         cross_attentions=maps if has_maps else None,
         encoder_last_hidden_state=read.last_hidden_state,
         encoder_hidden_states=read.hidden_states if has_states else None,
+        **by_name(decoded.cache if keeps_cache else None),
     )

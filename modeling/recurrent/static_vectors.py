@@ -35,6 +35,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
+from ..compatibility import known_arguments, version_of
 from ..outputs import Keywords
 from ..pretrained import NeuralPreTrainedModel
 from .configurations import TercetWordVectorsConfig
@@ -83,8 +84,8 @@ class Lexicon(nn.Module):
     @property
     def entries(self) -> dict[str, int]:
         """Number of each text, in their order."""
-        state = self.ends.data_ptr(), self.ends._version
-        if self.read is None or self.read[0] != state:
+        state = self.ends.data_ptr(), version_of(self.ends)
+        if self.read is None or None in state or self.read[0] != state:
             written = bytes(self.bytes.tolist())
             spans = pairwise([0, *self.ends.tolist()])
             texts = (written[first:last].decode(errors="surrogatepass") for first, last in spans)
@@ -160,6 +161,7 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         """Return the table of the known words' vectors."""
         return self.word_vectors
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,

@@ -52,8 +52,16 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
+from ..compatibility import known_arguments, version_of
 from ..heads.classification import count_labels
-from ..heads.losses import IGNORE, checked_labels, reduce_loss, require_plain_loss, take_loss_arguments
+from ..heads.losses import (
+    IGNORE,
+    LOSS_KEYWORDS,
+    checked_labels,
+    reduce_loss,
+    require_plain_loss,
+    take_loss_arguments,
+)
 from ..outputs import Keywords
 from ..pretrained import NeuralPreTrainedModel
 from .configurations import TercetTaggerConfig
@@ -149,8 +157,8 @@ class WordFeatures(nn.Module):
     def digest(self) -> str:
         """Return a digest of descriptions and weights, computed again when torch has changed one."""
         tensors = [*self.parameters(), *self.buffers()]
-        state = [(tensor.data_ptr(), tensor._version) for tensor in tensors]
-        if self.known is None or self.known[0] != state:
+        state = [number for tensor in tensors for number in (tensor.data_ptr(), version_of(tensor))]
+        if self.known is None or None in state or self.known[0] != state:
             digest = hashlib.blake2b(repr(self.descriptions).encode(), digest_size=16)
             for name, tensor in self.state_dict().items():
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -398,6 +406,7 @@ class TercetTaggerModel(TercetTaggerPreTrainedModel):
         self.dropout = SentenceDropout(0.0, config.dropout)
         self.post_init()
 
+    @known_arguments()
     @can_return_tuple
     def forward(
         self,
@@ -485,6 +494,7 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
         self.crf = ConditionalRandomField(count_labels(config))
         self.post_init()
 
+    @known_arguments(*LOSS_KEYWORDS)
     @can_return_tuple
     def forward(
         self,

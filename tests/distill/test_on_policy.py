@@ -20,7 +20,7 @@ from tercet.distill.objective import Distillation
 from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy
 from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
 from tercet.distill.run import distill
-from tercet.modeling.generation.prepacked_weights import are_in_use
+from tercet.modeling.layers.position_wise import joint_product
 from tercet.objectives.token_objective import sample_tokens
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.training.step_planning import share
@@ -93,7 +93,7 @@ def test_on_a_gpu_a_student_writes_in_the_precision_of_the_run(precision, monkey
         student: Any = torch.nn.Linear(2, 2)
         student.device = torch.device(name)
         with OnPolicy(ALWAYS, cast(Any, None), student, (), precision).fast_products():
-            assert are_in_use() == (name == "cpu")
+            assert (joint_product.get() is not None) == (name == "cpu")
     assert asked == [(precision, torch.device("cuda"))]
 
 

@@ -28,6 +28,7 @@ from tercet.modeling import (
     stack,
 )
 from tercet.modeling.attention import patterns
+from tercet.modeling.compatibility import CACHE
 
 
 def sees_next(batch_idx, head_idx, q_idx, kv_idx):
@@ -104,7 +105,7 @@ def compare(forward, inputs):
 
 
 def forget(forward, inputs):
-    if "past_key_values" in inputs:
+    if CACHE in inputs:
         inputs["position_ids"] = torch.arange(inputs["input_ids"].shape[1])[None]
     return forward(**inputs)
 

@@ -10,6 +10,7 @@ from transformers import BertForMaskedLM, GPT2LMHeadModel
 from tercet.doctor.diagnosis import diagnose, examine
 from tercet.modeling import TercetDecoderForMaskedLM
 from tercet.modeling.attention.patterns import FullAttention
+from tercet.modeling.compatibility import CACHE
 
 ONES = torch.ones(1, 1)
 LEAKS = {
@@ -19,7 +20,7 @@ LEAKS = {
     "padded on the right": lambda model, inputs: not inputs.get("attention_mask", ONES)[0, -1],
     "in a batch": lambda model, inputs: len(inputs["input_ids"]) > 1,
     "packed": lambda model, inputs: "position_ids" in inputs,
-    "behind a cache": lambda model, inputs: inputs.get("past_key_values") is not None,
+    "behind a cache": lambda model, inputs: inputs.get(CACHE) is not None,
     "with eager attention": lambda model, inputs: model.config._attn_implementation == "eager",
     "in training": lambda model, inputs: model.training,
 }

@@ -128,7 +128,7 @@ def test_layout_mode_and_implementation_choose_the_kernel(member, variant, imple
 GREEDY = {"max_new_tokens": 3, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
 GENERATIONS = {
     "greedy": ({}, "single query"),
-    "beams": ({"num_beams": 2}, "prompt"),
+    "beams": ({"num_beams": 2}, "single query"),
     "static cache": ({"cache_implementation": "static"}, "prompt"),
     "recorded": ({"return_dict_in_generate": True, "output_attentions": True}, "definition"),
     "without cache": ({"use_cache": False}, "prompt"),

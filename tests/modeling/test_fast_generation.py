@@ -223,10 +223,8 @@ ORDINARY = {
     "a given static cache": lambda model: {
         "past_key_values": StaticCache(config=model.config, max_cache_len=20)
     },
-    "vectors": lambda model: {"inputs_embeds": torch.randn(2, 5, 32)},
     "a hook": hook,
     "a replaced forward pass": replace_forward,
-    "replaced preparation": replace_preparation,
     "an overridden forward pass": override,
 }
 
@@ -243,6 +241,25 @@ def test_what_only_the_forward_pass_can_do_is_left_to_it(steps, reason, builder)
         results.append(written if isinstance(written, torch.Tensor) else written.sequences)
     assert torch.equal(*results)
     assert not steps
+
+
+STEPPED = {
+    "beams": {"num_beams": 3},
+    "vectors": lambda model: {"inputs_embeds": torch.randn(2, 5, 32)},
+    "replaced preparation": replace_preparation,
+    "a prompt in chunks": {"prefill_chunk_size": 2},
+}
+
+
+@pytest.mark.parametrize("strategy", STEPPED)
+def test_whatever_the_strategy_tokens_behind_the_prompt_are_steps(steps, strategy, builder):
+    model, want = builder("decoder"), STEPPED[strategy]
+    torch.manual_seed(0)
+    options = want if isinstance(want, dict) else want(model) or {}
+    ids = torch.randint(3, 61, (2, 5))
+    written = model.generate(ids, **GREEDY | options)
+    assert steps
+    assert torch.equal(written, GenerationMixin.generate(model, ids, **GREEDY | options))
 
 
 def test_hooks_on_layers_and_blocks_are_called_in_every_step(steps, builder):

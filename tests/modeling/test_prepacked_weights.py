@@ -14,6 +14,7 @@ from torch import nn
 from torch.testing import assert_close
 from transformers.utils import logging
 
+from tercet.modeling import compatibility
 from tercet.modeling.generation import prepacked_weights as module
 from tercet.modeling.generation.prepacked_weights import checksum, prepacked_weights
 from tercet.modeling.layers.position_wise import build_activation, is_stand_in, project
@@ -67,7 +68,7 @@ def x():
 @pytest.fixture
 def counted(monkeypatch):
     """Count the products by blocks, and how often blocks are cut."""
-    counts = {"multiply": 0, "cut": 0}
+    counts = {"multiply_blocks": 0, "cut_into_blocks": 0}
 
     def counting(name):
         function = getattr(module, name)
@@ -102,7 +103,7 @@ def test_products_are_those_of_the_layers(counted, dtype, bias, rows):
     torch.manual_seed(0)
     model = Layers([nn.Linear(24, width, bias, dtype=dtype) for width in (16, 8, 40)]).eval()
     assert_products_are_those_of_the_layers(model, torch.randn(rows, 1, 24, dtype=dtype))
-    assert counted["multiply"] == 4
+    assert counted["multiply_blocks"] == 4
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -113,7 +114,7 @@ def test_results_are_those_of_layer_and_activation(counted, x, dtype, name):
     with prepacked_weights(pair):
         found = pair(x)
     assert_close(found, pair.act_fn(pair.layer(x)), **CLOSE[dtype])
-    assert counted["multiply"] == 1
+    assert counted["multiply_blocks"] == 1
 
 
 @pytest.mark.parametrize("name", ["relu", "silu", "gelu", "gelu_new"])
@@ -192,7 +193,7 @@ def test_autocast_chooses_its_own_type(counted, model, x):
 def test_blocks_are_cut_once(counted, model, x):
     for _ in range(3):
         products(model, x)
-    assert counted == {"multiply": 12, "cut": 4}
+    assert counted == {"multiply_blocks": 12, "cut_into_blocks": 4}
 
 
 def test_a_product_is_whole_although_another_thread_drops_it(model, x):
@@ -231,10 +232,10 @@ def subclass(layer):
 def test_a_layer_that_does_more_is_called(counted, model, x, alter):
     products(model, x)
     alter(model[1])
-    counted.update(multiply=0)
+    counted.update(multiply_blocks=0)
     assert_products_are_those_of_the_layers(model, x)
     # The two beside it, once each as one of three and once alone.
-    assert counted["multiply"] == 4
+    assert counted["multiply_blocks"] == 4
 
 
 def blocks_after_generating(model) -> list[weakref.ref]:
@@ -278,7 +279,7 @@ def test_a_copy_of_a_model_has_blocks_of_its_own(model, x):
 def untried():
     """Forget what has been tried and said, before and after."""
     module.multiplies_blocks.cache_clear()
-    module.logger.warning_once.cache_clear()
+    compatibility.logger.warning_once.cache_clear()
     yield
     module.multiplies_blocks.cache_clear()
 
@@ -290,9 +291,9 @@ def test_without_the_operators_layers_are_called_and_the_log_says_so_once(
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr(module, "cut", fail)
+    monkeypatch.setattr(compatibility, "cut_into_blocks", fail)
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
-    monkeypatch.setattr(module.logger, "propagate", True)
+    monkeypatch.setattr(compatibility.logger, "propagate", True)
     with caplog.at_level("WARNING"):
         assert torch.equal(products(model, x)[1], model[1](x))
         products(model, x)
@@ -301,7 +302,7 @@ def test_without_the_operators_layers_are_called_and_the_log_says_so_once(
 
 
 def test_wrong_products_are_not_used(untried, monkeypatch, model, x):
-    monkeypatch.setattr(module, "multiply", lambda x, blocks, bias: x * 0)
+    monkeypatch.setattr(compatibility, "multiply_blocks", lambda x, blocks, bias: x * 0)
     assert_products_are_those_of_the_layers(model, x)
 
 

@@ -291,8 +291,8 @@ def test_what_cannot_be_read_is_refused_with_a_remedy(batch, targets):
             "bounds 1 sources, but cu_seq_lens_q 5",
         ),
         (packed | {"output_attentions": True}, "output_attentions is given with packed sequences"),
-        (packed | {"past_key_values": cache}, "past_key_values is given with packed sequences"),
-        (padded | {"past_key_values": object()}, "past_key_values is a object, but a recurrent decoder has"),
+        (packed | {"past_key_values": cache}, "cache is given with packed sequences"),
+        (padded | {"past_key_values": object()}, "cache is a object, but a recurrent decoder has"),
         (padded | {"encoder_outputs": BaseModelOutput(torch.zeros(5, 9, 32))}, "have no final_state"),
         (padded | {"labels": padded["labels"].clamp(min=61)}, "labels hold 61"),
     ]:
@@ -410,7 +410,7 @@ def test_a_cache_forgets_nothing():
     assert not cache.is_croppable
     with pytest.raises(ValueError, match="its state holds no single tokens, so read the tokens anew"):
         cache.crop(-1)
-    with pytest.raises(ValueError, match="pass past_key_values=None to start anew"):
+    with pytest.raises(ValueError, match="pass cache=None to start anew"):
         cache.reset()
 
 

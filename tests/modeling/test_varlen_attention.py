@@ -13,7 +13,7 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling.attention import gpu_kernels
-from tercet.modeling.attention.gpu_kernels import ENDLESS, KERNEL, NOISE, agrees, disagreement
+from tercet.modeling.attention.gpu_kernels import ENDLESS, NOISE, agrees, disagreement, flash_operator
 from tercet.modeling.attention.kernels import KERNELS
 
 from ..fixed_sizes import META, watch
@@ -57,7 +57,7 @@ def test_the_kernel_is_asked_for_what_the_groups_compute(
         called.append(options)
         return by_definition(*arguments, **options)
 
-    monkeypatch.setattr(gpu_kernels, "KERNEL", kernel)
+    monkeypatch.setattr(gpu_kernels, "flash_operator", kernel)
     anywhere = replace(KERNELS["varlen"], devices=None, dtypes=None, is_available=None)
     monkeypatch.setitem(KERNELS, "varlen", anywhere)
     assert_close(model(**inputs).loss, expected)
@@ -110,15 +110,19 @@ def test_this_torch_has_it_with_gradients():
     query, key, value = (torch.zeros(24, heads, 16, device="meta", requires_grad=True) for heads in (4, 2, 2))
     bounds = torch.zeros(4, dtype=torch.int32, device="meta")
     window = {"window_size_left": 3, "window_size_right": 0}
-    read, *_ = KERNEL(query, key, value, bounds, bounds, 16, 16, 0.1, True, False, scale=0.25, **window)
+    read, *_ = flash_operator(
+        query, key, value, bounds, bounds, 16, 16, 0.1, True, False, scale=0.25, **window
+    )
     gradients = torch.autograd.grad(read.sum(), (query, key, value))
     assert [each.shape for each in (read, *gradients)] == [x.shape for x in (query, query, key, value)]
 
 
 def test_a_kernel_is_believed_if_it_computes_the_definition(monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "KERNEL", by_definition)
+    monkeypatch.setattr(gpu_kernels, "flash_operator", by_definition)
     assert disagreement(gpu_kernels.varlen_attention, torch.device("cpu"), torch.float32) < 1e-5
-    monkeypatch.setattr(gpu_kernels, "KERNEL", lambda *a, **k: tuple(2 * x for x in by_definition(*a, **k)))
+    monkeypatch.setattr(
+        gpu_kernels, "flash_operator", lambda *a, **k: tuple(2 * x for x in by_definition(*a, **k))
+    )
     assert disagreement(gpu_kernels.varlen_attention, torch.device("cpu"), torch.float32) > NOISE
 
 
@@ -130,7 +134,7 @@ def test_a_kernel_whose_gradients_are_no_numbers_is_not_believed(monkeypatch):
         read.register_hook(lambda gradient: gradient * torch.nan)
         return (read,)
 
-    monkeypatch.setattr(gpu_kernels, "KERNEL", kernel)
+    monkeypatch.setattr(gpu_kernels, "flash_operator", kernel)
     agrees.cache_clear()
     assert not agrees("flash", gpu_kernels.varlen_attention, torch.device("cpu"))
     agrees.cache_clear()
@@ -139,7 +143,7 @@ def test_a_kernel_whose_gradients_are_no_numbers_is_not_believed(monkeypatch):
 @pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
 def test_a_kernel_is_believed_whoever_asks_for_it_first(mode, monkeypatch):
     """Evaluation, vectors and prompts need no gradients, but the answer is kept for training, too."""
-    monkeypatch.setattr(gpu_kernels, "KERNEL", by_definition)
+    monkeypatch.setattr(gpu_kernels, "flash_operator", by_definition)
     agrees.cache_clear()
     with mode():
         assert agrees("flash", gpu_kernels.varlen_attention, torch.device("cpu"))

@@ -1,0 +1,333 @@
+"""What differs between versions of transformers and torch, and what is used of them without being public.
+
+No other module of `modeling/` uses a private name of the two. Each is looked up and tried once, when the
+module is imported: where it is gone, or answers otherwise, public code computes the same more slowly, and one
+line says so. The attributes by which transformers' models describe themselves (`_no_split_modules`,
+`_tied_weights_keys`, `_attn_implementation`, ...) are what its own guide for new models asks for.
+
+From 5.24 on transformers calls the cache `cache` in calls, outputs and masks, as this code does, and models
+fill the pages of continuous batching themselves. Before, the cache was `past_key_values`, and kernels filled
+the pages.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import cache as remembered
+from functools import wraps
+from operator import attrgetter
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import cache_utils
+from transformers.cache_utils import DynamicLayer, StaticLayer
+from transformers.generation.continuous_batching import PagedAttentionCache
+from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.utils import logging
+from transformers.utils.generic import TransformersKwargs
+
+logger = logging.get_logger(__name__)
+
+OLDEST_TRANSFORMERS, NEWEST_TRANSFORMERS = (5, 17), (5, 24)
+"""The minor releases between which every release has passed the tests of this code."""
+
+
+def minor_release(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version, such as (5, 24) of "5.24.0"."""
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def is_newer_than_tested() -> bool:
+    """Return whether transformers may pass, or expect, what this code does not know."""
+    return minor_release(transformers.__version__) > NEWEST_TRANSFORMERS
+
+
+def is_tested() -> bool:
+    """Return whether this code was tested with the installed version of transformers."""
+    return OLDEST_TRANSFORMERS <= minor_release(transformers.__version__) <= NEWEST_TRANSFORMERS
+
+
+def warn_if_untested() -> None:
+    """Say once in a process that this code was not tested with the installed transformers."""
+    if is_tested():
+        return
+    oldest, newest = (".".join(map(str, release)) for release in (OLDEST_TRANSFORMERS, NEWEST_TRANSFORMERS))
+    next_release = f"{NEWEST_TRANSFORMERS[0]}.{NEWEST_TRANSFORMERS[1] + 1}"
+    logger.warning_once(
+        f"The code of this model was tested with transformers {oldest} to {newest}, and "
+        f"{transformers.__version__} is installed: generation takes transformers' plain path. If results "
+        f"differ, install 'transformers>={oldest},<{next_release}', or save the model again with a newer "
+        "tercet."
+    )
+
+
+CACHE = "cache" if "cache" in {field.name for field in fields(BaseModelOutputWithPast)} else "past_key_values"
+"""What transformers calls the cache."""
+
+MODELS_FILL_PAGES = CACHE == "cache"
+"""Whether attention layers fill the pages of continuous batching, or kernels do."""
+
+OWN_KEYWORDS = (
+    "global_attention_mask",
+    "layer_states",
+    "output_positions",
+    "return_dict",
+    "use_cache",
+)
+"""What our models read, or refuse in words of their own, beside the names in their signatures."""
+
+KERNEL_KEYWORDS = ("deterministic", "kernel", "s_aux", "softcap", "target_dtype")
+"""What attention kernels read besides."""
+
+GENERATION_KEYWORDS = ("assistant_model", "assistant_tokenizer", "tokenizer")
+"""What transformers' `generate` passes on to the model, which does not need it."""
+
+HEAD_KEYWORDS = ("labels", "logits_to_keep")
+"""What is passed on to the stack inside, too: by `generate` to encoders, by TRL's trainers to decoders."""
+
+KEYWORDS = frozenset((*TransformersKwargs.__annotations__, *OWN_KEYWORDS, *KERNEL_KEYWORDS))
+"""What may be given to any model beyond the names in its signature."""
+
+
+def cache_parameter(model: nn.Module) -> str | None:
+    """Return the name by which a model takes a cache, be it ours or another; `None`: it takes none."""
+    parameters = inspect.signature(type(model).forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in parameters), None)
+
+
+def by_name(cache: Any) -> dict[str, Any]:
+    """Give a cache the name by which transformers knows it."""
+    return {CACHE: cache}
+
+
+def fill_pages(
+    pages: PagedAttentionCache, key: Tensor, value: Tensor, layer_idx: int, arguments: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """Add keys and values (1, G, N, D) to pages of continuous batching, and return what is attended to.
+
+    The kernel's `arguments` are changed: they tell it what the pages hold, or bring the pages to a kernel
+    that fills them itself.
+    """
+    if MODELS_FILL_PAGES:
+        return pages.update(key, value, layer_idx, kwargs=arguments)
+    arguments["cache"] = pages
+    return key, value
+
+
+def register_layer_types(kinds: Iterable[str]) -> None:
+    """Let transformers' caches know types of layers: new ones keep all keys, as those of full attention."""
+    tables = "DYNAMIC_LAYER_TYPE_MAPPING", "STATIC_LAYER_TYPE_MAPPING"
+    for name, layer in zip(tables, (DynamicLayer, StaticLayer), strict=True):
+        table = getattr(cache_utils, name, {})
+        for kind in kinds:
+            table.setdefault(kind, layer)
+
+
+def known_arguments(
+    *more: str, drops: Collection[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a model's `forward` refuse keywords that it does not know, and take the cache by either name.
+
+    Known are the names in its signature, in that of the model inside (`self.model`), `more`, and `KEYWORDS`.
+    What `drops` lists is left out, and pages of continuous batching bring names of their own.
+
+    Raises:
+        TypeError: If a keyword is unknown and not `None`. With a version of transformers that is newer than
+            the tested ones, which may pass something new, it is one warning.
+        ValueError: If the cache is given by both names.
+    """
+
+    def checking(forward: Callable[..., Any]) -> Callable[..., Any]:
+        known = KEYWORDS.union(inspect.signature(forward).parameters, more) - {"self", "kwargs"}
+
+        @wraps(forward)
+        def checked(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.keys() <= known:
+                return forward(self, *args, **kwargs)
+            kwargs = with_one_cache({name: value for name, value in kwargs.items() if name not in drops})
+            unknown = [name for name in kwargs if name not in known and kwargs[name] is not None]
+            has_pages = any(isinstance(given, PagedAttentionCache) for given in (*args, *kwargs.values()))
+            if unknown and not has_pages:
+                refuse_unknown(self, unknown, known | names_inside(self))
+            return forward(self, *args, **kwargs)
+
+        return checked
+
+    return checking
+
+
+def with_one_cache(arguments: dict[str, Any], name: str = "cache") -> dict[str, Any]:
+    """Return arguments in which the cache, given by either name, has this one."""
+    names = "cache", "past_key_values"
+    given = [arguments[each] for each in names if arguments.get(each) is not None]
+    if len(given) > 1:
+        raise ValueError("the cache is given as cache and as past_key_values, its older name: give one")
+    others = {each: value for each, value in arguments.items() if each not in names}
+    return others | {name: given[0]} if given else others
+
+
+def names_inside(model: nn.Module) -> frozenset[str]:
+    """Return what the model inside a model takes, to which keywords are passed on."""
+    inside = getattr(model, "model", None)
+    return frozenset() if inside is None else parameters_of(type(inside))
+
+
+@remembered
+def parameters_of(kind: type[nn.Module]) -> frozenset[str]:
+    """Return the names in the signature of a class's `forward`."""
+    return frozenset(inspect.signature(kind.forward).parameters) - {"self", "kwargs"}
+
+
+def refuse_unknown(model: nn.Module, names: list[str], known: frozenset[str]) -> None:
+    """Raise a `TypeError` if names are not known, or warn where transformers is newer than this code."""
+    for name in names:
+        if name in known:
+            continue
+        nearest = get_close_matches(name, known, n=1)
+        remedy = f"did you mean {nearest[0]}?" if nearest else "leave it out"
+        if not is_newer_than_tested():
+            raise TypeError(f"{type(model).__name__} does not know the argument {name!r}: {remedy}")
+        logger.warning_once(
+            f"The model does not know the argument {name!r}, which only attention kernels may read: {remedy}"
+        )
+
+
+def find_private(path: str, works: Callable[[Any], bool], otherwise: str) -> Any:
+    """Return what stands at a private place of torch, if it works; else `None`, and one line says so."""
+    try:
+        found = attrgetter(path)(torch)
+        problem = "" if works(found) else "it answers otherwise"
+    except Exception as error:  # whatever another version raises
+        found, problem = None, str(error).partition("\n")[0]
+    if not problem:
+        return found
+    logger.warning_once(f"torch.{path} of torch {torch.__version__} is not used ({problem}): {otherwise}")
+    return None
+
+
+peek_at_transforms = find_private(
+    "_C._functorch.peek_interpreter_stack",
+    lambda peek: peek() is None,
+    "layers compute as in a graph, without kernels that bring gradients of their own",
+)
+
+
+def is_tracing() -> bool:
+    """Return whether the forward pass is being compiled, exported or transformed by `torch.func`.
+
+    Nothing may then depend on data, and kernels that bring gradients of their own are left out: `vmap` over
+    `grad` gives the gradient of each sample, and knows torch's operations alone.
+    """
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return True
+    return peek_at_transforms is None or peek_at_transforms() is not None
+
+
+def softmax_gradient(gradient: Tensor, weights: Tensor) -> Tensor:
+    """Return the gradient of scores from that of their softmax over the last dimension. The definition."""
+    return weights * (gradient - (gradient * weights).sum(-1, keepdim=True))
+
+
+def equals_definition(operator: Any) -> bool:
+    """Return whether torch's operator computes the gradient of a softmax."""
+    weights = torch.tensor([[0.25, 0.75]], device="cpu", dtype=torch.float32)
+    gradient = torch.tensor([[1.0, -1.0]], device="cpu", dtype=torch.float32)
+    return torch.allclose(operator(gradient, weights, -1, weights.dtype), softmax_gradient(gradient, weights))
+
+
+softmax_operator = find_private(
+    "ops.aten._softmax_backward_data",
+    equals_definition,
+    "gradients of attention are computed in more passes over its weights",
+)
+
+
+def softmax_backward(gradient: Tensor, weights: Tensor) -> Tensor:
+    """Do the same by torch's operator, in one pass."""
+    if softmax_operator is None:
+        return softmax_gradient(gradient, weights)
+    return softmax_operator(gradient, weights, -1, weights.dtype)
+
+
+flash_operator = find_private(
+    "ops.aten._flash_attention_forward",
+    callable,
+    "packed sequences on a GPU have no flash kernel",
+)
+
+
+@remembered
+def compiler_settings() -> Any:
+    """Return what changes settings of torch's compiler for a while, whose import takes long."""
+    return find_private(
+        "_dynamo.config.patch",
+        lambda patch: bool(patch(recompile_limit=8)),
+        "patterns beyond torch's limit of graphs are computed without a compiled kernel",
+    )
+
+
+def graphs_at_most(number: int) -> AbstractContextManager[None]:
+    """Let one function have so many graphs meanwhile."""
+    patch = compiler_settings()
+    return nullcontext() if patch is None else patch(recompile_limit=number)
+
+
+fake_tensor = find_private(
+    "_subclasses.fake_tensor.FakeTensor",
+    lambda kind: issubclass(kind, Tensor),
+    "layers are called one by one where sizes are computed without numbers",
+)
+"""The type of tensors that have sizes and no numbers, as in a graph that is being made."""
+
+
+def version_of(tensor: Tensor) -> int | None:
+    """Count how often torch has changed a tensor in place; `None`: unknown, as of inference tensors."""
+    return None if tensor.is_inference() else getattr(tensor, "_version", None)
+
+
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_compiled_call_impl",
+)
+"""What torch's modules call beside their forward pass, or instead of it."""
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return whether a module's call does more than its forward pass, or may do so."""
+    return any(getattr(module, name, True) for name in HOOKS)
+
+
+def cut_into_blocks(weight: Tensor, num_rows: int) -> Tensor:
+    """Copy a weight (R, C) into the blocks that oneDNN reads for `num_rows` vectors."""
+    return torch.ops.mkldnn._reorder_linear_weight(weight, num_rows)
+
+
+def multiply_blocks(
+    x: Tensor, blocks: Tensor, bias: Tensor | None, activation: str = "none", algorithm: str = ""
+) -> Tensor:
+    """Compute f(x W^T + b) with an activation f, or without one: (..., C) -> (..., R)."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, blocks, bias, activation, [], algorithm)
+
+
+@remembered
+def multiplies_blocks(dtype: torch.dtype) -> bool:
+    """Try the two operators once on a small product of weights of a type, and warn if they fail."""
+    x, weight = torch.ones(1, 16, dtype=dtype, device="cpu"), torch.eye(16, dtype=dtype, device="cpu")
+    try:
+        result = multiply_blocks(x, cut_into_blocks(weight, 8), None)
+        problem = "" if torch.equal(result, x) else f"ones became {result.tolist()}"
+    except Exception as error:  # whatever another version raises
+        problem = str(error).partition("\n")[0]
+    if problem:
+        logger.warning_once(
+            f"Generation is slower than it could be: torch {torch.__version__} does not support prepacked "
+            f"weights of {dtype} on this CPU ({problem})."
+        )
+    return not problem
