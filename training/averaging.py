@@ -21,6 +21,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from .compatibility import change_each
 from .sharding import load_whole_weights, own_part
 
 
@@ -46,7 +47,7 @@ class WeightAverage:
             shares = [by_type[copy.dtype] for copy in self.copies]
         else:
             shares = float(share)
-        torch._foreach_lerp_(self.copies, own_weights(self.model), shares)  # pyright: ignore[reportPrivateImportUsage]
+        change_each("lerp_", self.copies, own_weights(self.model), shares)
 
     @torch.no_grad()
     def exchange(self) -> None:

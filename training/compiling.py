@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch._functorch import config as functorch_config
 
 from .batches import Step
+from .compatibility import compiler_settings
 from .evaluation import undisturbed_randomness
 from .exchange import add_up
 from .gradient_checkpointing import computing_again
@@ -89,7 +89,7 @@ class CompiledBlocks:
         """Compute by the graphs meanwhile, within hooks such as those that gather pieces of a model."""
         options = {"recompile_limit": GRAPHS, "accumulated_recompile_limit": 8 * GRAPHS}
         options["optimize_ddp"] = False  # it would cut graphs where DDP begins to send gradients
-        with torch._dynamo.config.patch(options), functorch_config.patch(PARTITIONING):
+        with compiler_settings(options, PARTITIONING):
             for block, graph in self.graphs.items():
                 block.forward = graph
             try:

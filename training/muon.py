@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.optim import AdamW, Optimizer
 
+from .compatibility import change_each
 from .orthogonalization import batches_of_one_shape, norms, orthogonalized, pieces
 from .skipping import FOUND_INF
 
@@ -98,10 +99,10 @@ class Muon(Optimizer):
         del averages  # makes room for the iteration
         directions = orthogonalized(ahead, matrices[0], self.products, self.copies)
         updates = self._updates(matrices, directions, group, is_broken)
-        torch._foreach_mul_(weights, shrinkage)  # pyright: ignore[reportPrivateImportUsage]
+        change_each("mul_", weights, shrinkage)
         size = group["lr"] * 0.2 * math.sqrt(max(matrices[0].shape))
         moves = updates.masked_fill_(is_broken, 0).unbind()
-        torch._foreach_add_(weights, moves, alpha=-size)  # pyright: ignore[reportPrivateImportUsage]
+        change_each("add_", weights, moves, alpha=-size)
 
     def _remembered(self, name: str, matrices: list[Tensor], columns: int | None = None) -> list[Tensor]:
         """Return what is remembered of matrices, as wide as they are or of some columns: zeros at first."""
@@ -115,7 +116,7 @@ class Muon(Optimizer):
         before = torch.stack(averages)
         after = before.lerp(values, share)
         kept = torch.where(is_broken, before, after).unbind()
-        torch._foreach_copy_(averages, kept)  # pyright: ignore[reportPrivateImportUsage]
+        change_each("copy_", averages, kept)
         return after
 
     def _updates(

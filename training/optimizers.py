@@ -199,4 +199,3 @@ def give_back(optimizer: Optimizer, schedule: LambdaLR, constants: Constants) ->
     rates = [base * factor for base, factor in zip(schedule.base_lrs, factors, strict=True)]
     for group, fixed, rate in zip(optimizer.param_groups, constants, rates, strict=True):
         group |= fixed | {"lr": rate}
-    schedule._last_lr = rates

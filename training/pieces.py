@@ -14,6 +14,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor import empty as empty_pieces
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-TYPES = {kind: name for name, kind in safetensors.torch._TYPES.items()}
-"""What safetensors call a type."""
+from .compatibility import first_row
 
 
 def write_pieces(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup | None) -> None:
@@ -57,7 +56,11 @@ def write_joined(path: Path, tensors: Mapping[str, Tensor], group: ProcessGroup 
     end = 0
     for name, tensor in sorted(tensors.items(), key=lambda item: -item[1].element_size()):  # aligned
         begin, end = end, end + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": TYPES[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [begin, end]}
+        header[name] = {
+            "dtype": type_name(tensor.dtype),
+            "shape": [*tensor.shape],
+            "data_offsets": [begin, end],
+        }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     start, is_first = 8 + len(text), torch.distributed.get_rank(group) == 0
@@ -79,6 +82,14 @@ def write_joined(path: Path, tensors: Mapping[str, Tensor], group: ProcessGroup 
 
     for work in (begin_file, write_rows):
         _do_together(work, group)
+
+
+@cache
+def type_name(dtype: torch.dtype) -> str:
+    """Return what safetensors call a type: they are asked for the header of an empty tensor."""
+    file = safetensors.torch.save({"empty": torch.empty(0, dtype=dtype)})
+    length = int.from_bytes(file[:8], "little")
+    return json.loads(file[8 : 8 + length])["empty"]["dtype"]
 
 
 def _do_together(work: Callable[[], None], group: ProcessGroup | None) -> None:
@@ -104,11 +115,10 @@ def own_rows(tensor: Tensor, *, is_first: bool) -> tuple[Tensor, int]:
         return (tensor if is_first else tensor.new_empty(0)), 0
     assert tensor.placements[-1] == Shard(0)
     mine = tensor.to_local()
-    _, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
     place = tensor.device_mesh.get_coordinate()
     if place is None or any(place[:-1]) or not mine.numel():
         return mine.new_empty(0), 0
-    before = offset[0] * (mine.numel() // len(mine)) * tensor.element_size()
+    before = first_row(tensor) * (mine.numel() // len(mine)) * tensor.element_size()
     return mine.contiguous(), before
 
 

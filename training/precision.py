@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState, PartialState
+from accelerate.state import AcceleratorState, PartialState, is_initialized
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import (
     DistributedDataParallelKwargs,
@@ -22,6 +22,7 @@ from accelerate.utils import (
     patch_environment,
 )
 
+from .compatibility import forget_accelerator
 from .exchange import PATIENCE
 from .recipe import TrainingRecipe
 from .sharding import PARALLELISM, count_replicas, require_pieces
@@ -113,11 +114,11 @@ def forget_earlier_run(precision: Precision) -> None:
     Raises:
         ValueError: Several processes share the state, and it cannot be replaced.
     """
-    if not AcceleratorState._shared_state:
+    if not is_initialized():
         return
     earlier = AcceleratorState()
     if earlier.num_processes == 1:
-        AcceleratorState._reset_state()
+        forget_accelerator()
     elif precision_of(earlier) != precision:
         raise ValueError(
             f"precision = {precision}, but these {earlier.num_processes} processes used "

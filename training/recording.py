@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .compatibility import change_each
 from .objective import INDEX, Batch
 
 WARM_UPS = 1
@@ -168,7 +169,7 @@ class Recorder:
                 gradient.copy_(weight.grad)
             weight.grad = gradient
         if empty:
-            torch._foreach_zero_(empty)  # pyright: ignore[reportPrivateImportUsage]
+            change_each("zero_", empty)
         for name, value in tensors_of(batch).items():
             recording.batch[name].copy_(value, non_blocking=True)
         for name, factor in recording.factors.items():

@@ -163,14 +163,14 @@ def attending_by_groups(model: nn.Module) -> Iterator[None]:
     leaves out pairs has the operations of all pairs on a GPU, and too high a utilization.
     """
     configs = [config for config in configs_in(model) if hasattr(config, "_attn_implementation")]
-    kept = [config._attn_implementation_internal for config in configs]
+    kept = [config._attn_implementation for config in configs]
     try:
         for config in configs:
-            config._attn_implementation_internal = "eager"
+            config._attn_implementation = "eager"
         yield
     finally:
         for config, implementation in zip(configs, kept, strict=True):
-            config._attn_implementation_internal = implementation
+            config._attn_implementation = implementation
 
 
 def count_tokens(batch: Batch) -> int:

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.queues import Queue
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -25,6 +24,7 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from .compatibility import call_on_unsent, renew_end_of_workers
 from .interruption import ignore_interruptions
 
 
@@ -231,7 +231,7 @@ def begin_to_work(worker: int) -> None:
         parent = multiprocessing.parent_process()
         if parent is not None and parent.pid != os.getppid():  # it had ended before
             os._exit(1)
-    Queue._on_queue_feeder_error = staticmethod(_die_unsent)  # pyright: ignore[reportAttributeAccessIssue]
+    call_on_unsent(_die_unsent)
 
 
 def _die_unsent(error: Exception, item: object) -> None:
@@ -271,5 +271,5 @@ def _end(workers: Sequence[BaseProcess]) -> None:
     for deliveries in _OPEN:
         if any(worker in workers for worker in deliveries.workers):
             # Whoever was killed may have held the lock of the old one, and a loader that is closed takes it.
-            deliveries.loader._workers_done_event = multiprocessing.Event()  # pyright: ignore[reportAttributeAccessIssue]
+            renew_end_of_workers(deliveries.loader)
             deliveries.workers = [worker for worker in deliveries.workers if worker not in workers]

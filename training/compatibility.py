@@ -1,0 +1,75 @@
+"""What a run uses of torch, accelerate and Python without its being public: no other module here does.
+
+What models use stands in `modeling/compatibility.py`, which each model's folder contains.
+"""
+
+import multiprocessing
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.queues import Queue
+from typing import Any
+
+import torch
+from accelerate.state import AcceleratorState
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+
+def change_each(operation: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> None:
+    """Apply an operation in place, such as `lerp_`, to each of some tensors: on a GPU in one call.
+
+    Of `arguments`, lists have an item for each tensor.
+    """
+    together = getattr(torch, f"_foreach_{operation}", None)
+    if together is not None:
+        together(tensors, *arguments, **options)
+        return
+    for number, tensor in enumerate(tensors):
+        own = (each[number] if isinstance(each, list | tuple) else each for each in arguments)
+        getattr(tensor, operation)(*own, **options)
+
+
+@contextmanager
+def compiler_settings(compiler: Mapping[str, Any], gradients: Mapping[str, Any]) -> Iterator[None]:
+    """Change settings of torch's compiler, and of how it makes graphs of gradients, meanwhile.
+
+    A setting that this torch does not have is left out, with a warning.
+    """
+    from torch import _dynamo, _functorch  # which take long to import
+
+    with ExitStack() as changed:
+        for module, settings in ((_dynamo.config, compiler), (_functorch.config, gradients)):
+            missing = [name for name in settings if not hasattr(module, name)]
+            if missing:
+                warnings.warn(
+                    f"torch {torch.__version__} has no setting {', '.join(missing)} of its compiler: layers "
+                    "may be compiled more often, or not at all",
+                    stacklevel=3,
+                )
+            known = {name: value for name, value in settings.items() if name not in missing}
+            changed.enter_context(module.patch(known))
+        yield
+
+
+def first_row(tensor: DTensor) -> int:
+    """Return which row of a whole tensor the first of this process's rows is."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return offset[0]
+
+
+def forget_accelerator() -> None:
+    """Let the next `Accelerator` of this process choose its precision anew."""
+    AcceleratorState._reset_state()
+
+
+def call_on_unsent(handle: Callable[[Exception, object], None]) -> None:
+    """Let queues of this process call `handle` with what they could not send, instead of printing it."""
+    Queue._on_queue_feeder_error = staticmethod(handle)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def renew_end_of_workers(loader: Any) -> None:
+    """Give a data loader's iterator a new signal of its end, whose lock no killed worker holds."""
+    loader._workers_done_event = multiprocessing.Event()
