@@ -67,7 +67,7 @@ ENDLESS = {
     "to_bytes": "{{ (5).to_bytes(10**11, 'big') }}",
     "wordwrap": "{{ ('a' * 30000000) | wordwrap(1) }}",
     "striptags": "{{ ('<b>' * 9999999) | striptags }}",
-    "rfind": "{{ ('a' * 20000000).rfind('b' + 'a' * 999999) }}",
+    "rfind": "{{ ('a' * 20000000).rfind('a' * 499999 + 'b' + 'a' * 499999) }}",
     "strip": "{{ ('a' * 20000000).strip('b' * 999999 + 'a') }}",
     "int": "{{ ('f' * 9999999) | int(base=16) }}",
 }
