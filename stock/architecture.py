@@ -165,6 +165,8 @@ class Architecture:
             stock = transformers.CONFIG_MAPPING[self.model_type](**options | ids(config), **labels(config))
         except (StrictDataclassError, ValueError) as error:
             raise MisfitError(self.model_type, [first_line(error)]) from error
+        except KeyError as error:  # how transformers 5.17 refuses a kind of layer
+            raise MisfitError(self.model_type, [f"its configuration does not know {error}"]) from error
         told = {name: getattr(config, name) for name in self.by_weights}
         brought_back = self._in_our_words(stock, counterpart, told)
         wanted, offered = (
