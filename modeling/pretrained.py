@@ -83,6 +83,8 @@ class NeuralPreTrainedModel(PreTrainedModel):
 
     config: NeuralConfig
     base_model_prefix = "model"
+    # transformers would hand out parts of a text to processes, and exchange keys in its own attention alone.
+    _supports_context_parallel = False
 
     def __init__(self, config: NeuralConfig, *args: Any, **kwargs: Any):
         super().__init__(config, *args, **kwargs)

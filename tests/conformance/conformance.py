@@ -73,7 +73,7 @@ def run(name: str, tests: Path, results: Path) -> dict[tuple[str, str], str]:
     # The conftest.py of the folders above is of other tests.
     options = ["-q", "-c", os.devnull, "--rootdir", str(HERE), "--confcutdir", str(HERE)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "-W", "ignore", f"--junitxml={results}", str(HERE / name)],
+        [sys.executable, "-m", "pytest", *options, "--disable-warnings", f"--junitxml={results}", str(HERE / name)],
         env=environment(tests, results.parent / "packages"),
         check=False,
     )

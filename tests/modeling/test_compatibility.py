@@ -37,6 +37,7 @@ DESCRIPTIONS = {
     "_no_split_modules",
     "_skip_keys_device_placement",
     "_supports_attention_backend",
+    "_supports_context_parallel",
     "_supports_flash_attn",
     "_supports_flex_attn",
     "_supports_sdpa",
