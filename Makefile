@@ -12,7 +12,7 @@ WORKERS ?= 2
 # Whoever is done first takes tests over from the other.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test slow check docs studies format bench gpu pages ecosystem conformance soak lock dist clean
+.PHONY: help demo test slow newest check docs studies format bench gpu pages ecosystem conformance soak lock dist clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -26,6 +26,9 @@ test: $(VENV)/.installed typings ## run the tests, without the slow ones
 
 slow: $(VENV)/.installed typings ## run the slow tests
 	$(PYTEST) -m slow
+
+newest: $(VENV)/.installed typings ## test with the newest transformers and others (NEWEST='--transformers 5.17.0': with this)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/versions.py --workers $(WORKERS) $(NEWEST)
 
 check: $(VENV)/.installed typings ## format, lint, types, tests and documentation: what a change must pass
 	$(BIN)/ruff format --check .
@@ -59,7 +62,6 @@ ecosystem: $(VENV)/.installed ## try what the libraries around do with our model
 	$(BIN)/python benchmarks/ecosystem.py --page docs/ecosystem.md
 
 conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
-	$(BIN)/pip install --quiet 'parameterized>=0.9'
 	OMP_NUM_THREADS=1 $(BIN)/python tests/conformance/conformance.py --folder .conformance
 
 gpu: ## measure training on this machine's GPU, in eight minutes and without installing (GPU=--smoke: on a CPU)
@@ -83,7 +85,7 @@ dist: $(VENV)/.installed ## build the wheel and the source distribution of the l
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove what was built, keep what was trained
-	rm -rf $(VENV) build dist site typings *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site typings *.egg-info .pytest_cache .ruff_cache .newest
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt

@@ -66,6 +66,27 @@ def test_versions_of_python_are_claimed_that_were_tried() -> None:
     assert claimed <= set(workflow["jobs"]["tests"]["strategy"]["matrix"]["python"])
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md"])
+def test_pages_name_the_supported_transformers(page) -> None:
+    first, last, _ = supported_transformers()
+    assert f"transformers {first} to {last}" in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_oldest_and_the_newest_supported_transformers_are_tested(lock) -> None:
+    first, last, need = supported_transformers()
+    assert lock["transformers"]["version"].startswith(f"{last}."), "run `make lock`"
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
+    tested = workflow["jobs"]["tests"]["strategy"]["matrix"]["transformers"]
+    assert tested == [f"transformers=={first}.*", need]
+
+
+def supported_transformers() -> tuple[str, str, str]:
+    """Return the first and the last minor version that setup.cfg admits, and what it asks for."""
+    need = re.search(r"transformers>=([\d.]+),<(\d+)\.(\d+)", SETUP["options"]["install_requires"])
+    assert need, "a cap is the next minor version: <5.25"
+    return need[1], f"{need[2]}.{int(need[3]) - 1}", need[0]
+
+
 def test_the_same_version_is_cited_and_described() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == METADATA["version"]

@@ -38,7 +38,7 @@ def rendered(module, name: str) -> str:
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     if (study := ROOT / "benchmarks" / "studies" / f"{name}.yaml").exists():
         return module("standings").render(module("study_file").load_study(study), result)
-    if name in ("certificates", "gpu"):
+    if name in ("certificates", "gpu", "versions"):
         return module({"gpu": "gpu_table"}.get(name, name)).render(result)
     return module("speed").load(name).render(result)
 
