@@ -68,28 +68,6 @@ READS = {"tokenizer": "pretrain", "verify-resume": "pretrain", "plan": "pretrain
 WITH_OVERRIDES = ("model", "student")
 """Parts of recipes that have `overrides` of a configuration."""
 
-DEVICE_KEYS = frozenset(
-    {
-        "device",
-        "devices",
-        "gpu",
-        "gpus",
-        "cuda",
-        "cpu",
-        "num_gpus",
-        "n_gpu",
-        "use_cpu",
-        "no_cuda",
-        "device_map",
-    }
-)
-"""Keys by which people try to choose a device."""
-
-DEVICES = (
-    "is no key, because a run takes the GPU if there is one: CUDA_VISIBLE_DEVICES=1 chooses which, "
-    "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
-)
-
 MODEL_KEYS = (
     "model.path",
     "model.tagger.beside",
@@ -300,23 +278,20 @@ def names_in(recipe: Any) -> set[str]:
 
 
 def check_common_mistakes(data: dict[str, Any], cls: Any) -> None:
-    """Answer keys that are no recipe's, but that say clearly what is meant.
+    """Answer a key that is no recipe's, but a field of the model's configuration.
 
     Raises:
-        ValueError: A key chooses a device, or is a field of the model's configuration.
+        ValueError: The key, and where it belongs.
     """
     known = names_in(cls)
     part = next((name for name in WITH_OVERRIDES if name in known), None)
+    inner = data.get(part) if part else None
     named = {(key,): value for key, value in data.items() if key not in known}
-    for above in {"training", *WITH_OVERRIDES} & data.keys():
-        inner = data[above] if isinstance(data[above], dict) else {}
-        named |= {(above, key): value for key, value in inner.items()}
-    for (*above, key), value in named.items():
-        if key in DEVICE_KEYS:
-            raise ValueError(f"{'.'.join([*above, key])} = {value}: {DEVICES}")
-        if part and above in ([], [part]) and is_configured(key) and key not in all_names(cls):
+    named |= {(part, key): value for key, value in inner.items()} if isinstance(inner, dict) else {}
+    for path, value in named.items():
+        if part and is_configured(path[-1]) and path[-1] not in all_names(cls):
             raise ValueError(
-                f"{'.'.join([*above, key])} = {value}: unknown key; did you mean {part}.overrides.{key}?"
+                f"{'.'.join(path)} = {value}: unknown key; did you mean {part}.overrides.{path[-1]}?"
             )
 
 
