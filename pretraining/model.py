@@ -23,7 +23,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configs.recipe import load_preset, preset_names
+from ..configs.recipe import load_preset, preset_names, read_recipe, recipe_folders
 from ..conversion.growth import grow_into, require_growth
 from ..conversion.inheritance import inherit, inherit_writing
 from ..conversion.token_rows import TokenRows, keeps_ids, rows_between
@@ -299,8 +299,18 @@ def require_trainable(recipe: PretrainingRecipe, path: str) -> None:
         ]
         raise ValueError(
             f"model.path {path} is {known_as}, but {recipe.objective.kind} trains a "
-            f"{' or a '.join(trained)}: set objective.kind to {' or '.join(fitting)}, or name another model"
+            f"{' or a '.join(trained)}: {to_adapt(path, fitting)}set objective.kind to "
+            f"{' or '.join(fitting)}, or name another model"
         )
+
+
+def to_adapt(path: str, kinds: Sequence[str]) -> str:
+    """Name the shipped recipe that goes on with a model by one of some objectives, if there is one."""
+    for name, folder in sorted(recipe_folders().items()):
+        data = read_recipe(name)[1] if folder == "pretraining" else {}
+        if data.get("model", {}).get("path") and data["objective"]["kind"] in kinds:
+            return f"run `tercet pretrain {name} model.path={path}`, "
+    return ""
 
 
 def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:

@@ -162,7 +162,10 @@ def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
 
 def test_model_of_another_member_is_refused(tmp_path, tokenizer):
     saved(tmp_path, "decoder-tiny", "causal_language_modeling", tokenizer)
-    with pytest.raises(ValueError, match=r"path .* is a tercet_decoder, but .* trains a tercet_encoder"):
+    remedy = (
+        "is a tercet_decoder, but .* trains a tercet_encoder: run `tercet pretrain adapt-decoder model.path="
+    )
+    with pytest.raises(ValueError, match=remedy):
         build_config(continuing(tmp_path, "masked_language_modeling"))
 
 
