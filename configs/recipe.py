@@ -65,7 +65,7 @@ DEVICE_KEYS = frozenset(
 """Keys by which people try to choose a device."""
 
 DEVICES = (
-    "no key, because a run takes the GPU if there is one: CUDA_VISIBLE_DEVICES=1 chooses which, "
+    "neither key nor option, because a GPU is taken if there is one: CUDA_VISIBLE_DEVICES=1 chooses which, "
     "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
 )
 
@@ -458,7 +458,7 @@ def _meant(above: list[str], key: str, siblings: list[str], known: list[str]) ->
 
 
 def _keys_in_use(cls: Any, data: Any) -> list[str]:
-    """List the dotted keys of a dataclass, but for parts that may be left out and that the data do not have."""
+    """List the dotted keys of a dataclass, but for optional parts that the data do not have."""
     left_out = {name for name, hint in _hints(cls).items() if NoneType in _members(hint) and name not in data}
     return [dotted for dotted in dotted_keys(cls) if dotted.partition(".")[0] not in left_out]
 

@@ -291,7 +291,7 @@ def embed(
 
     from .conversion.embedding import load_embedder
     from .conversion.vector_files import in_batches, texts_of_file
-    from .text.record_files import require_columns
+    from .text.record_files import naming_keys, require_columns
 
     if isinstance(texts, Path):
         batches = [*texts_of_file(str(texts), column)]
@@ -299,7 +299,8 @@ def embed(
         values = texts_in(texts)
         if values is None:
             table = as_dataset(texts, "texts")
-            require_columns("texts", table.column_names, [column])
+            with naming_keys({column: "column"}):
+                require_columns("texts", table.column_names, [column])
             values = table[column]
         batches = [*in_batches(values, "texts", column)]
     embedder = load_embedder(str(as_model(model)), prompt=prompt, precision=precision)

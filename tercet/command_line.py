@@ -73,7 +73,11 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def remedy_of(word: str, options: Namespace) -> str:
     """Describe what to write instead of an unknown argument: the override that it names, if it names one."""
+    from .configs.recipe import DEVICE_KEYS, DEVICES
+
     name = word.lstrip("-").partition("=")[0].replace("-", "_")
+    if name in DEVICE_KEYS and options.command != "plan":
+        return DEVICES
     keys = recipe_keys(options.command) if "overrides" in options else []
     if found := [key for key in keys if name in (key, key.rpartition(".")[2])]:
         return f"values of a recipe are written without dashes, as in {found[0]}=..."

@@ -202,9 +202,9 @@ def predict(options: Namespace) -> None:
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
     if source != "-":
-        from .text.record_files import find_file
+        from .early_checks import check_rows
 
-        find_file(source)
+        check_rows(options.model, source)
     api.say_that_libraries_load()
     from .finetune.prediction import predict_file
 

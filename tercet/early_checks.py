@@ -5,6 +5,7 @@ imported without heavy libraries (`configs/stand_ins.py`). What takes a model or
 checked later.
 """
 
+import json
 import os
 import warnings
 from argparse import Namespace
@@ -14,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .configs.recipe import load_preset, parse_recipe, read_recipe, recipe_folders
+from .configs.recipe import adapter_of, load_preset, parse_recipe, read_recipe, recipe_folders
 from .configs.stand_ins import without_libraries
 from .early_models import (
     CONFIGURATIONS,
@@ -25,7 +26,7 @@ from .early_models import (
     fields_of,
     require_known,
 )
-from .training.model_paths import RUNS, require_folder
+from .training.model_paths import RUNS, TASK, require_folder
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,26 @@ def check_models(options: Namespace) -> None:
     if options.command not in LOADING_NOTHING and getattr(options, "revision", None) is None:
         for model in models:
             require_known(model)
+
+
+def check_rows(model: str, source: str) -> None:
+    """Refuse a file of rows that lacks a column which a fine-tuned model reads.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It lacks a column, or can have none.
+    """
+    from .text.record_files import find_file, require_columns_early
+
+    find_file(source)
+    if (file := Path(model).expanduser() / TASK).exists():  # one of the Hub is not here yet
+        with without_libraries():
+            from .finetune.task_recipes import TaskRecipe
+
+            recipe = adapter_of(TaskRecipe).validate_python(
+                json.loads(file.read_text(encoding="utf-8"))["task"]
+            )
+        require_columns_early(source, recipe.input_columns)
 
 
 def models_of(command: str, source: Any, overrides: Sequence[str]) -> list[str]:
