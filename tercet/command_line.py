@@ -122,6 +122,7 @@ def build_parser() -> ArgumentParser:
         help=f"one of {', '.join(LISTED)}, or a recipe or a preset",
     )
     offer(what, listed_completions)
+    command.add_argument("--all", action="store_true", help="a line for each recipe and each preset")
     command = add_command(commands, plan)
     add_recipe(command, "describes the machines, or overrides a value")
     for run in (tokenizer, pretrain, finetune, distill):
@@ -449,9 +450,9 @@ def recipes(options: Namespace) -> None:
     """List the recipes and model presets that come with Tercet.
 
     A recipe is a YAML file with all settings of a run. Pass its name to `tercet pretrain`, or copy its file
-    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. With the NAME of a
-    command that runs recipes, or `presets`, only these are listed; with that of a recipe or a preset, its
-    file is printed, with all that is said about it.
+    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. Alone, it prints
+    the names of the recipes on one screen; with the NAME of a command that runs recipes, or `presets`, a line
+    about each of these, with --all about each of all; with that of a recipe or a preset, its whole file.
 
     Examples:
       tercet recipes
@@ -459,4 +460,4 @@ def recipes(options: Namespace) -> None:
     """
     from .listing import list_configs
 
-    list_configs(options.what)
+    list_configs(options.what, everything=options.all)

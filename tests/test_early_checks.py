@@ -337,8 +337,17 @@ def test_listing_can_be_of_one_kind_and_is_uncut_when_piped(capsys):
     assert " ..." not in listed
 
 
-def test_a_recipe_is_listed_in_a_line_and_printed_whole_by_its_name(capsys, tmp_path):
+def test_the_recipes_are_one_screen_with_every_name(capsys):
     assert main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines[:-1])) <= 100
+    names = [name for line in lines if line.startswith("  ") for name in line.strip(" ,").split(", ")]
+    assert sorted(names) == sorted(recipe_folders())
+
+
+def test_a_recipe_is_listed_in_a_line_and_printed_whole_by_its_name(capsys, tmp_path):
+    assert main(["recipes", "--all"]) == 0
     named = {*recipe_folders(), *preset_names()}
     lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     assert {*lines} == named
