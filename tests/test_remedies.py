@@ -24,7 +24,7 @@ LIBRARY = sorted(
     if (folder / "__init__.py").exists() and folder.name not in ("tests", "benchmarks", "documentation")
 )
 """Folders whose texts are messages."""
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 OF_FOLDER = {
     "pretraining": ("pretrain",),

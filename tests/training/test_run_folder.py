@@ -214,7 +214,6 @@ def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
     ("command", "change"),
     [
         ("pretrain", {"model": {"path": "{}"}}),
-        ("pretrain", {"model": {"preset": "decoder-tiny", "grow_from": "{}"}}),
         ("finetune", {"model": {"path": "{}"}}),
         ("distill", {"general": {"teacher": "{}", **LEARNING}}),
         ("distill", {"task": {"teacher": "{}", "data": ROWS}}),
