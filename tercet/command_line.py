@@ -250,7 +250,6 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--to", metavar="TYPE", help="bert, gpt2, llama, bart, ... (default: the first that fits)"
     )
     kinds.add_argument("--onnx", action="store_true", help="write graphs of ONNX")
-    kinds.add_argument("--gguf", action="store_true", help="write a file of GGUF, for llama.cpp")
     command.add_argument("--int8", action="store_true", help="write graphs with 8-bit integers, too")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     add_convert(commands)

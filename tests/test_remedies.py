@@ -41,7 +41,7 @@ COMMAND = re.compile(r"(?<![\w./-])tercet ([a-z][a-z-]*)([^`\n]*)")
 QUOTED = re.compile(r"`(tercet [^`\n]+)`|\A(tercet .+)\Z")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9_-]*(?![\w:])")
 KEY = re.compile(r"(?<![\w./\0}-])([a-z_]+(?:\.[a-z_0-9]+)+)(?![\w(./])")
-FILES = ("json", "jsonl", "html", "onnx", "gguf", "safetensors", "py", "yaml", "md", "csv")
+FILES = ("json", "jsonl", "html", "onnx", "safetensors", "py", "yaml", "md", "csv")
 OF_OTHERS = (
     *("output.dense", "model.encoder", "model.decoder", "model.resize_token_embeddings"),
     *("tokenizer.mask_token", "tokenizer.model_max_length"),
