@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from ..configs.recipe import recipe_data
 from ..reporting.page import save
 from ..reporting.verdicts import as_data
 from ..training.disk import partial_path, replace_text
@@ -21,7 +22,6 @@ from ..training.threads import prepared_cpu
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome, conditions_of
 from .output import ANSWERS, ITEMS, RESULTS, run_folder
-from .protocol import protocol_of, reading_of
 from .recipe import FewShotRecipe
 from .report import build_report, verdicts
 from .rows import Items, read_items
@@ -77,8 +77,10 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
                 log(name, outcome)
             weights = before, hash_weights(subject.model)
             assert weights[0] == weights[1], "evaluation has changed weights"
-            own = summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
-            models.append(own | {"protocol": reading_of(recipe, subject, evaluation.prompter.encoder)})
+            models.append(
+                summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
+                | {"max_length": subject.max_length}
+            )
     conclude(recipe, items, models, baselines, contamination)
 
 
@@ -115,7 +117,7 @@ def conclude(
     results = {
         "task": recipe.task.kind,
         "criterion": items.task.metric,
-        "protocol": protocol_of(recipe, items.task),
+        "recipe": recipe_data(recipe),
         "items": len(items.test),
         "baselines": {name: score(np.arange(len(items.test))) for name, score in baselines.items()},
         "models": models,
