@@ -226,9 +226,7 @@ def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
         help="model to evaluate: a folder or a Hub name; repeatable",
     )
     command.add_argument("--explain", action="store_true", help="only show which tokens are scored")
-    choices = command.add_mutually_exclusive_group()
-    choices.add_argument("--resume", action="store_true", help="continue an earlier evaluation")
-    choices.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
     command.add_argument(
         "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
     )

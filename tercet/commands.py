@@ -283,11 +283,8 @@ def fewshot(options: Namespace) -> None:
     if options.explain:
         print(explained(options.recipe, options.overrides, models, options.trust_remote_code))
         return
-    choices = {"resume": options.resume, "overwrite": options.overwrite}
-    trusted = options.trust_remote_code
-    finish(
-        api.fewshot(options.recipe, *options.overrides, models=models, trust_remote_code=trusted, **choices)
-    )
+    choices = {"overwrite": options.overwrite, "trust_remote_code": options.trust_remote_code}
+    finish(api.fewshot(options.recipe, *options.overrides, models=models, **choices))
 
 
 def explained(source: str, overrides: list[str], models: list[str] | None, trust_remote_code: bool) -> str:
