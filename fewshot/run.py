@@ -16,9 +16,9 @@ from tqdm import tqdm
 from ..configs.recipe import recipe_data
 from ..reporting.page import save
 from ..reporting.verdicts import as_data
+from ..training.cpu import prepared_cpu
 from ..training.disk import partial_path, replace_text
 from ..training.run_folder import Run, running
-from ..training.threads import prepared_cpu
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome, conditions_of
 from .output import ITEMS, RESULTS, run_folder
