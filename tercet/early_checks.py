@@ -306,14 +306,16 @@ def check_common_mistakes(data: dict[str, Any], cls: Any) -> None:
     """
     known = names_in(cls)
     part = next((name for name in WITH_OVERRIDES if name in known), None)
-    inner = data.get(part) if part else None
-    named = {(key,): value for key, value in data.items() if key not in known}
-    named |= {(part, key): value for key, value in inner.items()} if isinstance(inner, dict) else {}
-    for path, value in named.items():
-        if part and is_configured(path[-1]) and path[-1] not in all_names(cls):
-            raise ValueError(
-                f"{'.'.join(path)} = {value}: unknown key; did you mean {part}.overrides.{path[-1]}?"
-            )
+    if part is None:
+        return
+    inner = data.get(part)
+    named = [(key, key, value) for key, value in data.items() if key not in known]
+    named += (
+        [(f"{part}.{key}", key, value) for key, value in inner.items()] if isinstance(inner, dict) else []
+    )
+    for dotted, key, value in named:
+        if is_configured(key) and key not in all_names(cls):
+            raise ValueError(f"{dotted} = {value}: unknown key; did you mean {part}.overrides.{key}?")
 
 
 def is_configured(key: str) -> bool:
