@@ -13,18 +13,16 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 from typing import Any
 
 from cases import CASES, Case
 from measuring import Conditions, Worker, turns
 from publishing import Result
-from sides import SIDES, Side, prepare_tercet
+from sides import SIDES, Side
 from speed import Benchmark
 
 from tercet.training.packing import sequence_lengths
-from tercet.training.precision import fastest_float32_products
 
 SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 """What tells OpenMP's threads how long they spin."""
@@ -37,13 +35,6 @@ COUNT = "while True: pass"
 
 SECONDS = 10.0
 """How long a turn is, at least."""
-
-ADAPTIVE = Side(
-    partial(prepare_tercet, precision="auto", adapts_threads=True),
-    "auto",
-    retains_heap=True,
-    products=fastest_float32_products,
-)
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,6 @@ WAYS = {
     "stock": Way(SIDES["stock"], {}),
     "Tercet, OpenMP's own spinning": Way(SIDES["tercet"], {}),
     "Tercet, as `tercet` commands run it": Way(SIDES["tercet"], BOUNDED),
-    "the same, `training.adaptive_threads=true`": Way(ADAPTIVE, BOUNDED),
     "the same, one thread": Way(SIDES["tercet"], BOUNDED, threads=1),
 }
 

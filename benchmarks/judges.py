@@ -146,7 +146,7 @@ def unseen_share(run: Path) -> float:
 def by_prompting(exam: Exam, folder: Path) -> Judgement:
     """Evaluate a recipe of `tercet fewshot`: its score, or with `bits` the bits of an answer."""
     overrides = [f"models=[{exam.model}]", *exam.overrides, f"output={folder / 'run'}"]
-    fewshot(load_recipe(FewShotRecipe, exam.recipe, overrides), resume=True)
+    fewshot(load_recipe(FewShotRecipe, exam.recipe, overrides), overwrite=True)
     if exam.options.get("bits"):
         lines = (folder / "run" / ITEMS).read_text(encoding="utf-8").splitlines()
         bits = np.array([-json.loads(line)["log_likelihood"] for line in lines]) / np.log(2)

@@ -42,7 +42,6 @@ from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingReci
 from tercet.training.schedules import build_schedule
 from tercet.training.sharding import prepare_model
 from tercet.training.stages import TrainingData, prepare_data
-from tercet.training.threads import thread_adapter
 from tercet.training.utilization import count_flops_per_token
 from tercet.training.workers import DataCursor
 
@@ -136,7 +135,6 @@ def prepare_tercet(
     device: torch.device,
     *,
     precision: Literal["auto", "fp32"] = "auto",
-    adapts_threads: bool = False,
     compiles: bool | Literal["auto"] = "auto",
     tokens_per_micro_batch: int | None = None,
 ) -> Pass:
@@ -145,7 +143,7 @@ def prepare_tercet(
         case, precision=precision, compile=compiles, tokens_per_micro_batch=tokens_per_micro_batch
     )
     accelerator = build_accelerator(recipe, Path())
-    return engine_pass(case.tercet(), case.objective(), case, recipe, accelerator, adapts_threads)
+    return engine_pass(case.tercet(), case.objective(), case, recipe, accelerator)
 
 
 def engine_pass(
@@ -154,7 +152,6 @@ def engine_pass(
     case: Case,
     recipe: TrainingRecipe,
     accelerator: Accelerator,
-    adapts_threads: bool = False,
 ) -> Pass:
     """Put a run of the engine together as `fit` does, its steps collated beforehand."""
     data = prepare_data(CaseExamples(case), objective, recipe, accelerator)
@@ -164,7 +161,7 @@ def engine_pass(
     optimizer = build_optimizer(bare, recipe.optimizer, products=products)
     schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
     optimizer = accelerator.prepare(optimizer)
-    steps, progress, adapt_threads = first_epoch(data), Progress(), thread_adapter(adapts_threads)
+    steps, progress = first_epoch(data), Progress()
     if accelerator.device.type == "cuda":
         steps = [step.pin_memory() for step in steps]
 
@@ -178,7 +175,7 @@ def engine_pass(
             accelerator,
             progress,
             steps=progress.step + len(steps),
-            after_step=lambda progress, metrics: adapt_threads(),
+            after_step=lambda progress, metrics: None,
             graphs=graphs,
         )
 

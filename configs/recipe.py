@@ -20,7 +20,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from re import findall
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -46,6 +46,28 @@ ALTERNATIVES: Mapping[KeyPath, tuple[str, str]] = {
     ("corpus",): ("path", "reader"),
 }
 """Keys above two others -> these, of which a recipe sets one: who overrides that one means it alone."""
+
+DEVICE_KEYS = frozenset(
+    {
+        "device",
+        "devices",
+        "gpu",
+        "gpus",
+        "cuda",
+        "cpu",
+        "num_gpus",
+        "n_gpu",
+        "use_cpu",
+        "no_cuda",
+        "device_map",
+    }
+)
+"""Keys by which people try to choose a device."""
+
+DEVICES = (
+    "neither key nor option, because a GPU is taken if there is one: CUDA_VISIBLE_DEVICES=1 chooses which, "
+    "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
+)
 
 MISSING = ("missing", "union_tag_not_found")
 """What pydantic calls a key without a value; the latter where the key chooses among dataclasses."""
@@ -312,7 +334,8 @@ def check_keys(cls: Any, data: Any) -> None:
         ValueError: The first unknown key, with its value and the key that was probably meant.
     """
     for path, value, owners, others in _unknown_keys(cls, data, ()):
-        raise ValueError(f"{_dotted(path)} = {_shown(value)}: {_remedy(path, owners, others, cls)}")
+        remedy = _remedy(path, value, owners, others, _keys_in_use(cls, data))
+        raise ValueError(f"{_dotted(path)} = {_shown(value)}: {remedy}")
 
 
 def check_numbers(data: Any) -> None:
@@ -409,24 +432,35 @@ def _accepts_kind(cls: Any, data: dict[str, Any]) -> bool:
     )
 
 
-def _remedy(path: KeyPath, owners: list[Any], others: list[Any], cls: Any) -> str:
+def _remedy(path: KeyPath, value: Any, owners: list[Any], others: list[Any], known: list[str]) -> str:
     """Describe which key was probably meant: of another kind, beside the unknown one, or elsewhere."""
     *above, key = map(str, path)
+    if key in DEVICE_KEYS:
+        return DEVICES
     hints = [member for other in others for member in _members(_hints(other).get("kind"))]
     if kinds := [kind for hint in hints for kind in get_args(hint)]:
         return f"unknown key of this kind; {'.'.join(above)} has it with kind {', '.join(kinds)}"
     siblings = list(dict.fromkeys(name for owner in owners for name in _hints(owner)))
-    return f"unknown key; {_meant(above, key, siblings, cls)}"
+    while isinstance(value, dict) and len(value) == 1 and not get_close_matches(key, siblings, cutoff=0.7):
+        ((key, value),) = value.items()  # of training.optimizer.learning_rate, the last
+    return f"unknown key; {_meant(above, str(key), siblings, known)}"
 
 
-def _meant(above: list[str], key: str, siblings: list[str], cls: Any) -> str:
-    """Describe which key was probably meant."""
-    if near := get_close_matches(key, siblings, n=1):
+def _meant(above: list[str], key: str, siblings: list[str], known: list[str]) -> str:
+    """Describe which key was probably meant: of those elsewhere, one in the same part, else the uppermost."""
+    if near := get_close_matches(key, siblings, n=1, cutoff=0.7):
         return f"did you mean {'.'.join([*above, near[0]])}?"
-    elsewhere = {dotted.rpartition(".")[2]: dotted for dotted in _all_keys(cls, (), ())}
+    ordered = sorted(known, key=lambda dotted: (dotted.split(".")[:1] != above[:1], dotted.count(".")))
+    elsewhere = {dotted.rpartition(".")[2]: dotted for dotted in reversed(ordered)}
     if near := get_close_matches(key, elsewhere, n=1, cutoff=0.8):
         return f"did you mean {elsewhere[near[0]]}?"
     return f"{'.'.join(above) or 'the recipe'} has {', '.join(siblings)}"
+
+
+def _keys_in_use(cls: Any, data: Any) -> list[str]:
+    """List the dotted keys of a dataclass, but for optional parts that the data do not have."""
+    left_out = {name for name, hint in _hints(cls).items() if NoneType in _members(hint) and name not in data}
+    return [dotted for dotted in dotted_keys(cls) if dotted.partition(".")[0] not in left_out]
 
 
 def _all_keys(annotation: Any, path: KeyPath, above: tuple[Any, ...]) -> Iterator[str]:

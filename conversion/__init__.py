@@ -1,1 +1,1 @@
-"""One model made of another: read as another member, grown, or of vectors that another program learned."""
+"""One model made of another: read as another member, or of vectors that another program learned."""

@@ -60,7 +60,6 @@ MAY_DIFFER = {
         "num_workers",
         "max_skipped_steps",
         "timeout",
-        "adaptive_threads",
         "retain_heap",
         "save_code",
     ),

@@ -18,11 +18,11 @@ from textwrap import dedent
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tercet.configs.recipe import describe_recipe, recipe_names
+from tercet.configs.recipe import describe_recipe, load_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.planning.machines import PlanRecipe
+from tercet.planning.machines import PlanRecipe, load_plan
 from tercet.preparation.recipe import PreparationRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 
@@ -187,14 +187,14 @@ def _source(definition: Any) -> str:
 
 
 RECIPES = {
-    "pretrain": ("Keys of pretraining", PretrainingRecipe),
-    "finetune": ("Keys of fine-tuning", FineTuningRecipe),
-    "distill": ("Keys of distillation", DistillationRecipe),
-    "fewshot": ("Keys of prompting", FewShotRecipe),
-    "prepare": ("Keys of a preparation", PreparationRecipe),
-    "plan": ("Keys of a plan", PlanRecipe),
+    "pretrain": ("Keys of pretraining", PretrainingRecipe, "encoder-demo training.steps=100"),
+    "finetune": ("Keys of fine-tuning", FineTuningRecipe, "text-classification training.epochs=2"),
+    "distill": ("Keys of distillation", DistillationRecipe, "task-distilled task.training.epochs=2"),
+    "fewshot": ("Keys of prompting", FewShotRecipe, "copa prompting.num_fewshot=[0,4]"),
+    "prepare": ("Keys of a preparation", PreparationRecipe, "prepare-text workers=4"),
+    "plan": ("Keys of a plan", PlanRecipe, "encoder-english devices=8"),
 }
-"""The command whose recipes a page is about, the page's title and the dataclass."""
+"""The command whose recipes a page is about, the page's title, the dataclass, and a recipe with a key."""
 
 
 @dataclass
@@ -216,10 +216,16 @@ class Reference:
         """Write the pages of all commands, by their path in the site."""
         return {f"reference/{name}.md": self.page(name, *about) for name, about in RECIPES.items()}
 
-    def page(self, name: str, title: str, cls: type) -> str:
-        """Write the page of one command's recipes."""
+    def page(self, name: str, title: str, cls: type, example: str) -> str:
+        """Write the page of one command's recipes.
+
+        Raises:
+            ValueError: Its example has a recipe, a key or a value that the command would refuse.
+        """
+        recipe, *overrides = example.split()
+        load_plan(recipe, overrides) if cls is PlanRecipe else load_recipe(cls, recipe, overrides)
         lines = [f"# {title}", "", f"{summary(cls)} Set a key in the YAML file, or on the command line:", ""]
-        lines += [f"`tercet {name} RECIPE {_example(cls)}`.", ""]
+        lines += [f"`tercet {name} {example}`.", ""]
         if shipped := shipped_recipes(name):
             lines += ["## Shipped recipes", "", "| name | about |", "|---|---|", *shipped, ""]
         return "\n".join([*lines, *self.section(cls, name, "", "The recipe")])
@@ -296,11 +302,6 @@ def shipped_recipes(command: str) -> list[str]:
         if own_command == f"tercet {command} {name}":
             rows.append(f"| `{name}` | {_cell(' '.join(about))} |")
     return rows
-
-
-def _example(cls: type) -> str:
-    nested = [entry for entry in fields(cls) if members(get_type_hints(cls, include_extras=True)[entry.name])]
-    return "training.steps=100" if any(entry.name == "training" for entry in nested) else "key=value"
 
 
 def _plain(value: Any) -> Any:

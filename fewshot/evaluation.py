@@ -6,7 +6,6 @@ Every condition scores all its requests at once, so that those with a common beg
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 
 from .items import Demonstrations
 from .prompted_model import PromptedModel
@@ -56,19 +55,18 @@ class Evaluation:
         recipe: How it is prompted.
         items: The rows.
         subject: The model.
-        weights: Hash of its weights.
-        folder: Where scores and texts are cached.
 
     Raises:
         ValueError: The model cannot be evaluated so.
     """
 
-    def __init__(self, recipe: FewShotRecipe, items: Items, subject: Subject, weights: str, folder: Path):
+    def __init__(self, recipe: FewShotRecipe, items: Items, subject: Subject):
         self.recipe, self.items = recipe, items
         self.prompter = prompter_of(recipe, items, subject)
         self.drawer = drawer_of(recipe, items)
-        model = PromptedModel(subject, self.prompter, recipe.prompting, items.columns, weights, folder)
-        self.answer = items.task.answerer(model)
+        self.answer = items.task.answerer(
+            PromptedModel(subject, self.prompter, recipe.prompting, items.columns)
+        )
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is predicted in each condition."""

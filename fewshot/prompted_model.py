@@ -1,20 +1,16 @@
-"""A model with what a task needs of it: prompts become requests, requests cached scores or texts."""
+"""A model with what a task needs of it: prompts become requests, requests scores or texts."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from .boundary import NEXT_SENTINEL, Prompt
 from .prompting import Prompter, Query
 from .recipe import PromptingRecipe
 from .request import Request, Score
-from .score_cache import AnswerCache, ScoreCache, name_of_cache
-from .subject import Subject, hash_settings
+from .score_cache import AnswerCache, ScoreCache
+from .subject import Subject
 from .template_process import Row
 from .writing import Writer
-
-EDITION = 2
-"""To be raised whenever the same request gets another score or text."""
 
 
 class PromptedModel:
@@ -25,26 +21,10 @@ class PromptedModel:
         prompter: Writes its prompts.
         recipe: How it is prompted.
         columns: A row, for the names of its columns.
-        weights: Hash of its weights.
-        folder: Where scores and texts are cached.
     """
 
-    def __init__(
-        self,
-        subject: Subject,
-        prompter: Prompter,
-        recipe: PromptingRecipe,
-        columns: Row,
-        weights: str,
-        folder: Path,
-    ):
-        self.subject, self.prompter, self.recipe = subject, prompter, recipe
-        self.columns, self.folder = columns, folder
-        hiding = recipe.pseudo_log_likelihood if subject.member == "encoder" else ""
-        settings = hash_settings(subject.model)
-        self.name = name_of_cache(
-            EDITION, weights, settings, subject.member, subject.precision, hiding, recipe.one_by_one
-        )
+    def __init__(self, subject: Subject, prompter: Prompter, recipe: PromptingRecipe, columns: Row):
+        self.subject, self.prompter, self.recipe, self.columns = subject, prompter, recipe, columns
 
     def score_cache(self) -> ScoreCache:
         """Return what scores requests.
@@ -56,7 +36,7 @@ class PromptedModel:
         scorer = self.subject.scorer(
             recipe.tokens_at_once, recipe.pseudo_log_likelihood, one_by_one=recipe.one_by_one
         )
-        return ScoreCache(scorer, self.folder / self.name)
+        return ScoreCache(scorer)
 
     def writer(self, stop: tuple[str, ...], max_new_tokens: int) -> Writer:
         """Return what continues contexts.
@@ -64,10 +44,9 @@ class PromptedModel:
         Raises:
             ValueError: The model is an encoder.
         """
-        cache = AnswerCache(self.folder / f"written-{self.name}")
         stop = (*stop, NEXT_SENTINEL) if self.recipe.sentinel else stop
         lead = self.prompter.encoder.lead
-        return Writer(self.subject, cache, stop, max_new_tokens, self.recipe.tokens_at_once, lead)
+        return Writer(self.subject, AnswerCache(), stop, max_new_tokens, self.recipe.tokens_at_once, lead)
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
         """Return the requests of prompts of which many are equal, cut where they are too long."""

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..configs.recipe import recipe_data, written
 from ..reporting.blocks import (
     Block,
     Card,
@@ -36,8 +37,8 @@ from ..reporting.verdicts import (
     outcome_of_difference,
 )
 from ..reporting.verdicts import shown as score_in_words
+from ..training.run_folder import RECIPE
 from .output import ITEMS, RELIABILITY, SHOTS
-from .protocol import protocol
 from .recipe import FewShotRecipe
 from .task import Task
 
@@ -87,7 +88,7 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
             *calibration(recipe, results),
             *groups(results),
             *contamination(results),
-            *protocol(results, [label(model, results) for model in results["models"]]),
+            *recipe_block(recipe, task),
             *some_items(recipe, task),
             *models_and_prompts(results),
         ],
@@ -329,14 +330,29 @@ def contamination(results: Results) -> Iterator[Block]:
     yield Table(["", *(f"{name} ({part['items']:,})" for name, part in parts.items())], rows)
 
 
+def recipe_block(recipe: FewShotRecipe, task: Task) -> Iterator[Block]:
+    """Show what has to be the same for scores to be comparable."""
+    yield Heading("Recipe")
+    yield Prose(f"Scored: {task.scored}. The file [recipe.yaml]({RECIPE}) evaluates other models likewise.")
+    yield Examples(
+        [Example([Line(part, [Run(written(value))]) for part, value in recipe_data(recipe).items() if value])]
+    )
+
+
 def models_and_prompts(results: Results) -> Iterator[Block]:
     """Name models and prompts, so that others can tell whether theirs are the same."""
     yield Heading("Models and prompts")
     rows = [
-        [model["name"], model["class"], f"{model['parameters']:,}", model["weights_sha256"][:16]]
+        [
+            model["name"],
+            model["class"],
+            f"{model['parameters']:,}",
+            f"{model['max_length']:,} tokens",
+            model["weights_sha256"][:16],
+        ]
         for model in results["models"]
     ]
-    yield Table(["model", "class", "parameters", "SHA-256 of the weights"], rows)
+    yield Table(["model", "class", "parameters", "reads at most", "SHA-256 of the weights"], rows)
     rows = [
         [
             f"{label(model, results)}, K = {count}, seed {each['seed']}, order {each['order']}",

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from ..configs.recipe import recipe_data
 from ..reporting.page import save
 from ..reporting.verdicts import as_data
+from ..training.cpu import prepared_cpu
 from ..training.disk import partial_path, replace_text
 from ..training.run_folder import Run, running
-from ..training.threads import prepared_cpu
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome, conditions_of
-from .output import ANSWERS, ITEMS, RESULTS, run_folder
-from .protocol import protocol_of, reading_of
+from .output import ITEMS, RESULTS, run_folder
 from .recipe import FewShotRecipe
 from .report import build_report, verdicts
 from .rows import Items, read_items
@@ -30,14 +30,11 @@ from .summary import summarize_model
 from .task import RowScore
 
 
-def fewshot(
-    recipe: FewShotRecipe, *, resume: bool = False, overwrite: bool = False, trust_remote_code: bool = False
-) -> Path:
+def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code: bool = False) -> Path:
     """Evaluate models as a recipe says, and return the folder with results and report.
 
     Args:
         recipe: Everything that the evaluation depends on.
-        resume: Go on with an earlier evaluation in the output folder: what was scored is not scored again.
         overwrite: Replace an earlier evaluation in the output folder.
         trust_remote_code: Run the code that a model brings along.
 
@@ -47,7 +44,7 @@ def fewshot(
     """
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite) as run:
+    with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
         evaluate_in(run, recipe, trust_remote_code=trust_remote_code)
     return recipe.folder
 
@@ -68,7 +65,7 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
                 name, prompting.precision, prompting.head, trust_remote_code=trust_remote_code
             )
             before = hash_weights(subject.model)
-            evaluation = Evaluation(recipe, items, subject, before, recipe.folder / ANSWERS)
+            evaluation = Evaluation(recipe, items, subject)
             if not number:
                 run.take()
             outcomes, conditions = [], conditions_of(recipe)
@@ -77,8 +74,10 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
                 log(name, outcome)
             weights = before, hash_weights(subject.model)
             assert weights[0] == weights[1], "evaluation has changed weights"
-            own = summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
-            models.append(own | {"protocol": reading_of(recipe, subject, evaluation.prompter.encoder)})
+            models.append(
+                summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
+                | {"max_length": subject.max_length}
+            )
     conclude(recipe, items, models, baselines, contamination)
 
 
@@ -115,7 +114,7 @@ def conclude(
     results = {
         "task": recipe.task.kind,
         "criterion": items.task.metric,
-        "protocol": protocol_of(recipe, items.task),
+        "recipe": recipe_data(recipe),
         "items": len(items.test),
         "baselines": {name: score(np.arange(len(items.test))) for name, score in baselines.items()},
         "models": models,

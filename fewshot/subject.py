@@ -1,6 +1,5 @@
 """The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -64,9 +63,6 @@ TOKENS = (
     "suppress_tokens",
 )
 """What says with which tokens a text begins and ends, and which ones are none of a text."""
-
-VOLATILE = ("transformers_version", "_name_or_path", "dtype")
-"""Settings that no score depends on; the format of numbers is the precision of the recipe."""
 
 DEFAULT_LENGTH = 2048
 """Tokens that a model reads that has no limit of its own."""
@@ -239,17 +235,3 @@ def hash_weights(model: PreTrainedModel) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def hash_settings(model: PreTrainedModel) -> str:
-    """Return the SHA-256 of a model's configurations, as far as scores depend on them."""
-    configs = [model.config, *([model.generation_config] if model.can_generate() else [])]
-    settings = [without_volatile(config.to_dict()) for config in configs]
-    return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def without_volatile(settings: Any) -> Any:
-    """Leave out what is volatile, in the configurations of parts as well."""
-    if not isinstance(settings, dict):
-        return settings
-    return {name: without_volatile(own) for name, own in settings.items() if name not in VOLATILE}

@@ -46,7 +46,7 @@ class Task(ABC):
     title: ClassVar[str]
     """How the title of a report begins."""
     scored: ClassVar[str]
-    """How answers are found, in the words of a report's protocol."""
+    """How answers are found, in the words of a report."""
     is_higher_better: ClassVar[bool] = True
     """Whether a high value of the metric is a good one."""
     takes_demonstrations: ClassVar[bool] = True

@@ -195,7 +195,6 @@ def training_of(
         measure_utilization=False,
         num_workers=schedule.num_workers,
         save_code=schedule.save_code,
-        adaptive_threads=schedule.adaptive_threads,
     )
 
 

@@ -50,6 +50,15 @@ from .recipe import LoraRecipe, PretrainedModelRecipe
 from .tagger import build_tagger
 from .task import Task
 
+IN_WORDS = {
+    "Encoder": "an encoder",
+    "Decoder": "a decoder",
+    "Seq2Seq": "a sequence-to-sequence model",
+    "Elmo": "an ELMo",
+    "Tagger": "a tagger",
+}
+"""What a member is called in a sentence."""
+
 MEMBERS: dict[type[NeuralConfig], str] = {
     TercetEncoderConfig: "Encoder",
     TercetDecoderConfig: "Decoder",
@@ -94,6 +103,8 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     if type(config) not in MEMBERS:
         require_transformer(config, recipe.path)
     is_ours = config.model_type.startswith("tercet")
+    ours = type(config) if is_ours else architecture_of(config).config
+    require_head(recipe.path, config.model_type, ours, task)
     found, drawn = (load_ours(str(folder)), []) if is_ours else load_foreign(folder, config, task)
     source = cast(TercetPreTrainedModel, found)
     tokenizer = require_tokenizer(folder, recipe.path)
@@ -103,6 +114,18 @@ def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) 
     model, fresh = with_head(source, task, recipe, seed)
     task.prepare_model(model, tokenizer)
     return PretrainedModel(model, tokenizer, sorted({*fresh, *drawn}))
+
+
+def require_head(path: str, model_type: str, config_class: Any, task: Task) -> None:
+    """Raise a `ValueError` if a member, named by the class of its configuration, has no head for a task."""
+    member = MEMBERS[config_class]
+    able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]
+    if member not in able:
+        needed = " or ".join(IN_WORDS[each] for each in able)
+        raise ValueError(
+            f"model.path {path} is {IN_WORDS[member]} ({model_type}), but task.kind {task.recipe.kind} needs "
+            f"{needed}: name one in model.path"
+        )
 
 
 def load_foreign(
@@ -186,7 +209,7 @@ def with_head(
     """Build the model of a task around the weights of another one; name the tensors that are new.
 
     Raises:
-        ValueError: The member has no such head, or a field of the configuration cannot be overridden so.
+        ValueError: A field of the configuration cannot be overridden so.
     """
     config = type(source.config).from_dict(source.config.to_dict())
     require_fields(type(config), list(recipe.overrides))
@@ -195,15 +218,8 @@ def with_head(
             setattr(config, name, value)
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
-    name = f"Tercet{MEMBERS[type(config)]}{task.head}"
-    if not hasattr(modeling, name):
-        able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]
-        raise ValueError(
-            f"{recipe.path} is a {config.model_type}, which has no head {task.head}: use a model of "
-            f"{' or '.join(able)}"
-        )
     torch.manual_seed(seed)
-    model = getattr(modeling, name)(config)
+    model = getattr(modeling, f"Tercet{MEMBERS[type(config)]}{task.head}")(config)
     inherit_writing(model, source)
     if recipe.from_scratch:
         return model, sorted(dict(model.named_parameters()))

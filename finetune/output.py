@@ -45,7 +45,7 @@ WRITTEN = (
 
 MAY_CHANGE = {
     *("seeds", "tokens_per_micro_batch", "gradient_checkpointing", "cpu_offload", "num_workers"),
-    *("adaptive_threads", "trackers", "save_code"),
+    *("trackers", "save_code"),
 }
 """Keys of `training` that a resumed run may change: others change what the finished seeds have learned."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..modeling import TercetPreTrainedModel
+from ..text.record_files import naming_keys
 from .model import PretrainedModel, learner_of, load_pretrained_model
 from .recipe import Combinations, FineTuningRecipe
 from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
@@ -52,7 +53,8 @@ def prepare(recipe: FineTuningRecipe, tried: Combinations = ()) -> Prepared:
         ValueError: It does not.
         FileNotFoundError: A file or model is not there.
     """
-    rows = read_splits(recipe)
+    with naming_keys(recipe.task.keys):  # a teacher's columns are no keys of a distillation
+        rows = read_splits(recipe)
     task = find_task(recipe, rows)
     pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
     require_learnable(pretrained.model, recipe)

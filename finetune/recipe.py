@@ -140,8 +140,6 @@ class FineTuningSchedule:
     """Processes that prepare batches in advance; see `TrainingRecipe`."""
     save_code: bool = True
     """Whether to write the code of the finished model beside its weights; see `TrainingRecipe`."""
-    adaptive_threads: bool = False
-    """Whether to use fewer threads while other programs occupy the cores; see `TrainingRecipe`."""
     trackers: Trackers = ()
 
     def __post_init__(self):

@@ -15,7 +15,6 @@ from ..text.bad_records import RowError
 from ..text.bad_rows import Places
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
-from ..text.record_files import naming_keys
 from ..text.rows import read_rows, split_off
 from .encoding import TextEncoder
 from .examples import LabelledExamples
@@ -71,17 +70,16 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
     for split in ("train", *MEASURED):
         source = getattr(data, split)
         if source is not None:
-            with naming_keys(recipe.task.keys):
-                rows, places, tally = read_rows(
-                    source,
-                    recipe.task.columns,
-                    f"data.{split}",
-                    dataset=data.dataset,
-                    subset=data.subset,
-                    on_bad_row=data.on_bad_row,
-                    check=task.require_usable,
-                    repair=task.repair,
-                )
+            rows, places, tally = read_rows(
+                source,
+                recipe.task.columns,
+                f"data.{split}",
+                dataset=data.dataset,
+                subset=data.subset,
+                on_bad_row=data.on_bad_row,
+                check=task.require_usable,
+                repair=task.repair,
+            )
             splits.add(split, rows, places)
             if tally.has_bad_rows:
                 splits.bad_rows[split] = tally.facts

@@ -202,11 +202,7 @@ def origin(run: FinishedRun) -> str:
     if run.task:
         return f"fine-tuned from {escaped(str(base))} for {run.task.replace('_', ' ')}"
     if learned:
-        smaller = run.recipe.get("model", {}).get("grow_from")
-        start = (
-            f"pretrained from the smaller {escaped(smaller)}" if smaller else "pretrained from random weights"
-        )
-        beginning = f"further pretrained from {escaped(base)}" if base else start
+        beginning = f"further pretrained from {escaped(base)}" if base else "pretrained from random weights"
         return f"{beginning} by {learned.replace('_', ' ')}"
     return ""
 

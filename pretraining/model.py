@@ -1,8 +1,7 @@
 """The model that a pretraining run begins with: a preset with random weights, or one that goes on learning.
 
 The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
-rest. It may begin with the function of a smaller model (`conversion/growth.py`). One that gets another
-tokenizer keeps what it knows of tokens (`conversion/token_rows.py`).
+rest. A model that gets another tokenizer keeps what it knows of tokens (`conversion/token_rows.py`).
 
 A stock model that goes on is imported. The import lies in the cache, with its certificate, under the hash of
 what it was made of: a run that is resumed, planned or verified finds it there.
@@ -23,12 +22,11 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configs.recipe import load_preset, preset_names
-from ..conversion.growth import grow_into, require_growth
+from ..configs.recipe import load_preset, preset_names, read_recipe, recipe_folders
 from ..conversion.inheritance import inherit, inherit_writing
 from ..conversion.token_rows import TokenRows, keeps_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
-from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
+from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
 from ..objectives.recipes import SingleObjectiveRecipe
 from ..stock.architectures import architecture_of
@@ -79,11 +77,9 @@ def build_model(
     fit_vocabulary(config, tokenizer, recipe)
     torch.manual_seed(recipe.training.seed)
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
-    if (path := recipe.model.path or recipe.model.grow_from) is not None:
+    if (path := recipe.model.path) is not None:
         source = load_ours(str(as_ours(path, recipe.corpus.cache)))
         rows = rows_of_tokens(recipe, tokenizer, source.config.vocab_size, config.vocab_size)
-        if recipe.model.path is None:
-            warn_of_other_ids(path, tokenizer)
         tell_of_fresh(path, inherit_parts(model, recipe, source, rows))
         tell_of_new_tokens(path, rows, source.config.vocab_size, config.vocab_size)
     return model
@@ -110,16 +106,11 @@ def inherit_parts(
     source: NeuralPreTrainedModel,
     rows: TokenRows | None = None,
 ) -> list[str]:
-    """Return parts of what is trained the weights of a model, or its function; name what it does not have."""
-    noise = recipe.model.grow_noise
+    """Return parts of what is trained the weights of a model; name what it does not have."""
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
         assert isinstance(part, NeuralPreTrainedModel)
-        if recipe.model.grow_from is None:
-            missing = inherit(part, source, rows=rows)
-        else:  # of Transformers, as `build_config` has checked
-            larger, smaller = cast(TercetPreTrainedModel, part), cast(TercetPreTrainedModel, source)
-            missing = grow_into(larger, smaller, noise=noise)
+        missing = inherit(part, source, rows=rows)
         inherit_writing(part, source)
         for name, parameter in part.named_parameters():
             if name not in missing:
@@ -185,21 +176,6 @@ def tell_of_fresh(path: str, fresh: list[str]) -> None:
         )
 
 
-def warn_of_other_ids(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Warn if a tokenizer means other tokens by ids than the tokenizer that a model comes with."""
-    own = load_tokenizer(find_folder(path))
-    known = {} if own is None else {number: token for token, number in own.get_vocab().items()}
-    others = sorted((n, token) for token, n in tokenizer.get_vocab().items() if known.get(n, token) != token)
-    if others:
-        number, token = others[0]
-        warnings.warn(
-            f"by {len(others):,} ids the tokenizer means other tokens than that of {path}, whose vectors it "
-            f"gets (id {number} is {token!r}, and was {known[number]!r}): leave tokenizer.path out, or add "
-            "tokens to that tokenizer",
-            stacklevel=2,
-        )
-
-
 def tell_of_new_tokens(path: str, rows: TokenRows | None, num_old: int, num_new: int) -> None:
     """Show on the screen that a model has got another vocabulary, or a larger one."""
     if rows is not None:
@@ -246,13 +222,6 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
     require_positions(config, recipe.corpus.sequence_length)
-    if recipe.model.grow_from is not None:
-        if not isinstance(config, TercetConfig):
-            raise ValueError(
-                f"model.grow_from is {recipe.model.grow_from}, but {origin} is a {model_type}, and only "
-                "Transformers grow: remove it"
-            )
-        require_growth(config, smaller_config(recipe))
     return config
 
 
@@ -269,16 +238,6 @@ def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
             "model.preset and model.path are both empty: name a preset (`tercet recipes`) to train from "
             "random weights, or a model to go on with"
         )
-    smaller, noise = recipe.model.grow_from, recipe.model.grow_noise
-    if smaller is None and noise:
-        raise ValueError(f"model.grow_noise is {noise}, but nothing grows: set model.grow_from, or remove it")
-    if smaller is not None and path is not None:
-        raise ValueError(
-            f"model.grow_from is {smaller} and model.path is {path}: name one of them; a preset grows"
-        )
-    if smaller is not None:
-        vocab_size = smaller_config(recipe).vocab_size
-        return f"model.preset {preset}", load_preset(str(preset)) | {"vocab_size": vocab_size}
     if path is not None:
         require_trainable(recipe, path)
         return f"model.path {path}", load_config(as_ours(path, recipe.corpus.cache)).to_dict()
@@ -299,30 +258,23 @@ def require_trainable(recipe: PretrainingRecipe, path: str) -> None:
         ]
         raise ValueError(
             f"model.path {path} is {known_as}, but {recipe.objective.kind} trains a "
-            f"{' or a '.join(trained)}: set objective.kind to {' or '.join(fitting)}, or name another model"
+            f"{' or a '.join(trained)}: {to_adapt(path, fitting)}set objective.kind to "
+            f"{' or '.join(fitting)}, or name another model"
         )
+
+
+def to_adapt(path: str, kinds: Sequence[str]) -> str:
+    """Name the shipped recipe that goes on with a model by one of some objectives, if there is one."""
+    for name, folder in sorted(recipe_folders().items()):
+        data = read_recipe(name)[1] if folder == "pretraining" else {}
+        if data.get("model", {}).get("path") and data["objective"]["kind"] in kinds:
+            return f"run `tercet pretrain {name} model.path={path}`, "
+    return ""
 
 
 def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:
     """List the types of configurations of models."""
     return [cast(type[NeuralConfig], model.config_class).model_type for model in models]
-
-
-def smaller_config(recipe: PretrainingRecipe) -> TercetConfig:
-    """Read the configuration of the model that another one grows from.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It cannot be imported, or is no Transformer.
-    """
-    path = str(recipe.model.grow_from)
-    config = load_config(as_ours(path, recipe.corpus.cache))
-    if not isinstance(config, TercetConfig):
-        raise ValueError(
-            f"model.grow_from {path} is a {config.model_type}, but only Transformers grow: leave "
-            "grow_from out"
-        )
-    return config
 
 
 def presets_of(config_class: type[NeuralConfig]) -> list[str]:
@@ -367,19 +319,13 @@ def fit_vocabulary(
     that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
 
     Raises:
-        ValueError: The given size, or the model that grows, has no room for the tokenizer's ids.
+        ValueError: The given size has no room for the tokenizer's ids.
     """
     needed, model = num_ids(tokenizer), recipe.model
-    if "vocab_size" not in model.applied_overrides and model.grow_from is None:
+    if "vocab_size" not in model.applied_overrides:
         former = former_tokenizer(recipe)
         keeps_room = model.path is not None and (former is None or keeps_ids(former, tokenizer))
         config.vocab_size = max(config.vocab_size, needed) if keeps_room else needed
-    if config.vocab_size < needed and model.grow_from is not None:
-        raise ValueError(
-            f"model.grow_from {model.grow_from} has {config.vocab_size:,} tokens, but the tokenizer's ids "
-            f"need {needed:,}: leave tokenizer.path out, or train that model on with this tokenizer first "
-            "(model.path)"
-        )
     if config.vocab_size < needed:
         raise ValueError(
             f"model.overrides.vocab_size is {config.vocab_size:,}, but the tokenizer's ids need "

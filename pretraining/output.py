@@ -77,7 +77,7 @@ def run_folder(recipe: PretrainingRecipe) -> RunFolder:
         recipe,
         written=tuple(dict.fromkeys((*WRITTEN, *recipe.objective.saved, *beside, *trackers))),
         kept=WHAT_IS_LEARNED,
-        models=("model.path", "model.grow_from", "tokenizer.path", "corpus.cache"),
+        models=("model.path", "tokenizer.path", "corpus.cache"),
         texts=("corpus.train", "corpus.validation", "tokenizer.add"),
         prepared=PREPARED,
         needed={TOKENIZER: WHAT_IS_TOKENIZED},

@@ -71,12 +71,6 @@ class ModelRecipe:
     replaces a preset and that preset's `overrides`. With another tokenizer (`tokenizer.path`,
     `tokenizer.add`), tokens keep their vectors, and new ones begin with the mean of the pieces that they were
     before."""
-    grow_from: str | None = None
-    """Folder or Hub id of a smaller model, Tercet's or a stock one: the preset's model begins with its
-    function, tokenizer and vocabulary."""
-    grow_noise: Annotated[float, Field(ge=0)] = 0.0
-    """Noise that parts the copies in a wider model, relative to the standard deviation of weights. It adds
-    up to zero, so that the function stays. Without it, and without dropout, copies stay equal."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Fields of the model's configuration that override the preset's. The vocabulary size and the ids of
     special tokens are set by the tokenizer."""
@@ -240,9 +234,8 @@ class PretrainingRecipe:
                 + ("set corpus.streaming=false" if self.corpus.streaming else "list files without shares")
                 + ", or set training.revisions to a number of steps"
             )
-        source = self.model.grow_from if self.model.path is None else self.model.path
-        if source is not None and self.tokenizer.path is None:
-            object.__setattr__(self, "tokenizer", replace(self.tokenizer, path=source))
+        if self.model.path is not None and self.tokenizer.path is None:
+            object.__setattr__(self, "tokenizer", replace(self.tokenizer, path=self.model.path))
 
     @property
     def folder(self) -> Path:

@@ -130,7 +130,6 @@ def fewshot(
     *overrides: str,
     models: Any = None,
     rows: Any = None,
-    resume: bool = False,
     overwrite: bool = False,
     trust_remote_code: bool = False,
     **values: Any,
@@ -146,7 +145,6 @@ def fewshot(
         overrides: `"prompting.num_fewshot=[0,1,4]"`.
         models: What is evaluated: a model or several, as folders, names on the Hub, or `Result`s.
         rows: The rows that are evaluated (`data.test`), as one table in `finetune`.
-        resume: Continue an earlier evaluation: what was scored is not scored again.
         overwrite: Replace an earlier evaluation in the output folder.
         trust_remote_code: Run the code that a model brings along.
         values: Overrides as keywords: `prompting__num_fewshot=[0, 1, 4]`.
@@ -160,7 +158,7 @@ def fewshot(
         given["models"] = [models] if isinstance(models, str | Path | Result) else list(models)
     if rows is not None:  # a path is one from here, not from the recipe's folder of data
         given["data__test"] = Path(rows).expanduser().absolute() if is_file(rows) else rows
-    options = {"resume": resume, "overwrite": overwrite, "trust_remote_code": trust_remote_code}
+    options = {"overwrite": overwrite, "trust_remote_code": trust_remote_code}
     return carry_out("fewshot", recipe, overrides, given | values, **options)
 
 
@@ -291,7 +289,7 @@ def embed(
 
     from .conversion.embedding import load_embedder
     from .conversion.vector_files import in_batches, texts_of_file
-    from .text.record_files import require_columns
+    from .text.record_files import naming_keys, require_columns
 
     if isinstance(texts, Path):
         batches = [*texts_of_file(str(texts), column)]
@@ -299,7 +297,8 @@ def embed(
         values = texts_in(texts)
         if values is None:
             table = as_dataset(texts, "texts")
-            require_columns("texts", table.column_names, [column])
+            with naming_keys({column: "column"}):
+                require_columns("texts", table.column_names, [column])
             values = table[column]
         batches = [*in_batches(values, "texts", column)]
     embedder = load_embedder(str(as_model(model)), prompt=prompt, precision=precision)
@@ -367,7 +366,6 @@ def carry_out(
     overrides: Sequence[str],
     values: Mapping[str, Any],
     *,
-    resume: bool,
     overwrite: bool,
     **options: Any,
 ) -> Result:
@@ -377,11 +375,12 @@ def carry_out(
 
     require_arguments(command, values)
     with written_overrides(overrides, values) as given:
+        resume = options.get("resume", False)
         check_recipe(command, source, given, writes=True, resume=resume, overwrite=overwrite)
         kind = kind_of(command)
         say_that_libraries_load()
         recipe = load(kind.recipe, source, given)
-        kind.run(command)(recipe, resume=resume, overwrite=overwrite, **options)
+        kind.run(command)(recipe, overwrite=overwrite, **options)
     return Result(command, recipe.folder)
 
 

@@ -73,7 +73,11 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def remedy_of(word: str, options: Namespace) -> str:
     """Describe what to write instead of an unknown argument: the override that it names, if it names one."""
+    from .configs.recipe import DEVICE_KEYS, DEVICES
+
     name = word.lstrip("-").partition("=")[0].replace("-", "_")
+    if name in DEVICE_KEYS and options.command != "plan":
+        return DEVICES
     keys = recipe_keys(options.command) if "overrides" in options else []
     if found := [key for key in keys if name in (key, key.rpartition(".")[2])]:
         return f"values of a recipe are written without dashes, as in {found[0]}=..."
@@ -118,6 +122,7 @@ def build_parser() -> ArgumentParser:
         help=f"one of {', '.join(LISTED)}, or a recipe or a preset",
     )
     offer(what, listed_completions)
+    command.add_argument("--all", action="store_true", help="a line for each recipe and each preset")
     command = add_command(commands, plan)
     add_recipe(command, "describes the machines, or overrides a value")
     for run in (tokenizer, pretrain, finetune, distill):
@@ -221,9 +226,7 @@ def add_fewshot(commands: "_SubParsersAction[ArgumentParser]") -> None:
         help="model to evaluate: a folder or a Hub name; repeatable",
     )
     command.add_argument("--explain", action="store_true", help="only show which tokens are scored")
-    choices = command.add_mutually_exclusive_group()
-    choices.add_argument("--resume", action="store_true", help="continue an earlier evaluation")
-    choices.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier evaluation")
     command.add_argument(
         "--trust-remote-code", action="store_true", help="run the code in the model's folder or repository"
     )
@@ -245,7 +248,6 @@ def add_model_commands(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "--to", metavar="TYPE", help="bert, gpt2, llama, bart, ... (default: the first that fits)"
     )
     kinds.add_argument("--onnx", action="store_true", help="write graphs of ONNX")
-    kinds.add_argument("--gguf", action="store_true", help="write a file of GGUF, for llama.cpp")
     command.add_argument("--int8", action="store_true", help="write graphs with 8-bit integers, too")
     command.add_argument("--overwrite", action="store_true", help="replace an earlier model there")
     add_convert(commands)
@@ -445,9 +447,9 @@ def recipes(options: Namespace) -> None:
     """List the recipes and model presets that come with Tercet.
 
     A recipe is a YAML file with all settings of a run. Pass its name to `tercet pretrain`, or copy its file
-    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. With the NAME of a
-    command that runs recipes, or `presets`, only these are listed; with that of a recipe or a preset, its
-    file is printed, with all that is said about it.
+    and edit the copy. A preset is an architecture, selected by a recipe's `model.preset`. Alone, it prints
+    the names of the recipes on one screen; with the NAME of a command that runs recipes, or `presets`, a line
+    about each of these, with --all about each of all; with that of a recipe or a preset, its whole file.
 
     Examples:
       tercet recipes
@@ -455,4 +457,4 @@ def recipes(options: Namespace) -> None:
     """
     from .listing import list_configs
 
-    list_configs(options.what)
+    list_configs(options.what, everything=options.all)

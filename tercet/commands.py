@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -202,9 +201,9 @@ def predict(options: Namespace) -> None:
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
     if source != "-":
-        from .text.record_files import find_file
+        from .early_checks import check_rows
 
-        find_file(source)
+        check_rows(options.model, source)
     api.say_that_libraries_load()
     from .finetune.prediction import predict_file
 
@@ -284,11 +283,8 @@ def fewshot(options: Namespace) -> None:
     if options.explain:
         print(explained(options.recipe, options.overrides, models, options.trust_remote_code))
         return
-    choices = {"resume": options.resume, "overwrite": options.overwrite}
-    trusted = options.trust_remote_code
-    finish(
-        api.fewshot(options.recipe, *options.overrides, models=models, trust_remote_code=trusted, **choices)
-    )
+    choices = {"overwrite": options.overwrite, "trust_remote_code": options.trust_remote_code}
+    finish(api.fewshot(options.recipe, *options.overrides, models=models, **choices))
 
 
 def explained(source: str, overrides: list[str], models: list[str] | None, trust_remote_code: bool) -> str:
@@ -366,7 +362,7 @@ def import_(options: Namespace) -> None:
 
 
 def export(options: Namespace) -> None:
-    """Convert a Tercet model to a stock architecture, to graphs of ONNX, or to a file of GGUF.
+    """Convert a Tercet model to a stock architecture, or to graphs of ONNX.
 
     Finds a stock architecture that computes exactly the same, or uses the one of --to. Writes OUTPUT: a
     folder that needs neither Tercet nor remote code, with the tokenizer, generation defaults and a
@@ -376,9 +372,6 @@ def export(options: Namespace) -> None:
     ONNX Runtime, the configuration, the tokenizer, generation defaults and the files of
     sentence-transformers; with --int8 also graphs with 8-bit integers. All Transformers of Tercet have
     graphs. They are compared with the model, and timed on this CPU. Needs `pip install 'tercet[onnx]'`.
-
-    With --gguf, OUTPUT holds model.gguf for llama.cpp: of decoders that are a Llama, Qwen2, Qwen3 or GPT-2,
-    with a byte-level BPE. It is read back by transformers and compared. Needs `pip install 'tercet[gguf]'`.
 
     Examples:
       tercet export runs/my-decoder/model exported/my-decoder
@@ -395,13 +388,6 @@ def export(options: Namespace) -> None:
         print("ms: medians on this CPU, where other programs take their share", file=sys.stderr)
         file = os.path.join(options.output, graphs[0].file)
         print(f"next, in Python: onnxruntime.InferenceSession({file!r})", file=sys.stderr)
-        return
-    if options.gguf:
-        from .conversion.gguf_file import FILE, export_gguf
-
-        print(export_gguf(options.model, options.output, overwrite=options.overwrite).table())
-        file = os.path.join(options.output, FILE)
-        print(f'next: llama-cli -m {shlex.quote(file)} -p "a text"', file=sys.stderr)
         return
     from .stock.run import export_model
 

@@ -5,6 +5,7 @@ imported without heavy libraries (`configs/stand_ins.py`). What takes a model or
 checked later.
 """
 
+import json
 import os
 import warnings
 from argparse import Namespace
@@ -14,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .configs.recipe import load_preset, parse_recipe, read_recipe, recipe_folders
+from .configs.recipe import adapter_of, load_preset, parse_recipe, read_recipe, recipe_folders
 from .configs.stand_ins import without_libraries
 from .early_models import (
     CONFIGURATIONS,
@@ -25,7 +26,7 @@ from .early_models import (
     fields_of,
     require_known,
 )
-from .training.model_paths import RUNS, require_folder
+from .training.model_paths import RUNS, TASK, require_folder
 
 
 @dataclass(frozen=True)
@@ -68,28 +69,6 @@ READS = {"tokenizer": "pretrain", "verify-resume": "pretrain", "plan": "pretrain
 WITH_OVERRIDES = ("model", "student")
 """Parts of recipes that have `overrides` of a configuration."""
 
-DEVICE_KEYS = frozenset(
-    {
-        "device",
-        "devices",
-        "gpu",
-        "gpus",
-        "cuda",
-        "cpu",
-        "num_gpus",
-        "n_gpu",
-        "use_cpu",
-        "no_cuda",
-        "device_map",
-    }
-)
-"""Keys by which people try to choose a device."""
-
-DEVICES = (
-    "is no key, because a run takes the GPU if there is one: CUDA_VISIBLE_DEVICES=1 chooses which, "
-    "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
-)
-
 MODEL_KEYS = (
     "model.path",
     "model.tagger.beside",
@@ -126,6 +105,26 @@ def check_models(options: Namespace) -> None:
     if options.command not in LOADING_NOTHING and getattr(options, "revision", None) is None:
         for model in models:
             require_known(model)
+
+
+def check_rows(model: str, source: str) -> None:
+    """Refuse a file of rows that lacks a column which a fine-tuned model reads.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It lacks a column, or can have none.
+    """
+    from .text.record_files import find_file, require_columns_early
+
+    find_file(source)
+    if (file := Path(model).expanduser() / TASK).exists():  # one of the Hub is not here yet
+        with without_libraries():
+            from .finetune.task_recipes import TaskRecipe
+
+            recipe = adapter_of(TaskRecipe).validate_python(
+                json.loads(file.read_text(encoding="utf-8"))["task"]
+            )
+        require_columns_early(source, recipe.input_columns)
 
 
 def models_of(command: str, source: Any, overrides: Sequence[str]) -> list[str]:
@@ -300,24 +299,23 @@ def names_in(recipe: Any) -> set[str]:
 
 
 def check_common_mistakes(data: dict[str, Any], cls: Any) -> None:
-    """Answer keys that are no recipe's, but that say clearly what is meant.
+    """Answer a key that is no recipe's, but a field of the model's configuration.
 
     Raises:
-        ValueError: A key chooses a device, or is a field of the model's configuration.
+        ValueError: The key, and where it belongs.
     """
     known = names_in(cls)
     part = next((name for name in WITH_OVERRIDES if name in known), None)
-    named = {(key,): value for key, value in data.items() if key not in known}
-    for above in {"training", *WITH_OVERRIDES} & data.keys():
-        inner = data[above] if isinstance(data[above], dict) else {}
-        named |= {(above, key): value for key, value in inner.items()}
-    for (*above, key), value in named.items():
-        if key in DEVICE_KEYS:
-            raise ValueError(f"{'.'.join([*above, key])} = {value}: {DEVICES}")
-        if part and above in ([], [part]) and is_configured(key) and key not in all_names(cls):
-            raise ValueError(
-                f"{'.'.join([*above, key])} = {value}: unknown key; did you mean {part}.overrides.{key}?"
-            )
+    if part is None:
+        return
+    inner = data.get(part)
+    named = [(key, key, value) for key, value in data.items() if key not in known]
+    named += (
+        [(f"{part}.{key}", key, value) for key, value in inner.items()] if isinstance(inner, dict) else []
+    )
+    for dotted, key, value in named:
+        if is_configured(key) and key not in all_names(cls):
+            raise ValueError(f"{dotted} = {value}: unknown key; did you mean {part}.overrides.{key}?")
 
 
 def is_configured(key: str) -> bool:

@@ -2,13 +2,17 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from shutil import get_terminal_size
-from textwrap import shorten
+from textwrap import fill, indent, shorten
 
 from . import configs
+
+SCREEN_WIDTH = 98
+"""Columns for names beside each other."""
 
 NAME_WIDTH = 27
 """Columns for a name."""
@@ -16,8 +20,14 @@ NAME_WIDTH = 27
 SENTENCE = re.compile(r"(?<=\w[\w)%])[.:] (?=[A-Z])")
 """Where a sentence ends, or what it announces begins."""
 
-COMMANDS = ("pretrain", "prepare", "finetune", "distill", "fewshot")
-"""The commands that run recipes."""
+COMMANDS = {
+    "pretrain": "pretrain a model on text",
+    "prepare": "tokenize a large corpus once",
+    "finetune": "learn a task from labelled rows",
+    "distill": "make a model smaller",
+    "fewshot": "evaluate models with prompts",
+}
+"""The commands that run recipes, and what they do."""
 
 PRESETS = "presets"
 """What stands for the model presets beside the commands."""
@@ -26,11 +36,12 @@ LISTED = (*COMMANDS, PRESETS)
 """What can be listed."""
 
 
-def list_configs(what: str | None = None) -> None:
-    """Print a line for each recipe and each preset, and the folder of their files, or the file of one.
+def list_configs(what: str | None = None, *, everything: bool = False) -> None:
+    """Print the names of the recipes on one screen, a line for each recipe or preset, or the file of one.
 
     Args:
         what: One of `LISTED`, whose recipes alone are listed, or the name of a recipe or a preset.
+        everything: Print the line of every recipe and preset.
 
     Raises:
         ValueError: There is no such kind or name.
@@ -46,22 +57,35 @@ def list_configs(what: str | None = None) -> None:
             f"unknown kind or name {what!r}; "
             + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LISTED)}, and the names in them")
         )
-    for listed in LISTED if what is None else [what]:
-        print_presets() if listed == PRESETS else print_recipes(listed)
-        print()
+    if what is None and not everything:
+        for command, purpose in COMMANDS.items():
+            print(f"{purpose} (tercet {command} RECIPE):")
+            names = ", ".join(name for name, _ in recipes_of(command))
+            print(indent(fill(names, SCREEN_WIDTH, break_on_hyphens=False), "  "))
+        print("a line about each: tercet recipes finetune, ..., tercet recipes --all")
+    else:
+        for listed in LISTED if what is None else [what]:
+            print_presets() if listed == PRESETS else print_recipes(listed)
+            print()
     print("all of one: tercet recipes NAME")
     print(f"their files: {files(configs)}")
 
 
 def print_recipes(command: str) -> None:
     """Print the recipes that a command runs."""
+    print(f"recipes (tercet {command} RECIPE):")
+    for name, about in recipes_of(command):
+        print_entry(name, about)
+
+
+def recipes_of(command: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the names of the recipes that a command runs, and what is said about them."""
     from .configs.recipe import describe_recipe, recipe_names
 
-    print(f"recipes (tercet {command} RECIPE):")
     for name in recipe_names():
         own_command, *about = describe_recipe(name).splitlines()
         if own_command == f"tercet {command} {name}":
-            print_entry(name, about)
+            yield name, about
 
 
 def print_presets() -> None:

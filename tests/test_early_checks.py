@@ -29,7 +29,14 @@ WRONG = [
     ("distill task-distilled student.hidden_size=64", "did you mean student.overrides.hidden_size?"),
     ("pretrain encoder-demo vocab_size=64", "did you mean tokenizer.vocab_size?"),
     ("finetune sst2 device=cuda", "CUDA_VISIBLE_DEVICES"),
+    ("fewshot copa prompting.device=cuda", "CUDA_VISIBLE_DEVICES"),
     ("pretrain encoder-demo training.gpus=2", "accelerate launch"),
+    ("finetune sst2 learning_rate=1e-4", "did you mean training.learning_rate?"),
+    ("finetune sst2 training.optimizer.learning_rate=1e-4", "did you mean training.learning_rate?"),
+    ("finetune sst2 training.steps=100", "unknown key; training has epochs, batch_size,"),
+    ("pretrain encoder-demo learning_rate=1e-4", "did you mean training.optimizer.learning_rate?"),
+    ("distill encoder-distilled learning_rate=1", "did you mean general.training.optimizer.learning_rate?"),
+    ("distill task-distilled learning_rate=1e-4", "did you mean task.training.learning_rate?"),
     (
         "finetune text-classification data.train=reviews.csv",
         "runs/encoder-demo/model does not exist yet: run `tercet pretrain encoder-demo` first, or set "
@@ -122,6 +129,10 @@ WRONG_ROWS = [
     ),
     ("predict runs/mine rows.csv", "runs/mine does not exist: did you mean runs/mime?"),
     ("predict run/finetuned row.csv", "row.csv does not exist: did you mean rows.csv?"),
+    (
+        "predict run/finetuned rows.csv",
+        "rows.csv has no column 'review': give one of its columns (text, label)",
+    ),
     ("predict runs/mime rows.csv", "runs/mime has no task.json, so it was not made by tercet finetune"),
     ("embed runs/mime row.txt", "row.txt does not exist: name one that ends in .txt, .text, .jsonl,"),
     (
@@ -220,7 +231,8 @@ def without_torch(tmp_path_factory):
     for model in ("runs/mime", "run/model", "run/finetuned"):
         (folder / model).mkdir(parents=True)
         (folder / model / "config.json").write_text("{}")
-    (folder / "run" / "finetuned" / "task.json").touch()
+    task = {"kind": "classification", "texts": ["review"]}
+    (folder / "run" / "finetuned" / "task.json").write_text(json.dumps({"task": task}))
     (folder / "taken").mkdir()
     (folder / "taken" / "mine.txt").touch()
     commands = [command for command, _ in WRONG + WRONG_ROWS]
@@ -263,7 +275,7 @@ def test_no_field_of_transformers_is_taken_for_a_misspelt_one(name):
 def test_a_file_of_which_a_line_cannot_be_read_is_left_to_the_command(tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text('{"text": "good"}\n{"label": "a"}\n')
-    with pytest.raises(ValueError, match=r"no column 'lable': name one of its columns \(text, label\)"):
+    with pytest.raises(ValueError, match=r"no column 'lable': give one of its columns \(text, label\)"):
         require_columns_early(str(file), ["text", "lable"])
     file.write_text('{"text": "good"}\nno JSON\n{"label": "a"}\n')
     require_columns_early(str(file), ["text", "lable"])
@@ -282,6 +294,9 @@ def test_an_option_that_is_a_key_is_answered_with_the_override(capsys):
     with pytest.raises(SystemExit):
         main(["pretrain", "encoder-demo", "--learning-rate=1e-4"])
     assert "written without dashes, as in training.optimizer.learning_rate=..." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["predict", "runs/mine/model", "rows.csv", "--device", "cuda"])
+    assert "CUDA_VISIBLE_DEVICES=1 chooses which" in capsys.readouterr().err
 
 
 def test_a_file_of_another_kind_is_named(tmp_path, capsys):
@@ -322,8 +337,17 @@ def test_listing_can_be_of_one_kind_and_is_uncut_when_piped(capsys):
     assert " ..." not in listed
 
 
-def test_a_recipe_is_listed_in_a_line_and_printed_whole_by_its_name(capsys, tmp_path):
+def test_the_recipes_are_one_screen_with_every_name(capsys):
     assert main(["recipes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines[:-1])) <= 100
+    names = [name for line in lines if line.startswith("  ") for name in line.strip(" ,").split(", ")]
+    assert sorted(names) == sorted(recipe_folders())
+
+
+def test_a_recipe_is_listed_in_a_line_and_printed_whole_by_its_name(capsys, tmp_path):
+    assert main(["recipes", "--all"]) == 0
     named = {*recipe_folders(), *preset_names()}
     lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     assert {*lines} == named

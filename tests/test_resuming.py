@@ -38,7 +38,7 @@ DISTILLATION = {
 BOOKKEEPING = (
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
     *("async_checkpoints", "gradient_checkpointing", "cpu_offload"),
-    *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps", "adaptive_threads"),
+    *("measure_utilization", "peak_flops", "num_workers", "max_skipped_steps"),
     *("retain_heap", "save_code", "timeout"),
 )
 MORE = (
@@ -58,7 +58,7 @@ MORE = (
 """What a run of the engine takes up on resuming: `tests/training/test_resumed_recipes.py` shows it."""
 
 OF_THE_ROWS = (
-    *("seeds", "tokens_per_micro_batch", "num_workers", "adaptive_threads", "trackers", "save_code"),
+    *("seeds", "tokens_per_micro_batch", "num_workers", "trackers", "save_code"),
     *("gradient_checkpointing", "cpu_offload"),
 )
 """What fine-tuning hands on to the engine, and which runs there are: those that are finished stay."""

@@ -27,13 +27,6 @@ SMALL += ["training.steps=1", "training.schedule={}", "output=run"]
 
 COMMANDS = {
     "pretrain": ["decoder-demo", "model={path: MODEL}", "tokenizer.path=MODEL", *SMALL],
-    "pretrain (growth)": [
-        "decoder-demo",
-        "model={preset: decoder-tiny, grow_from: MODEL, overrides: {hidden_size: 64, num_attention_heads: 4, "
-        "num_key_value_heads: 4, head_dim: 16, intermediate_size: 48, num_hidden_layers: 2}}",
-        "tokenizer.path=MODEL",
-        *SMALL,
-    ],
     "finetune": ["text-classification", "model.path=MODEL", "data.train=rows.csv", "output=run"],
     "finetune (tagger)": [
         "conll2003-tagger",

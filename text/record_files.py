@@ -384,7 +384,9 @@ class MissingColumnError(ValueError):
     def __init__(self, source: str | Path, column: str, names: Sequence[str]):
         super().__init__(source, column, names)
         self.column = column
-        self.message = f"{source} has no column {column!r}: name one of its columns {listed(names)}"
+        self.lack = f"{source} has no column {column!r}"
+        self.columns = f"one of its columns {listed(names)}"
+        self.message = f"{self.lack}: give {self.columns} this name"
 
     def __str__(self) -> str:
         """Say what there is instead."""
@@ -402,7 +404,7 @@ def naming_keys(keys: Mapping[str, str]) -> Iterator[None]:
         yield
     except MissingColumnError as error:
         if key := keys.get(error.column):
-            error.message = f"{error.message} in {key}"
+            error.message = f"{error.lack}: name {error.columns} in {key}"
         raise
 
 

@@ -26,6 +26,7 @@ from .checkpoint import (
 )
 from .checkpoint_writer import CheckpointWriter
 from .compiling import compiled_blocks
+from .cpu import prepared_cpu
 from .environment import attention_of, tell_of_resuming
 from .exchange import explaining_lost_processes
 from .final_weights import EMA, FILES, LAST, judged_kind, scores_of
@@ -45,7 +46,6 @@ from .schedules import build_schedule
 from .sharding import is_sharded, prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
-from .threads import prepared_cpu, thread_adapter
 from .tracking import Tracker, as_scores, begin_trackers
 from .utilization import measure_utilization
 from .weight_scores import WeightScores
@@ -136,7 +136,6 @@ class _Run:
         self.folder = folder
         self.accelerator = accelerator
         self.interruption = interruption
-        self.adapt_threads = thread_adapter(recipe.adaptive_threads and accelerator.device.type == "cpu")
         self.data = data
         self.about = (about or {}) | {"training": recipe_data(recipe)}
         self.revisions: RevisionSeries | None = None
@@ -290,7 +289,6 @@ class _Run:
             self.averages[EMA].add(moving_share(self.recipe.ema_decay, *counts))
         self.writer.check()
         self.tracker.record_step(metrics)
-        self.adapt_threads()
         if self.watch is not None and progress.step % self.recipe.log_every == 0:
             self.watch.compare()
         is_to_save = self.retention.is_to_save(progress.step, metrics["grad_norm"])

@@ -206,10 +206,6 @@ class TrainingRecipe:
     ended; their launcher can then start the run again. Evaluations do not count."""
     max_skipped_steps: Positive = 10
     """Number of consecutive steps without a finite gradient after which the run fails."""
-    adaptive_threads: bool = False
-    """Whether a run on a CPU uses fewer threads while other programs occupy the cores, which is faster then
-    (Linux). The number of threads changes the rounding of sums, so runs are not reproducible to the last
-    bit."""
     retain_heap: bool = True
     """Whether freed memory is kept for the next step instead of being returned to the system (Linux)."""
 

@@ -43,6 +43,8 @@ PAGE = "report.html"
 
 REMEDY = "continue with --resume; what was written before is whole"
 """What to do where the system does not write."""
+AGAIN = "start again with --overwrite"
+"""The same of a run that cannot be resumed."""
 
 HIDDEN = (OWN, LOCK)
 """What runs leave beside what they write."""
@@ -59,12 +61,12 @@ class RunFolder:
     """Names the folder."""
     written: Sequence[str]
     """Everything that the run writes directly into it."""
-    kept: Sequence[str]
-    """Keys that a resumed run may not change."""
     models: Sequence[str]
     """Keys of the models, tokenizers and caches that are read."""
     texts: Sequence[str]
     """Keys of the corpora and rows that are read."""
+    kept: Sequence[str] = ()
+    """Keys that a resumed run may not change; of a run that cannot be resumed, there are none."""
     prepared: Sequence[str] = ()
     """Those of `written` that a fresh run may find."""
     needed: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -187,8 +189,9 @@ class RunFolder:
                 "--overwrite, or choose another folder with output=..."
             )
         raise ValueError(
-            f"output {folder} holds an earlier run ({unexpected[0]}): continue it with --resume, replace it "
-            "with --overwrite, or choose another folder with output=..."
+            f"output {folder} holds an earlier run ({unexpected[0]}): "
+            f"{'continue it with --resume, ' if self.kept else ''}replace it with --overwrite, or choose "
+            "another folder with output=..."
         )
 
     def require_own_recipe(self) -> None:
@@ -282,8 +285,9 @@ def running(
         ValueError: As in `writing` and `RunFolder.require_claimable`.
         WriteError: As in `writing`.
     """
-    with writing(recipe.folder, processes):
-        output, launch = describe(recipe), agents_of(processes)
+    output = describe(recipe)
+    with writing(recipe.folder, processes, REMEDY if output.kept else AGAIN):
+        launch = agents_of(processes)
         if is_restarted(recipe.folder, launch):
             resume, overwrite = True, False
         output.require_claimable(resume=resume, overwrite=overwrite)
@@ -291,12 +295,13 @@ def running(
 
 
 @contextmanager
-def writing(folder: Path, processes: PartialState | None = None) -> Iterator[None]:
+def writing(folder: Path, processes: PartialState | None = None, remedy: str = REMEDY) -> Iterator[None]:
     """Hold a run's folder for as long as the run lives, and list in the end what it has written.
 
     Args:
         folder: Of the run.
         processes: Those of the launch, if it may have several; all of them call this, and one holds the lock.
+        remedy: What to do where the system does not write.
 
     Raises:
         ValueError: Another run writes there.
@@ -314,7 +319,7 @@ def writing(folder: Path, processes: PartialState | None = None) -> Iterator[Non
             problem = broadcast_object_list([problem])[0]
         if problem is not None:
             raise ValueError(problem)
-        stack.enter_context(explaining_a_full_disk(folder, None, REMEDY, temporary_folders(folder)))
+        stack.enter_context(explaining_a_full_disk(folder, None, remedy, temporary_folders(folder)))
         yield
 
 

@@ -41,8 +41,6 @@ class NoBias(nn.Module):
 
     is_directed: ClassVar[bool] = False
     """Whether a bias of one direction, causal or not, is of no use in the other."""
-    is_by_head_number: ClassVar[bool] = False
-    """Whether the bias of a head follows from its number, so that a copy of a head has another one."""
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__()
@@ -196,8 +194,6 @@ def dtype_of_scores(x: Tensor) -> torch.dtype:
 
 class LinearBias(DistanceBias):
     """Minus a slope for each head, times the distance. It has no parameters."""
-
-    is_by_head_number = True
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__(config, is_causal=is_causal)

@@ -262,6 +262,13 @@ def test_a_teacher_that_knows_no_task_is_refused(fine_tuned, bases):  # noqa: F8
         distill(recipe)
 
 
+def test_a_column_is_renamed_where_the_teacher_names_it(fine_tuned, tmp_path):
+    recipe = fine_tuned("classification").task
+    rows = write_rows(tmp_path / "others.jsonl", [{"review": "the cat", "label": "cat"}])
+    with pytest.raises(ValueError, match=r"no column 'text': give one of its columns .* this name$"):
+        prepare_task(replace(recipe, data=replace(recipe.data, train=str(rows))))
+
+
 def test_a_teacher_of_chat_is_refused(fine_tuned, bases, tmp_path):  # noqa: F811
     folder = shutil.copytree(bases / "decoder", tmp_path / "chat")
     keep_task(Chat(ChatRecipe("chat")), folder, 64)

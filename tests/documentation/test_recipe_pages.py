@@ -8,6 +8,7 @@ import pytest
 
 from documentation.recipe_pages import RECIPES, Reference, default, is_kind, meanings, members
 from tercet.distill.loss_recipes import LogitMSERecipe
+from tercet.finetune.recipe import FineTuningRecipe
 from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe, PretrainingRecipe
 
@@ -19,7 +20,7 @@ def pages() -> dict[str, str]:
 
 def all_dataclasses() -> list[type]:
     """Find every dataclass that a recipe of any command contains."""
-    found = [cls for _, cls in RECIPES.values()]
+    found = [cls for _, cls, _ in RECIPES.values()]
     for cls in found:
         hints = get_type_hints(cls, include_extras=True)
         found += [part for entry in fields(cls) for part in members(hints[entry.name]) if part not in found]
@@ -45,6 +46,12 @@ def test_every_dataclass_of_a_recipe_has_a_section(pages):
     assert set(reference.places) == set(all_dataclasses())
     for cls, place in reference.places.items():
         assert f"{{ #{place.anchor} }}" in pages[f"reference/{place.page}.md"], cls
+
+
+def test_an_example_is_a_recipe_with_a_key_that_it_has(pages):
+    assert "`tercet finetune text-classification training.epochs=2`." in pages["reference/finetune.md"]
+    with pytest.raises(ValueError, match=r"training.steps = 100: unknown key"):
+        Reference().page("finetune", "Keys", FineTuningRecipe, "text-classification training.steps=100")
 
 
 def test_links_between_keys_lead_to_sections(pages):

@@ -66,5 +66,7 @@ def test_a_frozen_language_model_stays_as_it_is(elmo, recipe_of):
 
 
 def test_other_heads_are_refused(elmo, recipe_of):
-    with pytest.raises(ValueError, match="is a tercet_elmo, which has no head"):
+    with pytest.raises(
+        ValueError, match=r"is an ELMo \(tercet_elmo\), but task.kind question_answering needs"
+    ):
         prepare(recipe_of("question_answering", model={"path": str(elmo)}))

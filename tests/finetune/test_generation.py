@@ -14,8 +14,6 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from tercet import (
-    TercetDecoderConfig,
-    TercetDecoderModel,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
@@ -23,8 +21,7 @@ from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict
 from tercet.finetune.frames import end_texts
 from tercet.finetune.generation import Generation
-from tercet.finetune.model import freeze, with_head
-from tercet.finetune.recipe import PretrainedModelRecipe
+from tercet.finetune.model import freeze
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.task import Task
 from tercet.finetune.task_recipes import GenerationRecipe
@@ -234,14 +231,6 @@ def test_a_model_or_a_tokenizer_that_lacks_a_token_is_refused(model):
         make_task(rows).examples(rows, TextEncoder(make_tokenizer(), 24, has_token_types=False))
     with pytest.raises(ValueError, match=r"generation needs the tokenizer's eos_token"):
         make_task(rows).prepare_tokenizer(make_tokenizer(eos_token=None))
-
-
-def test_a_decoder_cannot_do_it():
-    config = TercetDecoderConfig(
-        vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2
-    )
-    with pytest.raises(ValueError, match=r"no head ForConditionalGeneration: use a model of Seq2Seq"):
-        with_head(TercetDecoderModel(config), make_task(draw(4)), PretrainedModelRecipe("folder"), seed=0)
 
 
 def test_a_head_without_weights_of_its_own_cannot_learn_alone():

@@ -1,6 +1,7 @@
 """What a run begins with says which of its weights nobody has trained."""
 
 import json
+import re
 import warnings
 from typing import Any
 
@@ -10,10 +11,16 @@ from datasets import ClassLabel, Dataset
 from torch import nn
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
+from tercet.configs.recipe import parse_recipe
 from tercet.finetune.model import learner_of, load_pretrained_model, merged
 from tercet.finetune.recipe import LoraRecipe, PretrainedModelRecipe
-from tercet.finetune.task_recipes import ClassificationRecipe
-from tercet.finetune.tasks import build_task
+from tercet.finetune.task_recipes import (
+    ChatRecipe,
+    ClassificationRecipe,
+    GenerationRecipe,
+    RankingRecipe,
+)
+from tercet.finetune.tasks import build_task, task_of
 from tercet.storage.own_model import load_ours
 
 from .conftest import ROWS
@@ -149,3 +156,34 @@ def test_no_part_of_a_stock_model_below_its_head_is_fresh_or_dropped(
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
     with pytest.raises(ValueError, match=message):
         load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)
+
+
+RECIPES = {"chat": ChatRecipe, "generation": GenerationRecipe, "ranking": RankingRecipe}
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "message"),
+    [
+        (
+            "chat",
+            "encoder",
+            "encoder is an encoder (tercet_encoder), but task.kind chat needs a decoder: name",
+        ),
+        (
+            "generation",
+            "decoder",
+            "kind generation needs a sequence-to-sequence model: name one in model.path",
+        ),
+        ("generation", "stock", "stock is an encoder (bert), but task.kind generation needs a sequence-to-"),
+        ("ranking", "seq2seq", "task.kind ranking needs an encoder or a decoder: name one in model.path"),
+    ],
+)
+def test_a_task_names_the_kind_of_model_that_it_needs(kind, model, message, bases, tmp_path):
+    """Before the weights are read, and before its tokenizer lacks a token."""
+    folder = bases / model
+    if model == "stock":
+        folder = tmp_path / model
+        BertConfig(architectures=["BertModel"]).save_pretrained(folder)
+    task = task_of(parse_recipe(RECIPES[kind], {"kind": kind}))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_pretrained_model(PretrainedModelRecipe(str(folder)), task, seed=0)

@@ -67,11 +67,11 @@ def test_the_test_comes_last_whatever_is_held_out(recipe):
 
 def test_every_split_needs_every_column(recipe):
     with pytest.raises(
-        ValueError, match=r"test.jsonl has no column 'label': name one of its columns \(text\)"
+        ValueError, match=r"test.jsonl has no column 'label': give one of its columns \(text\)"
     ):
         read_splits(recipe(train=ROWS, test=[{"text": "the house"}]))
     with pytest.raises(
-        ValueError, match=r"train.jsonl has no column 'sentence': name one of its columns \(text, lab"
+        ValueError, match=r"train.jsonl has no column 'sentence': give one of its columns \(text, lab"
     ):
         read_splits(recipe(task={"texts": ["sentence"]}, train=ROWS))
 

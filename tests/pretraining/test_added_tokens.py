@@ -78,12 +78,6 @@ def test_a_model_that_goes_on_may_get_the_room_that_a_recipe_says(trained, token
         build_model(causal_recipe(path=str(trained), overrides={"vocab_size": 39}), tokenizer)
 
 
-def test_a_model_that_grows_into_a_preset_has_no_room_for_added_tokens(trained, tokenizer):
-    tokenizer.add_tokens(["new1", "new2", "new3"])
-    with pytest.raises(ValueError, match=r"grow_from .* has 42 tokens, but the tokenizer's ids need 43"):
-        build_model(preset(grow_from=str(trained)), tokenizer)
-
-
 def test_tokens_keep_their_vectors_under_other_ids(trained, tokenizer, capsys):
     """The vocabularies are equally large, so that nothing else says so."""
     model = build_model(causal_recipe(path=str(trained)), tokenizer_of(1, 0, *range(2, 37)))
@@ -91,15 +85,6 @@ def test_tokens_keep_their_vectors_under_other_ids(trained, tokenizer, capsys):
     table = model.get_input_embeddings().weight
     assert torch.equal(table, before[[1, 0, *range(2, 40)]])
     assert "from 42 to 40 rows: 40 are those of one token" in capsys.readouterr().err
-
-
-def test_other_tokens_under_the_same_ids_are_told_of(trained, tokenizer, recwarn):
-    """Vectors would be those of other words, and nothing else says so: the vocabularies are equally large."""
-    recipe = preset(grow_from=str(trained))
-    build_model(recipe, tokenizer)
-    assert not [each for each in recwarn if "other tokens" in str(each.message)]
-    with pytest.warns(UserWarning, match=r"by 2 ids the tokenizer .*trained.*\(id 0 is 'w1', and was 'w0'\)"):
-        build_model(recipe, tokenizer_of(1, 0, *range(2, 37)))
 
 
 def test_an_end_that_also_pads_is_a_target(tokenizer):
@@ -131,7 +116,6 @@ OWN = {"path": "published"}
         ({"preset": "decoder-tiny"}, "other", 512, 64),
         ({"preset": "decoder-tiny"}, "other", None, 64),
         ({"preset": "decoder-tiny"}, None, 16, 64),
-        ({"preset": "decoder-tiny", "grow_from": "smaller"}, None, 16, 64),
         (OWN, "other", 16, 64),
         (OWN, None, 16, 16),
         (OWN, None, 512, 64),

@@ -161,12 +161,12 @@ def test_a_model_replaces_a_preset_and_its_overrides(tokenizers, texts, tmp_path
         (
             "llama",
             MASKED,
-            r"a llama, with Tercet a tercet_decoder, but .*: set objective.kind to causal_langu",
+            r"a llama, with Tercet a tercet_decoder, but .* adapt-decoder .*, set objective.kind to causal",
         ),
         (
             "bert",
             CAUSAL,
-            r"a bert, with Tercet a tercet_encoder, but .*: set objective.kind to masked_langua",
+            r"a bert, with Tercet a tercet_encoder, but .* adapt-encoder .*, set objective.kind to masked",
         ),
     ],
 )

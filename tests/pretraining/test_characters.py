@@ -30,13 +30,10 @@ def test_a_run_leaves_vectors_of_words_and_the_level_that_they_must_beat(texts, 
     assert {"forward/bits_per_byte", "backward/bits_per_byte"} <= summary["scores"].keys()
 
 
-def test_other_members_and_impossible_growth_are_refused(texts, tmp_path, recipe_of):
+def test_other_members_are_refused(texts, tmp_path, recipe_of):
     recipe = recipe_of(KIND, texts, tmp_path / "run")
     with pytest.raises(ValueError, match=r"trains a tercet_character: choose one of character-base, char"):
         pretrain(changed(recipe, "model", preset="encoder-tiny", overrides={}))
-    folder = pretrain(recipe)
-    with pytest.raises(ValueError, match="is a tercet_character, but only Transformers grow"):
-        pretrain(changed(recipe_of(KIND, texts, tmp_path / "grown"), "model", grow_from=str(folder)))
 
 
 def test_a_model_goes_on_learning(texts, tmp_path, recipe_of):

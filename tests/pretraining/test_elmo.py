@@ -46,7 +46,7 @@ def test_training_goes_on_from_a_finished_model(recipe_in):
     assert not torch.equal(first["lm_head.weight"], last["lm_head.weight"])
 
 
-def test_costs_and_growth_are_those_of_transformers_alone(recipe_in):
+def test_costs_are_those_of_transformers_alone(recipe_in):
     recipe = recipe_in("run")
     with pytest.raises(ValueError, match="trains a TercetElmoForLanguageModeling, whose costs cannot be"):
         require_planned_kind(recipe)

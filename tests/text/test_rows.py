@@ -139,22 +139,22 @@ def test_lists_and_objects_are_read(file):
         ("rows.csv", "text,label\nGrüße,1\n".encode("latin-1"), r"line 2: byte 0xfc is not UTF-8; convert"),
         ("rows.csv", "text,label\none,1\n".encode("utf-16"), r"line 1.*(UTF-16|byte 0xff is not UTF-8)"),
         ("rows.csv", "text,text,label\na,b,1\n", "has several columns 'text': give all but one another name"),
-        ("rows.csv", "text, label\na,1\n", r"no column 'label': name one of its columns \(text, ' label'\)"),
-        ("rows.csv", "texts,label\na,1\n", r"has no column 'text': name one of its columns \(texts, label\)"),
+        ("rows.csv", "text, label\na,1\n", r"no column 'label': give one of its columns \(text, ' label'\)"),
+        ("rows.csv", "texts,label\na,1\n", r"no column 'text': give one of its columns \(texts, label\)"),
         ("rows.csv", "text,label\n", "rows.csv has no rows: name one that has some in data.train"),
         ("rows.csv", "", "rows.csv has no rows"),
         ("rows.csv", "text,label\none,\n", "rows.csv, line 2: row 1 has nothing in column 'label': take"),
         ("rows.jsonl", "", "rows.jsonl has no rows"),
         ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', r"rows.jsonl, line 2: not valid JSON"),
         ("rows.jsonl", '["a", 1]\n', "rows.jsonl, line 1: not keys with values but list: correct it"),
-        ("rows.jsonl", '{"text": "a"}\n', r"has no column 'label': name one of its columns \(text\)"),
+        ("rows.jsonl", '{"text": "a"}\n', r"has no column 'label': give one of its columns \(text\)"),
         ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "row 2 has nothing in column 'label'"),
         ("rows.jsonl", '{"text": "a", "label": 1}\n{"text": "b", "label": "c"}\n', "row 2 has 'c'.* where"),
         ("rows.jsonl", '{"text": "\\ud83d", "label": 1}\n', "line 1: 'text' holds U.D83D, which is no"),
         ("rows.jsonl", b'{"text": "\xfc", "label": 1}\n', "rows.jsonl, line 1: byte 0xfc is not UTF-8"),
         ("rows.jsonl", b"\xff\xfe{\x00}\x00", "rows.jsonl, line 1: "),
         ("rows.json", "[{]", "rows.json.*the list does not end"),
-        ("rows.json", '[{"text": "a"}]', r"has no column 'label': name one of its columns \(text\)"),
+        ("rows.json", '[{"text": "a"}]', r"has no column 'label': give one of its columns \(text\)"),
         ("rows.parquet", b"PAR1 and so on", r"rows.parquet cannot be read as parquet \(.*\): repair it"),
         ("rows.txt", "text", r"ends in .txt: rows are read from .jsonl, .json, .csv, .tsv, .parquet,"),
         ("rows", "text", "ends in nothing: rows are read from"),
@@ -211,7 +211,7 @@ def test_a_stream_has_the_texts_of_the_file(tmp_path, ending):
     stream = stream_rows(str(path), ["text"])
     assert list(stream) == [{"text": "one"}, {"text": "NA"}, {"text": "3"}]
     assert list(stream.skip(1).iter(5)) == [{"text": ["NA", "3"]}]
-    with pytest.raises(ValueError, match=r"has no column 'query': name one of its columns"):
+    with pytest.raises(ValueError, match=r"has no column 'query': give one of its columns"):
         stream_rows(str(path), ["query"])
 
 

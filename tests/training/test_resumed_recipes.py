@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tercet.training import cpu, loop, stages
 from tercet.training import fit as fitting
-from tercet.training import loop, stages, threads
 from tercet.training.evaluation import HeldOut
 from tercet.training.final_weights import judged_kind
 from tercet.training.fit import CHECKPOINTS
@@ -74,7 +74,6 @@ TAKE_EFFECT = {
     "peak_flops": (1e9, "utilizations", {"measure_utilization": True, "peak_flops": 1e18}),
     "num_workers": (1, "num_workers", {}),
     "max_skipped_steps": (2, "max_skipped_steps", {}),
-    "adaptive_threads": (True, "adapts_threads", {}),
     "retain_heap": (True, "retains_heap", {}),
     "async_checkpoints": (False, "saves_in_background", {}),
 }
@@ -123,10 +122,6 @@ def run(toys, tmp_path, monkeypatch):
             seen.saves_in_background = in_background
             return writer(in_background=in_background)
 
-        def adapt(is_wanted):
-            seen.adapts_threads = is_wanted
-            return lambda: None
-
         def count(limit, *args):
             seen.max_skipped_steps = limit
             return counter(limit, *args)
@@ -136,8 +131,7 @@ def run(toys, tmp_path, monkeypatch):
 
         endless, counter, writer = stages.endless_steps, loop.NonFiniteSteps, fitting.CheckpointWriter
         with monkeypatch.context() as patch:
-            patch.setattr(threads, "retain_heap", lambda: setattr(seen, "retains_heap", True))
-            patch.setattr(fitting, "thread_adapter", adapt)
+            patch.setattr(cpu, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(fitting, "CheckpointWriter", write)
             patch.setattr(fitting, "prepare_model", prepare)
             patch.setattr(fitting, "compiled_blocks", compile_blocks)

@@ -92,7 +92,7 @@ def test_every_text_of_a_recipe_is_guarded_or_known_to_name_no_file(command, tmp
 def test_what_a_run_reads_is_never_replaced(command, change, overwrite, tmp_path):
     output = tmp_path / "run"
     claim(command, output)
-    inside = output / ("answers" if command == "fewshot" else "model")
+    inside = output / ("items.jsonl" if command == "fewshot" else "model")
     inside.mkdir()
     (inside / "config.json").write_text("{}")
 
@@ -214,7 +214,6 @@ def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
     ("command", "change"),
     [
         ("pretrain", {"model": {"path": "{}"}}),
-        ("pretrain", {"model": {"preset": "decoder-tiny", "grow_from": "{}"}}),
         ("finetune", {"model": {"path": "{}"}}),
         ("distill", {"general": {"teacher": "{}", **LEARNING}}),
         ("distill", {"task": {"teacher": "{}", "data": ROWS}}),
