@@ -333,11 +333,17 @@ def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
     """Yield steps and times of each seed, the learning rate, and the libraries."""
     yield Heading("Run")
     rows = [
-        [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]
+        [f"seed {seed}", f"{result['steps']:,}", in_epochs(result), f"{result['seconds']:,.0f} s"]
         for seed, result in summary["seeds"].items()
     ]
-    yield Table(["", "steps", "time in steps"], rows)
+    yield Table(["", "steps", "examples", "time in steps"], rows)
     rate = summary["learning_rate"]
     yield Prose(f"Peak learning rate {in_recipes(rate['value'])}, {rate['reason']}.")
     told = summary["seeds"][str(summary["best_seed"])]["trained_on"]
     yield Prose(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items()) + ".")
+
+
+def in_epochs(result: Mapping[str, Any]) -> str:
+    """Write how many examples a seed's run has learned from, as it counted them."""
+    of_epochs = result["learned"]["examples_of_epochs"]
+    return f"{sum(of_epochs):,} in {counted(len(of_epochs), 'epoch')}"

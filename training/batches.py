@@ -1,6 +1,7 @@
 """From examples to the batches of every optimizer step: which examples, in which order, cut where.
 
-    epoch's examples -> shuffled, cut into steps of about `tokens_per_step` tokens       (`plan_steps`)
+    epoch's examples -> shuffled, cut into steps of about `tokens_per_step` tokens,
+                         or of `examples_per_step` examples                              (`plan_steps`)
     a step's examples -> sorted by length, cut into micro-batches of at most
                          `tokens_per_micro_batch` tokens, dealt out to the processes     (`share`)
     a process's examples -> collated
@@ -107,6 +108,9 @@ class Step:
     """Sum of the checksums of the sequences that this process reads, as they are corrupted; see `whole`."""
     tokens_of: Mapping[str, int] = field(default_factory=dict)
     """Tokens of each text that has a share of the run, over all processes, before they are corrupted."""
+    is_idle: bool = False
+    """Whether the step has fewer sequences than processes and none is left for this one: it computes the
+    first process's share, to exchange gradients as the others do, and nothing of it counts."""
 
     def micro_batches(self, device: torch.device) -> list[Batch]:
         """Cut this process's share into micro-batches on `device`."""
@@ -168,6 +172,7 @@ class StepDataset:
         tokens_per_step: int,
         tokens_per_micro_batch: int,
         seed: int,
+        examples_per_step: int | None = None,
         shuffle: bool = True,
         num_processes: int = 1,
         process_index: int = 0,
@@ -180,6 +185,7 @@ class StepDataset:
         self.tokens_per_step = tokens_per_step
         self.tokens_per_micro_batch = tokens_per_micro_batch
         self.seed = seed
+        self.examples_per_step = examples_per_step
         self.shuffle = shuffle
         self.num_processes = num_processes
         self.process_index = process_index
@@ -194,7 +200,7 @@ class StepDataset:
         """Draw the examples of an epoch and cut them into steps; the latest plan is remembered.
 
         Raises:
-            ValueError: The examples do not fill one step, or one of them does not fit a micro-batch.
+            ValueError: The examples do not fill a step of tokens, or one of them does not fit a micro-batch.
         """
         if self._planned is None or self._planned[0] != epoch:
             examples = self.source.epoch(epoch)
@@ -203,8 +209,13 @@ class StepDataset:
             self._check(lengths)
             components = getattr(examples, "components", None)
             strata = getattr(examples, "strata", None)
-            steps = plan_steps(lengths, self.tokens_per_step, rng, components, strata)
-            if self.shuffle and (fewest := fewest_examples(steps, components)) < self.num_processes:
+            size = self.examples_per_step
+            steps = plan_steps(lengths, self.tokens_per_step, rng, components, strata, size)
+            if (
+                self.shuffle
+                and size is None
+                and (fewest := fewest_examples(steps, components)) < self.num_processes
+            ):
                 of_each = "" if components is None else " of one of the objectives"
                 raise ValueError(
                     f"a step holds {fewest} examples{of_each} for {self.num_processes} processes: raise "
@@ -265,8 +276,10 @@ class StepDataset:
         """
         epoch, number, step = DataCursor(*cursor)
         objective, shares = self._objective_at(step), self._collate_own(cursor, self.process_index)
+        is_idle = self.shuffle and not shares
+        shares = self._collate_own(cursor, 0) if is_idle else shares
         targets = [objective.targets(own.batch) for own in shares]
-        return Step(
+        made = Step(
             cursor=DataCursor(*cursor),
             fingerprint=sum(checksum(own.batch) for own in shares),
             tokens=int(sum(sequence_lengths(own.batch).sum() for own in shares)),
@@ -275,6 +288,9 @@ class StepDataset:
             examples=len(self.plan(epoch)[1][number]),
             tokens_of=self._tokens_of(cursor),
         )
+        if not is_idle:
+            return made
+        return replace(made, fingerprint=0, tokens=0, targets=dict.fromkeys(made.targets, 0), is_idle=True)
 
     def _objective_at(self, step: int) -> Objective:
         return self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
@@ -311,7 +327,7 @@ class StepDataset:
         shares = []
         for batch in self.collate(cursor):
             lengths = sequence_lengths(batch)
-            if self.shuffle and len(lengths) < self.num_processes:
+            if self.shuffle and self.examples_per_step is None and len(lengths) < self.num_processes:
                 num_examples = len(self.plan(cursor[0])[1][cursor[1]])
                 raise ValueError(
                     f"a step's {num_examples} examples make {len(lengths)} sequences for "
@@ -330,7 +346,8 @@ class StepDataset:
             return spread(lengths, self.num_processes, process_index), []
         limit, size = self.tokens_per_micro_batch, self.num_processes
         if self.are_parts_equal:
-            most, fewest = (len(share(lengths, limit, size, number)[1]) for number in (0, size - 1))
+            last = min(size, len(lengths)) - 1
+            most, fewest = (len(share(lengths, limit, size, number)[1]) for number in (0, last))
             if most != fewest:
                 raise ValueError(
                     f"{size} processes that hold one model in pieces cannot take as many micro-batches each: "
