@@ -241,6 +241,10 @@ class Task(ABC):
         """Predict the baseline that counts words (`texts.py`), where there are labels to learn."""
         return None
 
+    def against_guess(self) -> "Task":
+        """Return the task by whose metric a model is compared with `guess`; most have one for all."""
+        return self
+
     def bootstrap(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
         drawn = self.drawn(predictions, references)
