@@ -7,7 +7,7 @@ by what it writes on its own, too, as `generation_config.json` says that it writ
 Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +174,10 @@ class Generation(Task):
         """Compare the texts with the targets."""
         return text_scores(texts_in(predictions), references, **self.compared)
 
+    def ceiling(self, references: Sequence[str]) -> dict[str, float]:
+        """Score what a model writes that writes the tokens of the targets."""
+        return ceiling_of(references, self.tokenizer, self.compared)
+
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""
         return score_of_rows(self.metric_for_best_model, texts_in(predictions), references, **self.compared)
@@ -212,3 +216,15 @@ class Generation(Task):
 def texts_in(predictions: Predictions) -> list[str]:
     """Take the texts out of predictions."""
     return [each["text"] for each in predictions]
+
+
+def ceiling_of(
+    references: Sequence[str], tokenizer: PreTrainedTokenizerBase, compared: Mapping[str, Any]
+) -> dict[str, float]:
+    """Score texts that were encoded and decoded; nothing if they stay as they were.
+
+    WordPiece sets spaces around punctuation, and what a normalizer changes is never written.
+    """
+    ids: Any = tokenizer(list(references), add_special_tokens=False)["input_ids"]
+    scores = text_scores(read_out(tokenizer, ids), references, **compared)
+    return scores if scores["exact_match"] < 1 else {}

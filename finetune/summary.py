@@ -36,6 +36,7 @@ from .report import (
     BAD_ROWS,
     BAG_OF_WORDS,
     BEFORE,
+    CEILING,
     GUESSES,
     SCORE_NAMES,
     SHARED,
@@ -162,6 +163,7 @@ def summarize(
             if name != before
         }
         | {before: as_json(earlier.scores)},
+        **({CEILING: most} if (most := task.ceiling(references)) else {}),
         "compared": compared(own, drawn) if number >= FEWEST_ROWS else {},
     }
     other = task.against_guess()

@@ -192,6 +192,10 @@ class Task(ABC):
             f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
         )
 
+    def ceiling(self, references: Sequence[Any]) -> dict[str, float]:
+        """Score the references as the tokenizer writes them, where it cannot write them as they are."""
+        return {}
+
     @abstractmethod
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Return the error of each prediction, (E,): 0 if it is correct."""

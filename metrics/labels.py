@@ -66,8 +66,7 @@ def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
     """Score sets of labels: zeros and ones, (E, L).
 
     Returns:
-        `f1_micro` over all decisions, `f1_macro` over the labels that occur, and `accuracy`, the share of sets
-        that are exact.
+        `f1_micro` of all decisions, `f1_macro` of labels that occur, and `accuracy`, the share of exact sets.
     """
     return {name: DECISION_SCORES[name](found, references) for name in ("f1_micro", "f1_macro", "accuracy")}
 
