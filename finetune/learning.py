@@ -101,7 +101,7 @@ def learn(
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
         keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
         keep_results(folder, evaluations, results)
-        if pace is None:
+        if pace is None or len(pace) == len(train):
             tell_of_learned(results["learned"], recipe.training, len(train))
     accelerator.wait_for_everyone()
     return results
@@ -136,7 +136,7 @@ def results_of(
         "trained_on": trained_on,
         "learned": {
             "examples_of_epochs": outcome.progress.examples_of_epochs,
-            "targets": outcome.progress.targets,
+            "targets": outcome.progress.targets_of,
             "skipped_steps": int(outcome.progress.skipped),
         },
     }

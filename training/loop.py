@@ -71,6 +71,9 @@ class Progress:
     tokens_of: dict[str, int] = field(default_factory=dict)
     """Tokens seen of each text that has a share of the run."""
 
+    targets_of: dict[str, int] = field(default_factory=dict)
+    """Targets of each term that the loss has summed, over all processes."""
+
     run_id: str | None = None
     """By which experiment trackers know the run again, once one was begun."""
 
@@ -89,8 +92,9 @@ class Progress:
         self.examples_of_epochs[step.cursor.epoch] += step.examples
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
-        for name, tokens in step.tokens_of.items():
-            self.tokens_of[name] = self.tokens_of.get(name, 0) + tokens
+        for counts, more in ((self.tokens_of, step.tokens_of), (self.targets_of, step.targets)):
+            for name, number in more.items():
+                counts[name] = counts.get(name, 0) + number
         self.epoch, self.position = step.cursor.epoch, step.cursor.position + 1
         self.data = crc32(step.fingerprint.to_bytes(8), self.data)
 
