@@ -21,7 +21,7 @@ from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenizat
 from ..objectives.streams import fields_of, one_step_late, one_stream, side_by_side
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
-from ..objectives.writing import read_out, write
+from ..objectives.writing import read_out, rewritten, write
 from ..text.rows import texts_of
 from ..text.sentences import split_sentences
 from ..text.special_tokens import writes_lowercase
@@ -221,10 +221,6 @@ def texts_in(predictions: Predictions) -> list[str]:
 def ceiling_of(
     references: Sequence[str], tokenizer: PreTrainedTokenizerBase, compared: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Score texts that were encoded and decoded; nothing if they stay as they were.
-
-    WordPiece sets spaces around punctuation, and what a normalizer changes is never written.
-    """
-    ids: Any = tokenizer(list(references), add_special_tokens=False)["input_ids"]
-    scores = text_scores(read_out(tokenizer, ids), references, **compared)
+    """Score texts that a tokenizer has rewritten; nothing if they stay as they were."""
+    scores = text_scores(rewritten(tokenizer, references), references, **compared)
     return scores if scores["exact_match"] < 1 else {}
