@@ -41,6 +41,9 @@ from .tagger import remember_words
 from .task import Task
 from .tasks import keep_task
 
+ROOM = 1.5
+"""Times the tokens of an average step that a micro-batch may hold by default: most steps are one."""
+
 RECORDS = 100
 """Records that a run writes into its log, about."""
 
@@ -102,7 +105,7 @@ def learn(
         keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
         keep_results(folder, evaluations, results)
         if pace is None or len(pace) == len(train):
-            tell_of_learned(results["learned"], recipe.training, len(train))
+            tell_of_learned(folder.name, results["learned"], recipe.training, len(train))
     accelerator.wait_for_everyone()
     return results
 
@@ -142,16 +145,20 @@ def results_of(
     }
 
 
-def tell_of_learned(learned: Mapping[str, Any], schedule: FineTuningSchedule, num_examples: int) -> None:
+def tell_of_learned(
+    run: str, learned: Mapping[str, Any], schedule: FineTuningSchedule, num_examples: int
+) -> None:
     """Print how many examples a run has learned from by its own count, if its recipe asks for others."""
     done, skipped = sum(learned["examples_of_epochs"]), learned["skipped_steps"]
     asked = schedule.epochs * num_examples
     tolerance = schedule.batch_size if schedule.epochs % 1 else 1
     if abs(done - asked) < tolerance and not skipped:
         return
-    without = f", {counted(skipped, 'step')} of them without effect (the gradient was not finite)"
+    without = (
+        f"; {counted(skipped, 'step')} had no effect, since the gradient was not finite" if skipped else ""
+    )
     print(
-        f"learned from {done:,} examples where the recipe asks for {asked:,.0f}{without * bool(skipped)}",
+        f"{run} has learned from {done:,} examples, and its recipe asks for {asked:,.0f}{without}",
         file=sys.stderr,
         flush=True,
     )
@@ -168,8 +175,8 @@ def training_of(
 ) -> TrainingRecipe:
     """Return the engine's recipe of how a seed's run learns.
 
-    Steps have `batch_size` rows, the last one of an epoch what is left, in micro-batches of the tokens that
-    so many rows have on average. How many steps and evaluations there are, `pace` says, if given.
+    Steps have `batch_size` rows, the last one of an epoch what is left; tokens only cut micro-batches. How
+    many steps and evaluations there are, `pace` says, if given.
     """
     assert schedule.learning_rate is not None  # the run has chosen one
     size, lengths = schedule.batch_size, np.sort(examples.lengths)
@@ -180,7 +187,7 @@ def training_of(
         steps=steps,
         tokens_per_step=int(lengths[-size:].sum()),
         tokens_per_micro_batch=schedule.tokens_per_micro_batch
-        or max(round(size * lengths.mean()), int(lengths[-1])),
+        or max(round(ROOM * size * lengths.mean()), int(lengths[-1])),
         optimizer=OptimizerRecipe(
             learning_rate=schedule.learning_rate,
             betas=(0.9, 0.999),

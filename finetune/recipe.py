@@ -103,8 +103,8 @@ class FineTuningSchedule:
     batch_size: Positive = 32
     """Number of rows in an optimizer step; the last one of an epoch has what is left."""
     tokens_per_micro_batch: Positive | None = None
-    """Maximum number of tokens in a forward pass; by default, that of `batch_size` rows on average. Lower it
-    if memory is short; the result does not change."""
+    """Maximum number of tokens in a forward pass; by default, 1.5 times that of `batch_size` rows on
+    average. Lower it if memory is short; the result does not change."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate, that of the head and the last layer. By default the run chooses it by the number of
     the model's parameters, says so, and writes it into its recipe; see docs/finetuning.md."""

@@ -101,7 +101,7 @@ class Step:
     targets: dict[str, int]
     """Targets of each term, over all micro-batches of this process; see `whole`."""
     examples: int
-    """Examples, over all processes."""
+    """Examples of this process; see `whole`."""
     tokens: int
     """Tokens of this process; see `whole`."""
     fingerprint: int = 0
@@ -117,13 +117,14 @@ class Step:
         return [batch for part in self.parts for batch in part.micro_batches(device)]
 
     def whole(self, accelerator: Accelerator) -> "Step":
-        """Add up targets, tokens and checksums of all processes, which hold shares of the same step."""
+        """Add up what all processes have counted, which hold shares of the same step."""
         if accelerator.num_processes == 1:
             return self
-        own = [self.tokens, self.fingerprint, *self.targets.values()]
-        tokens, fingerprint, *targets = add_up(own)
+        own = [self.examples, self.tokens, self.fingerprint, *self.targets.values()]
+        examples, tokens, fingerprint, *targets = add_up(own)
         return replace(
             self,
+            examples=examples,
             tokens=tokens,
             fingerprint=fingerprint,
             targets=dict(zip(self.targets, targets, strict=True)),
@@ -159,6 +160,8 @@ class Own(NamedTuple):
     """Where its micro-batches begin among them, unless their size is fixed."""
     tokens: int
     """Planned tokens of the whole batch, over all processes."""
+    examples: int
+    """Examples that it is made of; the first process counts those of a step that is collated as a whole."""
 
 
 class StepDataset:
@@ -274,8 +277,8 @@ class StepDataset:
         Raises:
             ValueError: The objective made fewer sequences of the examples than there are processes.
         """
-        epoch, number, step = DataCursor(*cursor)
-        objective, shares = self._objective_at(step), self._collate_own(cursor, self.process_index)
+        objective = self._objective_at(DataCursor(*cursor).step)
+        shares = self._collate_own(cursor, self.process_index)
         is_idle = self.shuffle and not shares
         shares = self._collate_own(cursor, 0) if is_idle else shares
         targets = [objective.targets(own.batch) for own in shares]
@@ -285,12 +288,13 @@ class StepDataset:
             tokens=int(sum(sequence_lengths(own.batch).sum() for own in shares)),
             parts=tuple(self._own_part(objective, own) for own in shares),
             targets={name: int(count) for part in targets for name, count in part.items()},
-            examples=len(self.plan(epoch)[1][number]),
+            examples=sum(own.examples for own in shares),
             tokens_of=self._tokens_of(cursor),
         )
         if not is_idle:
             return made
-        return replace(made, fingerprint=0, tokens=0, targets=dict.fromkeys(made.targets, 0), is_idle=True)
+        nothing = dict.fromkeys(made.targets, 0)
+        return replace(made, examples=0, fingerprint=0, tokens=0, targets=nothing, is_idle=True)
 
     def _objective_at(self, step: int) -> Objective:
         return self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
@@ -320,15 +324,15 @@ class StepDataset:
             return []
         picked = pick(examples, np.concatenate([own for own, _, _ in dealt]))
         batches = objective.collate_parts(picked, self._seed_of(cursor))
-        return [Own(batch, *rest) for batch, (_, *rest) in zip(batches, dealt, strict=True)]
+        found = zip(batches, dealt, strict=True)
+        return [Own(batch, edges, tokens, len(own)) for batch, (own, edges, tokens) in found]
 
     def _cut_whole(self, cursor: DataCursor, process_index: int) -> list[Own]:
         """Collate the step at `cursor` as a whole and take a process's share of each batch."""
-        shares = []
+        shares, num_examples = [], len(self.plan(cursor[0])[1][cursor[1]])
         for batch in self.collate(cursor):
             lengths = sequence_lengths(batch)
             if self.shuffle and self.examples_per_step is None and len(lengths) < self.num_processes:
-                num_examples = len(self.plan(cursor[0])[1][cursor[1]])
                 raise ValueError(
                     f"a step's {num_examples} examples make {len(lengths)} sequences for "
                     f"{self.num_processes} processes: raise tokens_per_step, make smaller groups of "
@@ -337,7 +341,9 @@ class StepDataset:
             numbers, edges = self._deal(lengths, process_index)
             named = {COMPONENT: batch[COMPONENT]} if COMPONENT in batch else {}
             if len(numbers):
-                shares.append(Own(select_sequences(batch, numbers) | named, edges, int(lengths.sum())))
+                counted = num_examples if process_index == 0 and not shares else 0
+                own = select_sequences(batch, numbers) | named
+                shares.append(Own(own, edges, int(lengths.sum()), counted))
         return shares
 
     def _deal(self, lengths: np.ndarray, process_index: int) -> tuple[np.ndarray, list[int]]:

@@ -98,7 +98,10 @@ def test_a_run_says_how_many_rows_it_learned_from_where_fewer_than_asked(recipe_
     training = {"batch_size": SIZE, "epochs": 6, "patience": 1, "learning_rate": 1e-9}
     recipe = recipe_of("classification", count=ROW_COUNT, training=training)
     finetune(recipe)
-    assert f"learned from {2 * ROW_COUNT} examples where the recipe asks for 78" in capsys.readouterr().err
+    assert (
+        f"seed-0 has learned from {2 * ROW_COUNT} examples, and its recipe asks for 78"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(("steps", "asked"), [(5, 4), (5, 1), (5, 3), (63, 4), (1, 1)])

@@ -72,4 +72,4 @@ def test_a_shipped_recipe_learns_from_each_row_in_each_epoch(file, bases, tmp_pa
     assert result["steps"] == -(-COUNT // shipped.training.batch_size) * epochs
     if shipped.task.kind in ("classification", "multi_label", "regression", "multiple_choice", "ranking"):
         assert [*learned["targets"].values()] == [COUNT * epochs]
-    assert "learned from" not in capsys.readouterr().err
+    assert "has learned from" not in capsys.readouterr().err

@@ -42,10 +42,9 @@ def make(objective, source):
 def added_up(shares: list[Step]) -> tuple[dict[str, int], int, int, int]:
     """Add up what processes tell each other of their shares of a step, as `Step.whole` does."""
     targets = {name: sum(share.targets[name] for share in shares) for name in shares[0].targets}
-    (examples,) = {share.examples for share in shares}
     return (
         targets,
-        examples,
+        sum(share.examples for share in shares),
         sum(share.tokens for share in shares),
         sum(share.fingerprint for share in shares),
     )
