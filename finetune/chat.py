@@ -45,7 +45,7 @@ from .chat_encoding import (
 )
 from .encoding import TextEncoder, as_ragged
 from .examples import LabelledExamples
-from .generation import texts_in
+from .generation import ceiling_of, texts_in
 from .task import Facts, Prediction, Predictions, RowScore, Task, shortened
 from .task_recipes import ChatRecipe
 from .writing_defaults import settle_end
@@ -291,6 +291,10 @@ class Chat(Task):
         if all("text" in each for each in predictions):
             scores |= text_scores(texts_in(predictions), references, **self.compared)
         return scores
+
+    def ceiling(self, references: Sequence[str]) -> dict[str, float]:
+        """Score what a model writes that writes the tokens of the answers, where answers are written."""
+        return ceiling_of(references, self.encoder.tokenizer, self.compared) if self.writes else {}
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""

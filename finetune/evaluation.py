@@ -36,7 +36,8 @@ class Evaluation:
     predictions: list[Prediction]
     """One for each row."""
     scores: dict[str, float]
-    """By the names of the task's metrics; `loss` is in nats, or squared units, per target."""
+    """By the names of the task's metrics; `loss` is in nats, or squared units, per target, without smoothing
+    and weights of labels."""
 
 
 def evaluate_rows(
@@ -122,7 +123,7 @@ def prediction_loop(
         for index, answer in zip(batch["index"].tolist(), objective.answers(outputs, batch), strict=True):
             answers[index] = answer
         if "labels" in examples.fields:
-            loss += float(objective.loss(outputs, batch))
+            loss += float(objective.held_out_loss(outputs, batch))
             num_targets += int(objective.targets(batch)[objective.term])
     return answers, ratio(loss, num_targets)
 

@@ -65,7 +65,7 @@ def start_lines(recipe: FineTuningRecipe, prepared: Prepared, rates: Rates, num_
         held_out = f", {recipe.data.validation_share:.0%} of data.train" if is_share else ""
         lines[name] = f"{counted(len(split.rows), 'row')} of {tokens}{held_out}"
     steps = training_of(training, prepared.splits["train"].examples, training.seeds[0]).steps
-    lines["steps"] = f"{steps:,} of {training.batch_size} rows on average: {training.epochs:g} epochs"
+    lines["steps"] = f"{steps:,} of {counted(training.batch_size, 'row')}: {training.epochs:g} epochs"
     of_grid = f", and {num_tried} with the settings of the grid" if num_tried else ""
     lines["runs"] = f"{len(training.seeds)}, one for each seed{of_grid}"
     if any(rates):

@@ -7,7 +7,7 @@ by what it writes on its own, too, as `generation_config.json` says that it writ
 Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from ..metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenizat
 from ..objectives.streams import fields_of, one_step_late, one_stream, side_by_side
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
-from ..objectives.writing import read_out, write
+from ..objectives.writing import read_out, rewritten, write
 from ..text.rows import texts_of
 from ..text.sentences import split_sentences
 from ..text.special_tokens import writes_lowercase
@@ -174,6 +174,10 @@ class Generation(Task):
         """Compare the texts with the targets."""
         return text_scores(texts_in(predictions), references, **self.compared)
 
+    def ceiling(self, references: Sequence[str]) -> dict[str, float]:
+        """Score what a model writes that writes the tokens of the targets."""
+        return ceiling_of(references, self.tokenizer, self.compared)
+
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""
         return score_of_rows(self.metric_for_best_model, texts_in(predictions), references, **self.compared)
@@ -212,3 +216,11 @@ class Generation(Task):
 def texts_in(predictions: Predictions) -> list[str]:
     """Take the texts out of predictions."""
     return [each["text"] for each in predictions]
+
+
+def ceiling_of(
+    references: Sequence[str], tokenizer: PreTrainedTokenizerBase, compared: Mapping[str, Any]
+) -> dict[str, float]:
+    """Score texts that a tokenizer has rewritten; nothing if they stay as they were."""
+    scores = text_scores(rewritten(tokenizer, references), references, **compared)
+    return scores if scores["exact_match"] < 1 else {}

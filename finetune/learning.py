@@ -1,11 +1,12 @@
 """One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
 
 import json
-import warnings
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from accelerate import Accelerator, DistributedType
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
+from ..reporting.blocks import counted
 from ..storage.model_folder import save_tokenizer
 from ..storage.remote_code import save_code
 from ..training.checkpoint import best, latest, read_state
@@ -39,8 +41,8 @@ from .tagger import remember_words
 from .task import Task
 from .tasks import keep_task
 
-LARGEST_BATCH = 1.5
-"""Times `batch_size` that a step may hold without a warning, where one row is that long."""
+ROOM = 1.5
+"""Times the tokens of an average step that a micro-batch may hold by default: most steps are one."""
 
 RECORDS = 100
 """Records that a run writes into its log, about."""
@@ -77,20 +79,18 @@ def learn(
     """
     if (folder / SCORES).exists():
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
-    training = training_of(recipe.training, splits["train"].examples, seed, pace)
+    train = splits["train"].examples
+    training = training_of(recipe.training, train, seed, pace)
     accelerator = build_accelerator(training, folder)
     pretrained, learner = load_learner(recipe, task, splits, seed, pretrained)
     require_whole_matrices(recipe, accelerator)
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
+    size = recipe.training.batch_size
+    data = prepare_data(train, objective, training, accelerator, held_out=held_out, examples_per_step=size)
     outcome = fit(
-        learner,
-        objective,
-        prepare_data(splits["train"].examples, objective, training, accelerator, held_out=held_out),
-        training,
-        folder,
-        accelerator,
+        *(learner, objective, data, training, folder, accelerator),
         width=pretrained.model.config.hidden_size,
         about=recipe_data(recipe),
         resume=resume,
@@ -104,6 +104,8 @@ def learn(
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
         keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
         keep_results(folder, evaluations, results)
+        if pace is None or len(pace) == len(train):
+            tell_of_learned(folder.name, results["learned"], recipe.training, len(train))
     accelerator.wait_for_everyone()
     return results
 
@@ -135,7 +137,31 @@ def results_of(
         "planned_steps": planned_steps,
         "seconds": outcome.progress.seconds,
         "trained_on": trained_on,
+        "learned": {
+            "examples_of_epochs": outcome.progress.examples_of_epochs,
+            "targets": outcome.progress.targets_of,
+            "skipped_steps": int(outcome.progress.skipped),
+        },
     }
+
+
+def tell_of_learned(
+    run: str, learned: Mapping[str, Any], schedule: FineTuningSchedule, num_examples: int
+) -> None:
+    """Print how many examples a run has learned from by its own count, if its recipe asks for others."""
+    done, skipped = sum(learned["examples_of_epochs"]), learned["skipped_steps"]
+    asked = schedule.epochs * num_examples
+    tolerance = schedule.batch_size if schedule.epochs % 1 else 1
+    if abs(done - asked) < tolerance and not skipped:
+        return
+    without = (
+        f"; {counted(skipped, 'step')} had no effect, since the gradient was not finite" if skipped else ""
+    )
+    print(
+        f"{run} has learned from {done:,} examples, and its recipe asks for {asked:,.0f}{without}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
@@ -149,30 +175,19 @@ def training_of(
 ) -> TrainingRecipe:
     """Return the engine's recipe of how a seed's run learns.
 
-    Steps are cut by tokens: as many as `batch_size` rows have on average. How many there are, and how many
-    evaluations, `pace` says, if given.
-
-    Warns:
-        UserWarning: One row is longer than that, so that steps have to hold more.
+    Steps have `batch_size` rows, the last one of an epoch what is left; tokens only cut micro-batches. How
+    many steps and evaluations there are, `pace` says, if given.
     """
     assert schedule.learning_rate is not None  # the run has chosen one
-    counted = examples if pace is None else pace
-    total, longest = int(counted.lengths.sum()), int(counted.lengths.max())
-    tokens = max(round(schedule.batch_size * total / len(counted)), longest)
-    if (rows := tokens * len(counted) / total) > LARGEST_BATCH * schedule.batch_size:
-        warnings.warn(
-            f"the longest training row has {longest:,} tokens, as many as {rows:.0f} rows on average, and so "
-            f"has a step, instead of training.batch_size = {schedule.batch_size}: shorten or leave out long "
-            "rows, or raise training.batch_size",
-            stacklevel=2,
-        )
-    steps_per_epoch = -(-total // tokens)
+    size, lengths = schedule.batch_size, np.sort(examples.lengths)
+    steps_per_epoch = -(-len(examples if pace is None else pace) // size)
     steps = max(1, round(schedule.epochs * steps_per_epoch))
-    evaluate_every = max(1, steps_per_epoch // schedule.evaluations_per_epoch)
+    evaluate_every = max(1.0, steps_per_epoch / schedule.evaluations_per_epoch)
     return TrainingRecipe(
         steps=steps,
-        tokens_per_step=min(tokens, int(examples.lengths.sum())),
-        tokens_per_micro_batch=schedule.tokens_per_micro_batch,
+        tokens_per_step=int(lengths[-size:].sum()),
+        tokens_per_micro_batch=schedule.tokens_per_micro_batch
+        or max(round(ROOM * size * lengths.mean()), int(lengths[-1])),
         optimizer=OptimizerRecipe(
             learning_rate=schedule.learning_rate,
             betas=(0.9, 0.999),

@@ -101,9 +101,10 @@ class FineTuningSchedule:
     epochs: Annotated[float, Field(gt=0)] = 3.0
     """Number of passes over the training rows."""
     batch_size: Positive = 32
-    """Average number of rows in an optimizer step: steps have equal numbers of tokens."""
+    """Number of rows in an optimizer step; the last one of an epoch has what is left."""
     tokens_per_micro_batch: Positive | None = None
-    """Maximum number of tokens in a forward pass: lower it if memory is short."""
+    """Maximum number of tokens in a forward pass; by default, 1.5 times that of `batch_size` rows on
+    average. Lower it if memory is short; the result does not change."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None
     """Peak learning rate, that of the head and the last layer. By default the run chooses it by the number of
     the model's parameters, says so, and writes it into its recipe; see docs/finetuning.md."""

@@ -1,6 +1,7 @@
 """A number for a text, or for a pair of texts, such as how alike they are."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,10 @@ class Regression(TextTask):
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score the numbers."""
         return number_scores(self.found(predictions), np.asarray(references))
+
+    def against_guess(self) -> "Regression":
+        """Compare squared errors: the mean has no correlation, so any would be better, however far off."""
+        return Regression(replace(self.recipe, metric_for_best_model="mean_squared_error"), self.facts)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
         """Return what computes the metric of some rows alone."""

@@ -117,6 +117,9 @@ SCORE_NAMES = "score_names"
 BAD_ROWS = "bad_rows"
 """Where the scores say how many rows of each file were bad, and what was done about them."""
 
+CEILING = "ceiling"
+"""Where the scores say what the references score as the tokenizer writes them, if that changes them."""
+
 UNTRAINED = "untrained"
 """Name of the baseline that is the model before the run, where some of its weights are random: a new head."""
 
@@ -138,6 +141,13 @@ GUESSES = {
     BEFORE: "the same model before this run",
 }
 """Name of a baseline -> what it does, in the words of a verdict."""
+
+
+OF_CEILING = (
+    "The references, rewritten, are what the tokenizer has encoded and decoded: a model that writes all "
+    "tokens right has these scores."
+)
+"""What the last column of the scores is, where there is one."""
 
 
 def build_report(
@@ -176,6 +186,7 @@ def build_report(
             ),
             *(Prose(f"{line}.") for line in shared_in_words(summary[SHARED], rows)),
             score_table(summary, best),
+            *([Prose(OF_CEILING)] if CEILING in summary else []),
             *curve(task, summary, recipe.training.epochs, folder),
             *comparisons(summary),
             *by_label(task, predictions, references, folder),
@@ -258,6 +269,8 @@ def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     """Put all scores side by side."""
     split, names = summary["split"], [name for name in best if name in METRICS or name.startswith(PREFIX)]
     columns = {"best seed" if len(summary["seeds"]) > 1 else "fine-tuned": best, **summary["baselines"]}
+    if CEILING in summary:
+        columns["references, rewritten"] = summary[CEILING]
     rows = []
     for name in names:
         row = [
@@ -333,11 +346,17 @@ def what_was_run(summary: Mapping[str, Any]) -> Iterator[Block]:
     """Yield steps and times of each seed, the learning rate, and the libraries."""
     yield Heading("Run")
     rows = [
-        [f"seed {seed}", f"{result['steps']:,}", f"{result['seconds']:,.0f} s"]
+        [f"seed {seed}", f"{result['steps']:,}", in_epochs(result), f"{result['seconds']:,.0f} s"]
         for seed, result in summary["seeds"].items()
     ]
-    yield Table(["", "steps", "time in steps"], rows)
+    yield Table(["", "steps", "examples", "time in steps"], rows)
     rate = summary["learning_rate"]
     yield Prose(f"Peak learning rate {in_recipes(rate['value'])}, {rate['reason']}.")
     told = summary["seeds"][str(summary["best_seed"])]["trained_on"]
     yield Prose(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items()) + ".")
+
+
+def in_epochs(result: Mapping[str, Any]) -> str:
+    """Write how many examples a seed's run has learned from, as it counted them."""
+    of_epochs = result["learned"]["examples_of_epochs"]
+    return f"{sum(of_epochs):,} in {counted(len(of_epochs), 'epoch')}"

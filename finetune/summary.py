@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from ..pretraining.text import UNKNOWN
 from ..reporting.next_steps import after_learning_a_task
 from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
-from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, trusted
+from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, shown, trusted
 from ..storage.finished_run import EVALUATION, TEXTS
 from ..storage.scores import INTERVAL
 from ..text.bad_rows import in_words
@@ -35,6 +36,7 @@ from .report import (
     BAD_ROWS,
     BAG_OF_WORDS,
     BEFORE,
+    CEILING,
     GUESSES,
     SCORE_NAMES,
     SHARED,
@@ -161,8 +163,17 @@ def summarize(
             if name != before
         }
         | {before: as_json(earlier.scores)},
+        **({CEILING: most} if (most := task.ceiling(references)) else {}),
         "compared": compared(own, drawn) if number >= FEWEST_ROWS else {},
     }
+    other = task.against_guess()
+    if task.baseline in summary["compared"] and other.metric_for_best_model != task.metric_for_best_model:
+        own, guessed = (other.bootstrap(each, references) for each in (predictions, predicted[task.baseline]))
+        summary["compared"][task.baseline]["judged"] = {
+            "metric": other.metric_for_best_model,
+            "own": trusted(percentile_interval(own), number),
+            "difference": list(percentile_interval(own - guessed)),
+        }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
 
 
@@ -180,17 +191,19 @@ def compared(own: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, dic
 def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
     """Compare the kept model with what needs no learning, with words alone, and with itself before.
 
-    The last is left out where it goes without saying: a random head is worse than what beats a guess.
+    The last is left out where it goes without saying: a random head is worse than what beats a guess, and
+    better than a random head is nothing where a guess, the first, is better still.
     """
     criterion, split = summary["criterion"], summary["split"]
     if few := about_few_rows(**summary["drawn"]):
         yield few
         return
-    own, interval = summary["seeds"][str(summary["best_seed"])][split][criterion], summary["interval"]
-    name_of_score = called(criterion, summary)
+    scores = summary["seeds"][str(summary["best_seed"])][split]
     told: list[Verdict] = []
     for name, found in summary["compared"].items():
-        theirs, difference = summary["baselines"][name].get(criterion), tuple(found["difference"])
+        by = found.get("judged", {"metric": criterion, "own": summary["interval"]} | found)
+        metric, interval, difference = by["metric"], by["own"], tuple(by["difference"])
+        theirs, name_of_score = summary["baselines"][name].get(metric), called(metric, summary)
         if interval is None or theirs is None or not np.isfinite([theirs, *difference]).all():
             told.append(
                 Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {name_of_score}.")
@@ -198,14 +211,17 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
             continue
         verdict = judge(
             GUESSES[name],
-            (own, tuple(interval)),
+            (scores[metric], tuple(interval)),
             theirs,
             difference=difference,
             metric=name_of_score,
-            is_higher_better=task.metrics[criterion],
+            is_higher_better=task.metrics[metric],
         )
-        goes_without_saying = {each.outcome for each in (*told, verdict)} == {"better"}
-        if name != UNTRAINED or not goes_without_saying:
+        if metric != criterion:
+            beside = f"{called(criterion, summary)} of {shown(scores[criterion])}"
+            verdict = replace(verdict, text=f"{verdict.text[:-1]}, with a {beside}.")
+        outcomes = [each.outcome for each in (*told, verdict)]
+        if name != UNTRAINED or (outcomes[0] != "worse" and {*outcomes} != {"better"}):
             told.append(verdict)
     yield from told
 

@@ -192,6 +192,10 @@ class Task(ABC):
             f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
         )
 
+    def ceiling(self, references: Sequence[Any]) -> dict[str, float]:
+        """Score the references as the tokenizer writes them, where it cannot write them as they are."""
+        return {}
+
     @abstractmethod
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Return the error of each prediction, (E,): 0 if it is correct."""
@@ -240,6 +244,10 @@ class Task(ABC):
     def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction] | None:
         """Predict the baseline that counts words (`texts.py`), where there are labels to learn."""
         return None
+
+    def against_guess(self) -> "Task":
+        """Return the task by whose metric a model is compared with `guess`; most have one for all."""
+        return self
 
     def bootstrap(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
         """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""

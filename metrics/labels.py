@@ -25,7 +25,8 @@ NOTHING_OF_NOTHING: Any = 0.0
 """The share of nothing that is right."""
 
 Average = Literal["binary", "macro", "micro"]
-"""`binary`: F1 of label 1; `macro`: its mean over the labels that occur; `micro`: F1 of all decisions."""
+"""`binary`: F1 of label 1; `macro`: its mean over the labels that occur, found or right; `micro`: F1 of all
+decisions."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def set_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
     """Score sets of labels: zeros and ones, (E, L).
 
     Returns:
-        `f1_micro` over all decisions, `f1_macro` over all labels, and `accuracy`, the share of exact sets.
+        `f1_micro` of all decisions, `f1_macro` of labels that occur, and `accuracy`, the share of exact sets.
     """
     return {name: DECISION_SCORES[name](found, references) for name in ("f1_micro", "f1_macro", "accuracy")}
 
@@ -77,7 +78,10 @@ def accuracy(found: np.ndarray, references: np.ndarray) -> float:
 
 def f1(found: np.ndarray, references: np.ndarray, average: Average) -> float:
     """Return the F1 of labels (E,), or of sets of labels (E, L)."""
-    labels: Any = range(found.shape[1]) if found.ndim == 2 else None
+    labels: Any = None  # those that occur
+    if found.ndim == 2:
+        occurs = (found | references).any(axis=0)
+        labels = np.flatnonzero(occurs) if occurs.any() else range(found.shape[1])
     scored = f1_score(
         several(references), several(found), labels=labels, average=average, zero_division=NOTHING_OF_NOTHING
     )

@@ -42,6 +42,10 @@ class TaskObjective(Objective, Generic[Outputs]):
     def loss(self, outputs: Outputs, batch: Batch) -> Tensor:
         """Sum the loss over the targets."""
 
+    def held_out_loss(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """Sum the loss without what only training adds, as smoothing and weights of labels."""
+        return self.loss(outputs, batch)
+
     @abstractmethod
     def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
         """Return what the model says of each example, in the batch's order."""
@@ -105,6 +109,10 @@ class SingleLabelObjective(TextObjective):
             reduction="sum",
             label_smoothing=self.label_smoothing,
         )
+
+    def held_out_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum -log p of the right labels."""
+        return F.cross_entropy(outputs.float(), batch["labels"], reduction="sum")
 
 
 class MultiLabelObjective(TextObjective):

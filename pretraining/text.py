@@ -164,6 +164,7 @@ class ReadText:
         tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
         if isinstance(measure := self.held_out.measure, TranslationMeasure):
             tell_of_unwritable(measure.references, measure.tokenizer, "the held-out text")
+            measure.tell_of_ceiling()
         tell_of_left_out(self.left_out["train"], "the training text")
         tell_of_left_out(self.left_out["validation"], "the held-out text")
         goes_on = latest(folder / CHECKPOINTS) is not None

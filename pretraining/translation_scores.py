@@ -8,6 +8,7 @@ rows are put into groups of nearly equal size by the number of words of their so
 the curve is the BLEU of as many rows; rows of one length stay together.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +21,8 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.texts import tokenization_for
-from ..objectives.writing import read_out, write
+from ..metrics.texts import matches, tokenization_for
+from ..objectives.writing import read_out, rewritten, write
 from ..text.chunks import ParallelPairs
 from ..text.documents import Documents
 from ..text.special_tokens import required_token_id, writes_lowercase
@@ -134,6 +135,17 @@ class TranslationMeasure:
         """Translate all sources; the scores go from 0 to 100."""
         scores = score_translations(self.translate(model), self.references, **self.compared)
         return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
+
+    def tell_of_ceiling(self) -> None:
+        """Print the BLEU of the references as the tokenizer writes them, if that changes them."""
+        texts = rewritten(self.tokenizer, self.references)
+        if not matches(texts, self.references, lowercase=self.compared["lowercase"]).all():
+            most = score_translations(texts, self.references, **self.compared).bleu
+            print(
+                f"the held-out references, encoded and decoded by the tokenizer, have a BLEU of {most:.1f}",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def translate(self, model: nn.Module) -> list[str]:
         """Translate all sources."""

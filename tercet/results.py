@@ -271,6 +271,8 @@ def told_of_fine_tuning(summary: Scores) -> Iterator[str]:
         f"{metric}{of_seed} {number(seeds[str(summary['best_seed'])][split][metric])} on {rows:,} {split} "
         f"{'row' if rows == 1 else 'rows'} ({doubt}; {told})"
     )
+    if (most := summary.get("ceiling", {}).get(metric)) is not None:
+        yield f"{metric} of the references themselves, encoded and decoded by the tokenizer: {number(most)}"
 
 
 def told_of_distillation(summary: Scores) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """From examples to the batches of every optimizer step: which examples, in which order, cut where.
 
-    epoch's examples -> shuffled, cut into steps of about `tokens_per_step` tokens       (`plan_steps`)
+    epoch's examples -> shuffled, cut into steps of about `tokens_per_step` tokens,
+                         or of `examples_per_step` examples                              (`plan_steps`)
     a step's examples -> sorted by length, cut into micro-batches of at most
                          `tokens_per_micro_batch` tokens, dealt out to the processes     (`share`)
     a process's examples -> collated
@@ -100,26 +101,30 @@ class Step:
     targets: dict[str, int]
     """Targets of each term, over all micro-batches of this process; see `whole`."""
     examples: int
-    """Examples, over all processes."""
+    """Examples of this process; see `whole`."""
     tokens: int
     """Tokens of this process; see `whole`."""
     fingerprint: int = 0
     """Sum of the checksums of the sequences that this process reads, as they are corrupted; see `whole`."""
     tokens_of: Mapping[str, int] = field(default_factory=dict)
     """Tokens of each text that has a share of the run, over all processes, before they are corrupted."""
+    is_idle: bool = False
+    """Whether the step has fewer sequences than processes and none is left for this one: it computes the
+    first process's share, to exchange gradients as the others do, and nothing of it counts."""
 
     def micro_batches(self, device: torch.device) -> list[Batch]:
         """Cut this process's share into micro-batches on `device`."""
         return [batch for part in self.parts for batch in part.micro_batches(device)]
 
     def whole(self, accelerator: Accelerator) -> "Step":
-        """Add up targets, tokens and checksums of all processes, which hold shares of the same step."""
+        """Add up what all processes have counted, which hold shares of the same step."""
         if accelerator.num_processes == 1:
             return self
-        own = [self.tokens, self.fingerprint, *self.targets.values()]
-        tokens, fingerprint, *targets = add_up(own)
+        own = [self.examples, self.tokens, self.fingerprint, *self.targets.values()]
+        examples, tokens, fingerprint, *targets = add_up(own)
         return replace(
             self,
+            examples=examples,
             tokens=tokens,
             fingerprint=fingerprint,
             targets=dict(zip(self.targets, targets, strict=True)),
@@ -155,6 +160,8 @@ class Own(NamedTuple):
     """Where its micro-batches begin among them, unless their size is fixed."""
     tokens: int
     """Planned tokens of the whole batch, over all processes."""
+    examples: int
+    """Examples that it is made of; the first process counts those of a step that is collated as a whole."""
 
 
 class StepDataset:
@@ -168,6 +175,7 @@ class StepDataset:
         tokens_per_step: int,
         tokens_per_micro_batch: int,
         seed: int,
+        examples_per_step: int | None = None,
         shuffle: bool = True,
         num_processes: int = 1,
         process_index: int = 0,
@@ -180,6 +188,7 @@ class StepDataset:
         self.tokens_per_step = tokens_per_step
         self.tokens_per_micro_batch = tokens_per_micro_batch
         self.seed = seed
+        self.examples_per_step = examples_per_step
         self.shuffle = shuffle
         self.num_processes = num_processes
         self.process_index = process_index
@@ -194,7 +203,7 @@ class StepDataset:
         """Draw the examples of an epoch and cut them into steps; the latest plan is remembered.
 
         Raises:
-            ValueError: The examples do not fill one step, or one of them does not fit a micro-batch.
+            ValueError: The examples do not fill a step of tokens, or one of them does not fit a micro-batch.
         """
         if self._planned is None or self._planned[0] != epoch:
             examples = self.source.epoch(epoch)
@@ -203,8 +212,13 @@ class StepDataset:
             self._check(lengths)
             components = getattr(examples, "components", None)
             strata = getattr(examples, "strata", None)
-            steps = plan_steps(lengths, self.tokens_per_step, rng, components, strata)
-            if self.shuffle and (fewest := fewest_examples(steps, components)) < self.num_processes:
+            size = self.examples_per_step
+            steps = plan_steps(lengths, self.tokens_per_step, rng, components, strata, size)
+            if (
+                self.shuffle
+                and size is None
+                and (fewest := fewest_examples(steps, components)) < self.num_processes
+            ):
                 of_each = "" if components is None else " of one of the objectives"
                 raise ValueError(
                     f"a step holds {fewest} examples{of_each} for {self.num_processes} processes: raise "
@@ -263,18 +277,24 @@ class StepDataset:
         Raises:
             ValueError: The objective made fewer sequences of the examples than there are processes.
         """
-        epoch, number, step = DataCursor(*cursor)
-        objective, shares = self._objective_at(step), self._collate_own(cursor, self.process_index)
+        objective = self._objective_at(DataCursor(*cursor).step)
+        shares = self._collate_own(cursor, self.process_index)
+        is_idle = self.shuffle and not shares
+        shares = self._collate_own(cursor, 0) if is_idle else shares
         targets = [objective.targets(own.batch) for own in shares]
-        return Step(
+        made = Step(
             cursor=DataCursor(*cursor),
             fingerprint=sum(checksum(own.batch) for own in shares),
             tokens=int(sum(sequence_lengths(own.batch).sum() for own in shares)),
             parts=tuple(self._own_part(objective, own) for own in shares),
             targets={name: int(count) for part in targets for name, count in part.items()},
-            examples=len(self.plan(epoch)[1][number]),
+            examples=sum(own.examples for own in shares),
             tokens_of=self._tokens_of(cursor),
         )
+        if not is_idle:
+            return made
+        nothing = dict.fromkeys(made.targets, 0)
+        return replace(made, examples=0, fingerprint=0, tokens=0, targets=nothing, is_idle=True)
 
     def _objective_at(self, step: int) -> Objective:
         return self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
@@ -304,15 +324,15 @@ class StepDataset:
             return []
         picked = pick(examples, np.concatenate([own for own, _, _ in dealt]))
         batches = objective.collate_parts(picked, self._seed_of(cursor))
-        return [Own(batch, *rest) for batch, (_, *rest) in zip(batches, dealt, strict=True)]
+        found = zip(batches, dealt, strict=True)
+        return [Own(batch, edges, tokens, len(own)) for batch, (own, edges, tokens) in found]
 
     def _cut_whole(self, cursor: DataCursor, process_index: int) -> list[Own]:
         """Collate the step at `cursor` as a whole and take a process's share of each batch."""
-        shares = []
+        shares, num_examples = [], len(self.plan(cursor[0])[1][cursor[1]])
         for batch in self.collate(cursor):
             lengths = sequence_lengths(batch)
-            if self.shuffle and len(lengths) < self.num_processes:
-                num_examples = len(self.plan(cursor[0])[1][cursor[1]])
+            if self.shuffle and self.examples_per_step is None and len(lengths) < self.num_processes:
                 raise ValueError(
                     f"a step's {num_examples} examples make {len(lengths)} sequences for "
                     f"{self.num_processes} processes: raise tokens_per_step, make smaller groups of "
@@ -321,7 +341,9 @@ class StepDataset:
             numbers, edges = self._deal(lengths, process_index)
             named = {COMPONENT: batch[COMPONENT]} if COMPONENT in batch else {}
             if len(numbers):
-                shares.append(Own(select_sequences(batch, numbers) | named, edges, int(lengths.sum())))
+                counted = num_examples if process_index == 0 and not shares else 0
+                own = select_sequences(batch, numbers) | named
+                shares.append(Own(own, edges, int(lengths.sum()), counted))
         return shares
 
     def _deal(self, lengths: np.ndarray, process_index: int) -> tuple[np.ndarray, list[int]]:
@@ -330,7 +352,8 @@ class StepDataset:
             return spread(lengths, self.num_processes, process_index), []
         limit, size = self.tokens_per_micro_batch, self.num_processes
         if self.are_parts_equal:
-            most, fewest = (len(share(lengths, limit, size, number)[1]) for number in (0, size - 1))
+            last = min(size, len(lengths)) - 1
+            most, fewest = (len(share(lengths, limit, size, number)[1]) for number in (0, last))
             if most != fewest:
                 raise ValueError(
                     f"{size} processes that hold one model in pieces cannot take as many micro-batches each: "

@@ -123,8 +123,7 @@ class CheckpointRetention:
         self.grad_norm = grad_norm
         if self.is_unproved:
             self.is_proved = self.is_proved.to(grad_norm.device) | grad_norm.isfinite()
-        every = self.recipe.checkpoint_every
-        self.is_due |= every is not None and step % every == 0
+        self.is_due |= is_due(self.recipe.checkpoint_every, step)
         if self.is_unproved and not self.is_writing():
             self.prune()
         return self.is_due and not self.is_skipping
@@ -145,6 +144,18 @@ class CheckpointRetention:
             if self.is_main_process:
                 prune(self.folder, self.recipe.keep_checkpoints, self.recipe.average_checkpoints or 0)
 
+
+def is_due(every: float | None, step: int) -> bool:
+    """Return whether something is due after a step that is due every so many, which may be no whole number.
+
+    >>> [step for step in range(1, 11) if is_due(5 / 3, step)]
+    [2, 4, 5, 7, 9, 10]
+    """
+    return every is not None and (step + ROUNDING) // every > (step - 1 + ROUNDING) // every
+
+
+ROUNDING = 1e-6
+"""Far less than a step, and far more than the error of a quotient."""
 
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits or more, alone."""

@@ -67,8 +67,9 @@ def each_kind(
         checkpoint: The one at its end.
         accelerator: Of the run.
     """
-    for kind in kinds_of(recipe):
-        if kind != LAST or final_kind(recipe) != LAST:
+    kinds = kinds_of(recipe)
+    for kind in kinds:
+        if len(kinds) > 1:  # a model has the last weights until it takes others
             weights = safetensors.torch.load_file(checkpoint / FILES[kind])
             load_whole_weights(accelerator.unwrap_model(model), weights)
         yield kind, whole_weights(model, accelerator)

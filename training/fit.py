@@ -20,6 +20,7 @@ from .checkpoint import (
     CheckpointRetention,
     RunState,
     holds_mean,
+    is_due,
     load_checkpoint,
     read_state,
     take_snapshot,
@@ -292,7 +293,7 @@ class _Run:
         if self.watch is not None and progress.step % self.recipe.log_every == 0:
             self.watch.compare()
         is_to_save = self.retention.is_to_save(progress.step, metrics["grad_norm"])
-        self.owes_evaluation |= _is_due(self.recipe.evaluate_every, progress.step)
+        self.owes_evaluation |= is_due(self.recipe.evaluate_every, progress.step)
         # As checkpoints, evaluations wait for a finite step: the one that is the best has its checkpoint.
         if progress.step == self.recipe.steps or (self.owes_evaluation and not self.retention.is_skipping):
             self._evaluate()
@@ -407,7 +408,3 @@ class _Run:
             self.writer.write(snapshot)
             self.saved_step = self.progress.step
             self.retention.note_saved()
-
-
-def _is_due(every: int | None, step: int) -> bool:
-    return every is not None and step % every == 0

@@ -40,6 +40,8 @@ class Progress:
     """Optimizer steps taken, those skipped for a non-finite gradient included."""
     examples: int = 0
     """Examples seen, over all processes."""
+    examples_of_epochs: list[int] = field(default_factory=list)
+    """Examples seen in each epoch."""
     tokens: int = 0
     """Tokens seen, over all processes."""
     targets: int = 0
@@ -69,6 +71,9 @@ class Progress:
     tokens_of: dict[str, int] = field(default_factory=dict)
     """Tokens seen of each text that has a share of the run."""
 
+    targets_of: dict[str, int] = field(default_factory=dict)
+    """Targets of each term that the loss has summed, over all processes."""
+
     run_id: str | None = None
     """By which experiment trackers know the run again, once one was begun."""
 
@@ -82,10 +87,14 @@ class Progress:
         self.step += 1
         self.skipped, self.skipped_in_a_row = skipped, in_a_row
         self.examples += step.examples
+        later = step.cursor.epoch + 1 - len(self.examples_of_epochs)
+        self.examples_of_epochs += [0] * later
+        self.examples_of_epochs[step.cursor.epoch] += step.examples
         self.tokens += step.tokens
         self.targets += sum(step.targets.values())
-        for name, tokens in step.tokens_of.items():
-            self.tokens_of[name] = self.tokens_of.get(name, 0) + tokens
+        for counts, more in ((self.tokens_of, step.tokens_of), (self.targets_of, step.targets)):
+            for name, number in more.items():
+                counts[name] = counts.get(name, 0) + number
         self.epoch, self.position = step.cursor.epoch, step.cursor.position + 1
         self.data = crc32(step.fingerprint.to_bytes(8), self.data)
 
@@ -183,7 +192,7 @@ def accumulate_gradients(
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
     names = [*objective.weights, "loss"]
     metrics = {name: torch.zeros((), device=accelerator.device) for name in names}
-    factors = {name: 1 / max(number, 1) for name, number in step.targets.items()}
+    factors = {name: (not step.is_idle) / max(number, 1) for name, number in step.targets.items()}
     micro_batches = step.micro_batches(accelerator.device)
     compute = partial(add_gradients, model, objective, accelerator)
     exchanges_once = accelerator.num_processes > 1 and not is_sharded(model)

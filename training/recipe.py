@@ -155,13 +155,13 @@ class TrainingRecipe:
     (FSDP2, HSDP): less memory of the device, more time."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the weights, the order of examples and all random choices of the objective."""
-    evaluate_every: Positive | None = None
+    evaluate_every: Positive | Annotated[float, Field(ge=1)] | None = None
     """Steps between evaluations; by default only at the end."""
     patience: Positive | None = None
     """Early stopping: number of evaluations without improvement after which the run ends; off by default. The
     finished model has the weights of that end (or `final_weights`), not those of the best evaluation: with
     `revisions` at the steps of `evaluate_every`, these are kept, too."""
-    checkpoint_every: Positive | None = None
+    checkpoint_every: Positive | Annotated[float, Field(ge=1)] | None = None
     """Steps between checkpoints; by default only at the end."""
     keep_checkpoints: Positive = 2
     """Number of newest checkpoints to keep, in addition to the best one."""

@@ -52,6 +52,7 @@ def build_stages(
     objective: Objective,
     recipe: TrainingRecipe,
     accelerator: Accelerator,
+    examples_per_step: int | None = None,
 ) -> list[Stage]:
     """Build a recipe's stages, and at last the one in which its own values hold.
 
@@ -61,6 +62,7 @@ def build_stages(
         objective: Collates the examples.
         recipe: Says what the stages do.
         accelerator: Knows this process's share.
+        examples_per_step: Examples of a step of the last one, if it is not cut by tokens.
 
     Raises:
         ValueError: The stages last as long as the run, ask for a length that cannot be had, or one of them
@@ -73,7 +75,10 @@ def build_stages(
         stages.append(Stage(first_step, cut(its_source, tokens, objective, recipe, accelerator)))
         first_step += stage.steps
     require_time(recipe)
-    stages.append(Stage(first_step, cut(source, recipe.tokens_per_step, objective, recipe, accelerator)))
+    last = cut(
+        *(source, recipe.tokens_per_step, objective, recipe, accelerator), examples_per_step=examples_per_step
+    )
+    stages.append(Stage(first_step, last))
     for stage in stages:
         stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
     return stages
@@ -108,6 +113,7 @@ def cut(
     recipe: TrainingRecipe,
     accelerator: Accelerator,
     *,
+    examples_per_step: int | None = None,
     shuffle: bool = True,
 ) -> StepDataset:
     """Cut a source into steps for this process."""
@@ -115,6 +121,7 @@ def cut(
         source,
         objective,
         tokens_per_step=tokens_per_step,
+        examples_per_step=examples_per_step,
         tokens_per_micro_batch=recipe.tokens_per_micro_batch or tokens_per_step,
         seed=recipe.seed,
         shuffle=shuffle,
@@ -203,6 +210,7 @@ def prepare_data(
     source_of: SourceOf | None = None,
     held_out: HeldOut | None = None,
     is_stream: bool = False,
+    examples_per_step: int | None = None,
 ) -> TrainingData:
     """Cut training and held-out examples into the steps of a run, and check them.
 
@@ -214,12 +222,13 @@ def prepare_data(
         source_of: Makes the sources of stages with other sequence lengths or shares; `None` if none has.
         held_out: What the run is measured on.
         is_stream: Whether the training text is a stream, whose end nobody knows.
+        examples_per_step: Examples of a step, if the recipe does not say its tokens.
 
     Raises:
         ValueError: Examples and recipe do not fit each other.
     """
     require_evaluations(recipe, are_possible=held_out is not None)
-    stages = build_stages(source, source_of, objective, recipe, accelerator)
+    stages = build_stages(source, source_of, objective, recipe, accelerator, examples_per_step)
     measured = {} if held_out is None else {"": held_out, **held_out.parts}
     steps = {
         name: cut_held_out(each.source, objective, recipe, accelerator)

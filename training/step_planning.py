@@ -1,6 +1,6 @@
 """Which examples of an epoch make which step, and which sequences of a step make which micro-batch.
 
-Both are functions of lengths and a seed, cut as evenly as the lengths allow.
+Both are functions of lengths and a seed. Steps hold a number of examples, or nearly equal tokens.
 
 Legend: E examples of an epoch, S sequences of a step, P processes.
 """
@@ -17,10 +17,12 @@ def plan_steps(
     rng: np.random.Generator | None,
     components: np.ndarray | None = None,
     strata: np.ndarray | None = None,
+    examples_per_step: int | None = None,
 ) -> list[np.ndarray]:
-    """Cut examples of the given lengths (E,) into steps of nearly equal tokens, every example in exactly one.
+    """Cut examples of the given lengths (E,) into steps, every example in exactly one.
 
-    Steps have at most `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
+    Steps have `examples_per_step` examples, the last one what is left. If that is not said, they have at most
+    `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
     Without `rng` the steps follow the examples' order. `components` (E,) number the objective of a mixture
     that each example is for: every step then has the mixture of the epoch, and with `rng` an example of each
     objective, if there are enough. `strata` (E,) number finer kinds of examples, of which every step has the
@@ -31,7 +33,7 @@ def plan_steps(
         ValueError: There are fewer tokens than one step takes.
     """
     total = int(lengths.sum())
-    if total < tokens_per_step:
+    if examples_per_step is None and total < tokens_per_step:
         raise ValueError(
             f"the corpus has {total:,} tokens in {len(lengths):,} examples, fewer than tokens_per_step = "
             f"{tokens_per_step:,}: lower tokens_per_step, or add more text"
@@ -39,7 +41,11 @@ def plan_steps(
     order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
     if (kinds := components if strata is None else strata) is not None:
         order = interleave(order, lengths, kinds)
-    steps = [order[first:last] for first, last in pairwise(_step_edges(lengths[order], tokens_per_step))]
+    if examples_per_step is None:
+        edges = _step_edges(lengths[order], tokens_per_step)
+    else:
+        edges = [*range(0, len(order), examples_per_step), len(order)]
+    steps = [order[first:last] for first, last in pairwise(edges)]
     if rng is not None and components is not None and fewest_examples(steps, components) == 0:
         steps = cut_each(order, lengths, components, tokens_per_step) or steps
     for step in steps:

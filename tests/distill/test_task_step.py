@@ -160,13 +160,18 @@ def test_a_run_with_rows_without_labels_learns_from_them(fine_tuned):
 
 
 def test_who_learns_from_labels_alone_keeps_step_with_the_student(fine_tuned):
-    """It reads its rows more often instead, and has as many checkpoints to choose from, at the same steps."""
+    """It reads its rows more often instead, and has as many checkpoints to choose from, at the same steps.
+
+    The student learns from each of 16 rows with labels and of 9 without once in an epoch.
+    """
     recipe = fine_tuned(
         "classification", unlabelled=True, report={"without_teacher": True}, training={"epochs": 3}
     )
     distill(recipe, overwrite=True)
     logs = []
-    for name in ("student", "without-teacher"):
+    for name, of_epochs in (("student", [25] * 3), ("without-teacher", [16] * 5 + [4])):
+        scores = json.loads((recipe.folder / name / "task" / "scores.json").read_text())
+        assert scores["seeds"]["0"]["learned"]["examples_of_epochs"] == of_epochs
         (log,) = (recipe.folder / name).rglob("log.jsonl")
         records = read_log(log)
         logs.append(

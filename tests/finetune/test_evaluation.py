@@ -1,5 +1,6 @@
 """Asking a model, and remembering what it said when it was best."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -66,3 +67,24 @@ def changed(model, seed):
     torch.manual_seed(seed)
     torch.nn.init.normal_(model.classifier.out_proj.weight)
     return model
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("classification", {"label_smoothing": 0.3}),
+        ("classification", {"class_weights": "balanced"}),
+        ("classification", {"label_smoothing": 0.3, "class_weights": "balanced"}),
+        ("multiple_choice", {}),
+    ],
+)
+def test_the_held_out_loss_is_the_mean_of_minus_log_p_whatever_is_trained(kind, changes, recipe_of):
+    study = prepare(recipe_of(kind, task=changes))
+    split, model = study.splits["validation"], study.pretrained.model.eval()
+    with torch.no_grad():
+        for weight in model.parameters():  # answers that differ
+            weight.mul_(3)
+    found = evaluate_rows(model, study.task, split.rows, split.examples)
+    column = {"classification": "label", "multiple_choice": "gold"}[kind]
+    right = [each["scores"][row[column]] for each, row in zip(found.predictions, split.rows, strict=True)]
+    assert found.scores["loss"] == pytest.approx(-np.log(right).mean(), rel=1e-4)

@@ -279,3 +279,17 @@ def test_the_guess_is_the_first_sentence():
     )
     guesses = make_task(rows).guess(rows, rows)
     assert [guess["text"] for guess in guesses] == ["Dr. Who won.", "One sentence"]
+
+
+def test_the_ceiling_is_what_the_references_score_as_the_tokenizer_writes_them(families):
+    """WordPiece sets spaces around punctuation: with all tokens right, no text is the reference."""
+    rows = Dataset.from_dict({"source": ["a", "b"], "target": ["the old house, and", "its doors; windows."]})
+    task = make_task(rows)
+    task.tokenizer = families["wordpiece"]
+    ids = task.tokenizer(list(rows["target"]), add_special_tokens=False)["input_ids"]
+    written = [{"text": text} for text in task.tokenizer.batch_decode(ids)]
+    most = task.ceiling(task.references(rows))
+    assert most == task.score(written, task.references(rows))
+    assert most["exact_match"] < 1
+    task.tokenizer = families["byte_bpe"]
+    assert task.ceiling(task.references(rows)) == {}

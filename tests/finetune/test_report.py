@@ -11,6 +11,7 @@ from tercet.finetune.report import best_and_worst, curve, glance, score_table
 from tercet.finetune.task_recipes import ClassificationRecipe, RankingRecipe, RegressionRecipe
 from tercet.finetune.tasks import build_task
 from tercet.reporting.blocks import Beside
+from tercet.training.loop import Progress
 
 from .conftest import write_rows
 
@@ -23,7 +24,7 @@ def test_the_curve_of_a_run_that_ended_early_ends_early(tmp_path, monkeypatch):
     records = [{"step": step, "evaluation/accuracy": 0.5} for step in (25, 50)]
     log = "".join(f"{json.dumps(record)}\n" for record in records)
     (tmp_path / "seed-0" / "log.jsonl").write_text(log, encoding="utf-8")
-    outcome = SimpleNamespace(progress=SimpleNamespace(step=50, seconds=1.0))
+    outcome = SimpleNamespace(progress=Progress(step=50, seconds=1.0))
     summary = {
         "criterion": "accuracy",
         "split": "test",

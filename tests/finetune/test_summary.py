@@ -8,9 +8,10 @@ from datasets import Dataset
 
 from tercet.finetune.evaluation import Evaluation
 from tercet.finetune.ranking import Ranking
+from tercet.finetune.regression import Regression
 from tercet.finetune.report import doubts, glance
 from tercet.finetune.summary import for_card, read_predictions, summarize
-from tercet.finetune.task_recipes import RankingRecipe
+from tercet.finetune.task_recipes import RankingRecipe, RegressionRecipe
 
 
 def test_predictions_may_hold_what_unicode_calls_the_end_of_a_line(tmp_path):
@@ -61,3 +62,29 @@ def test_rows_of_few_queries_are_too_few(number, monkeypatch):
     assert [each["text"] for each in summary["verdicts"]] == [
         f"Too few distinct queries to compare scores: {number}, where at least 10 are needed."
     ]
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"),
+    [(5.0, "Worse than guessing the mean (mean squared error"), (0.1, "Better than guessing the mean")],
+)
+def test_numbers_far_off_are_worse_than_the_mean_however_correlated(shift, said, monkeypatch):
+    rows = Dataset.from_dict({"text": ["a"] * 40, "score": [number / 10 for number in range(40)]})
+    task = Regression(RegressionRecipe(kind="regression"))
+    monkeypatch.setattr("tercet.finetune.summary.unknown_in", lambda *_: 0.0)
+    prepared = SimpleNamespace(
+        task=task,
+        measured=["test"],
+        splits=dict.fromkeys(("train", "test"), SimpleNamespace(rows=rows)),
+        pretrained=SimpleNamespace(fresh=["head"]),
+        shared_rows={},
+        bad_rows={},
+    )
+    found, before = ([{"score": sign * score + shift} for score in rows["score"]] for sign in (1, -1))
+    scores = {"test": task.score(found, task.references(rows)), "seconds": 1.0}
+    summary = summarize(
+        prepared, {0: scores}, 0, found, Evaluation(before, task.score(before, rows["score"]))
+    )
+    (verdict,) = summary["verdicts"]
+    assert verdict["text"].startswith(said)
+    assert verdict["text"].endswith(", with a Pearson correlation of 1.000.")

@@ -59,6 +59,14 @@ def test_set_scores_are_those_of_scikit_learn(share):
     assert scores["accuracy"] == np.mean([(a == b).all() for a, b in zip(found, references, strict=True)])
 
 
+def test_macro_f1_counts_the_same_labels_of_one_label_and_of_sets_of_one():
+    """Of six labels two occur nowhere, and one is found that is nowhere right."""
+    references, found = np.array([0, 1, 2, 2, 0, 1]), np.array([0, 1, 2, 3, 0, 2])
+    alone = label_scores(found, np.eye(6)[found], references)["f1_macro"]
+    sets = set_scores(np.eye(6, dtype=int)[found], np.eye(6, dtype=int)[references])["f1_macro"]
+    assert alone == sets == pytest.approx((1 + 2 / 3 + 0.5 + 0) / 4)
+
+
 @pytest.mark.parametrize("is_multi_label", [False, True])
 def test_table_says_of_each_label_what_scikit_learn_says(is_multi_label):
     probabilities, references = draw(0, 4)

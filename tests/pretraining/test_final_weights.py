@@ -27,16 +27,21 @@ def names_below(recipe):
     return {path.name for path in recipe.folder.glob("model*")}
 
 
+def require_weights(recipe, checkpoint, files):
+    """Compare models with the files of the checkpoint at the end of the run that they are to equal."""
+    for name, file in files.items():
+        model = AutoModelForCausalLM.from_pretrained(recipe.folder / name)
+        expected, own = weights_in(checkpoint, file), model.state_dict()
+        require_same({key: own[key] for key in expected}, expected)
+
+
 def test_the_average_is_the_model_and_the_others_lie_beside_it(recipe_on):
     recipe, _ = recipe_on("causal_language_modeling", **AVERAGES)
     folder = pretrain(recipe)
     checkpoint = latest(recipe.folder / CHECKPOINTS)
     assert checkpoint is not None
     assert names_below(recipe) == {"model", "model-last", "model-mean"}
-    for name, file in (("model", "ema"), ("model-last", "model"), ("model-mean", "mean")):
-        model = AutoModelForCausalLM.from_pretrained(recipe.folder / name)
-        expected, own = weights_in(checkpoint, file), model.state_dict()
-        require_same({key: own[key] for key in expected}, expected)
+    require_weights(recipe, checkpoint, {"model": "ema", "model-last": "model", "model-mean": "mean"})
     told = told_of(recipe)
     assert told["weights"] == "ema"
     measured = {name for name in told["scores"] if not name.endswith("/interval")}
@@ -49,6 +54,7 @@ def test_the_average_is_the_model_and_the_others_lie_beside_it(recipe_on):
 
     assert pretrain(changed(recipe, "training", final_weights="last"), resume=True) == folder
     assert names_below(recipe) == {"model", "model-ema", "model-mean"}
+    require_weights(recipe, checkpoint, {"model": "model", "model-ema": "ema", "model-mean": "mean"})
     assert told_of(recipe)["scores"]["loss"] == scores["loss"]
 
     pretrain(changed(recipe, "training", ema_decay=None, final_weights=None), overwrite=True)

@@ -119,6 +119,19 @@ def test_it_is_said_what_a_tokenizer_cannot_write(kind, text, lost, capsys):
     assert capsys.readouterr().err == (f"{told}they count as errors of the model\n" if lost else "")
 
 
+def test_it_is_said_which_bleu_the_references_themselves_have(capsys):
+    references = ["ein mann, mit hut.", "ein hund; und zwei."]
+    for kind, said in (
+        ("wordpiece", "encoded and decoded by the tokenizer, have a BLEU of "),
+        ("byte_bpe", ""),
+    ):
+        tokenizer = train_tokenizer([*TEXTS, *references] * 3, kind, 400)
+        TranslationMeasure(tokenizer, references, references, 9).tell_of_ceiling()
+        told = capsys.readouterr().err
+        assert said in told
+        assert bool(told) == bool(said)
+
+
 def test_groups_hold_every_row_once_and_keep_lengths_together():
     lengths = np.random.default_rng(0).integers(1, 30, 500)
     groups = group_by_length(lengths, 6)

@@ -42,10 +42,9 @@ def make(objective, source):
 def added_up(shares: list[Step]) -> tuple[dict[str, int], int, int, int]:
     """Add up what processes tell each other of their shares of a step, as `Step.whole` does."""
     targets = {name: sum(share.targets[name] for share in shares) for name in shares[0].targets}
-    (examples,) = {share.examples for share in shares}
     return (
         targets,
-        examples,
+        sum(share.examples for share in shares),
         sum(share.tokens for share in shares),
         sum(share.fingerprint for share in shares),
     )
@@ -247,6 +246,26 @@ def test_an_example_that_fits_no_micro_batch_is_refused(make):
 def test_more_processes_than_examples_of_a_step_are_refused(make):
     with pytest.raises(ValueError, match=r"examples for 64 processes: raise tokens_per_step"):
         make(num_processes=64).plan(0)
+
+
+@pytest.mark.parametrize("options", [{}, {"are_parts_equal": True}])
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_steps_of_examples_hold_each_once_whatever_the_processes(make, source, processes, options):
+    """The last one has a single example: other processes compute it, too, and nothing of theirs counts."""
+    source.rows, source.lengths = source.rows[:21], source.lengths[:21]
+    sizes = {"examples_per_step": 5, "tokens_per_step": 100, "tokens_per_micro_batch": 100}
+    parts = [
+        make(**sizes, **options, num_processes=processes, process_index=index) for index in range(processes)
+    ]
+    alone = make(**sizes)
+    found = []
+    for number in range(5):
+        shares = [part[0, number] for part in parts]
+        assert added_up(shares) == added_up([alone[0, number]])
+        assert all(share.micro_batches(CPU) for share in shares), "each has gradients to exchange"
+        found += [s for share in shares if not share.is_idle for s in sequences(share)]
+    assert [share.is_idle for share in shares] == [False] + [True] * (processes - 1)
+    assert sorted(s[: len(s) // 2] for s in found) == sorted(row.tolist() for row in source.rows)
 
 
 def test_the_checksum_is_of_all_that_is_read():

@@ -50,16 +50,26 @@ def test_scores_are_told_apart_by_their_prefix():
     assert scores_of("mean", scores) == {"token/loss": 1.0}
 
 
-def test_a_model_takes_every_kind_in_turn_and_ends_with_the_final_one(toys, tmp_path):
-    model, recipe = toys.Model(), toys.recipe(**FIVE, **EMA, final_weights="ema")
-    for number, file in enumerate(FILES.values()):
+@pytest.mark.parametrize(
+    ("averages", "final"),
+    [
+        *((FIVE, final) for final in ("last", "mean")),
+        *((EMA, final) for final in ("last", "ema")),
+        *((FIVE | EMA, final) for final in FILES),
+    ],
+)
+def test_a_model_takes_every_kind_in_turn_and_ends_with_the_final_one(averages, final, toys, tmp_path):
+    model, recipe = toys.Model(), toys.recipe(**averages, final_weights=final)
+    numbers = {kind: float(number) for number, kind in enumerate(FILES)}
+    for kind, file in FILES.items():
         unique = {name: weight for name, weight in model.state_dict().items() if name != "tokens.weight"}
-        save_file({name: torch.full_like(weight, number) for name, weight in unique.items()}, tmp_path / file)
+        save_file({name: torch.full_like(w, numbers[kind]) for name, w in unique.items()}, tmp_path / file)
     found = {}
     for kind, weights in each_kind(model, recipe, tmp_path, Accelerator(cpu=True)):
         found[kind] = float(weights["tokens.weight"].mean())
-    assert found == {"last": 0.0, "mean": 2.0, "ema": 1.0}
-    assert torch.equal(model.hidden.weight, torch.ones(16, 16))
+    assert found == {kind: numbers[kind] for kind in kinds_of(recipe)}
+    assert [*found][-1] == final
+    assert torch.equal(model.hidden.weight, torch.full((16, 16), numbers[final]))
 
 
 @pytest.mark.parametrize(

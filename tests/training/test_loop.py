@@ -94,6 +94,16 @@ def test_the_loss_is_the_weighted_sum_of_means_over_targets(toys, source, object
     torch.testing.assert_close(gradient, model.hidden.weight.grad)
 
 
+def test_a_process_without_an_example_of_the_last_step_adds_nothing(toys, source, objective):
+    source.rows, source.lengths = source.rows[:1], source.lengths[:1]
+    sizes = {"examples_per_step": 5, "tokens_per_step": 50, "tokens_per_micro_batch": 50, "seed": 0}
+    step = StepDataset(source, objective, **sizes, num_processes=2, process_index=1)[0, 0]
+    model = toys.Model()
+    metrics = accumulate_gradients(model, objective, step, Accelerator(cpu=True))
+    assert all(value == 0 for value in metrics.values())
+    assert all(not weight.grad.any() for weight in model.parameters())
+
+
 def test_it_learns(run, objective):
     losses = [step["loss"] for step in run(objective, steps=150, rate=0.3)[2]]
     assert mean(losses[-20:]) < 0.3 * losses[0]
