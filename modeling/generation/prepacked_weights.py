@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from threading import Lock
 from types import MethodType
 from typing import TypeGuard
@@ -124,7 +125,9 @@ class PrepackedWeights:
     def applies(self, layer: nn.Module) -> bool:
         """Return whether the product of a layer applies the activation behind it, too."""
         act_fn = self.fused.get(layer)
-        return act_fn is not None and is_untouched(act_fn) and self.product(layer) is not None
+        if act_fn is None or not is_untouched(act_fn) or self.product(layer) is None:
+            return False
+        return applies_in_products(type(act_fn), next(layer.parameters()).dtype)
 
     def drop_changed(self) -> None:
         """Drop the products of layers that hold other weights, or are no longer plain."""
@@ -248,6 +251,18 @@ def can_be_prepacked(layers: tuple[nn.Module, ...]) -> TypeGuard[tuple[nn.Linear
         return False
     weight = plain[0].weight
     return weight.device.type == "cpu" and multiplies_blocks(weight.dtype)
+
+
+@cache
+def applies_in_products(kind: type[nn.Module], dtype: torch.dtype) -> bool:
+    """Try once whether a product applies an activation of a kind as its module does."""
+    x = torch.linspace(-4, 4, 16, device="cpu")[None].to(dtype)
+    blocks = cut_into_blocks(torch.eye(16, dtype=dtype, device="cpu"), ROWS)
+    try:
+        found = multiply_blocks(x, blocks, None, *FUSED[kind])
+    except Exception:  # whatever another version raises: the module then computes
+        return False
+    return torch.allclose(found.float(), kind()(x).float(), rtol=0.02, atol=0.02)
 
 
 def joined(tensors: list[Tensor]) -> Tensor:

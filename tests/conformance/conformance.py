@@ -71,9 +71,18 @@ def run(name: str, tests: Path, results: Path) -> dict[tuple[str, str], str]:
     results.parent.mkdir(parents=True, exist_ok=True)
     results.unlink(missing_ok=True)
     # The conftest.py of the folders above is of other tests.
-    options = ["-q", "-c", os.devnull, "--rootdir", str(HERE), "--confcutdir", str(HERE)]
+    options = [
+        "-q",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(HERE),
+        "--confcutdir",
+        str(HERE),
+        "--disable-warnings",
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "--disable-warnings", f"--junitxml={results}", str(HERE / name)],
+        [sys.executable, "-m", "pytest", *options, f"--junitxml={results}", str(HERE / name)],
         env=environment(tests, results.parent / "packages"),
         check=False,
     )

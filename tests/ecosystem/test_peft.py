@@ -4,8 +4,11 @@ import copy
 
 import pytest
 import torch
+import transformers
+from packaging.version import Version
 from safetensors.torch import load_file
 from torch.testing import assert_close
+from transformers.integrations.peft import MIN_PEFT_VERSION
 
 from .heads import CLASSIFIERS
 
@@ -109,6 +112,10 @@ def test_adapted_models_write_what_merged_ones_do(member, adapt, write, prompt):
     assert not torch.equal(written, without)
 
 
+@pytest.mark.skipif(
+    Version(peft.__version__) < Version(MIN_PEFT_VERSION),
+    reason=f"transformers {transformers.__version__} needs PEFT {MIN_PEFT_VERSION} for adapters",
+)
 @pytest.mark.ecosystem("transformers", "`add_adapter`, `load_adapter`, `disable_adapters`")
 def test_transformers_own_adapters_say_the_same(member, build, batch, train, tmp_path):
     model, plain = build(member), build(member)

@@ -80,6 +80,9 @@ def counted(monkeypatch):
         monkeypatch.setattr(module, name, call)
 
     assert module.multiplies_blocks(torch.float32), "these tests need a CPU that multiplies blocks"
+    for kind in module.FUSED:  # tried once in a process
+        assert module.applies_in_products(kind, torch.float32)
+        module.applies_in_products(kind, torch.bfloat16)
     for name in counts:
         counting(name)
     return counts
@@ -304,6 +307,14 @@ def test_without_the_operators_layers_are_called_and_the_log_says_so_once(
 def test_wrong_products_are_not_used(untried, monkeypatch, model, x):
     monkeypatch.setattr(compatibility, "multiply_blocks", lambda x, blocks, bias: x * 0)
     assert_products_are_those_of_the_layers(model, x)
+
+
+def test_an_activation_that_a_product_applies_otherwise_is_called(monkeypatch, x):
+    monkeypatch.setitem(module.FUSED, type(build_activation("gelu")), ("gelu", "tanh"))
+    module.applies_in_products.cache_clear()
+    monkeypatch.setattr(module, "multiply_blocks", lambda x, blocks, bias, *fused: x * 0 if fused else x)
+    assert not module.applies_in_products(type(build_activation("gelu")), torch.float32)
+    module.applies_in_products.cache_clear()
 
 
 def test_trying_draws_no_random_number(untried):
