@@ -44,7 +44,8 @@ from ..storage.model_folder import (
     pads,
     require_dense_ids,
     save_tokenizer,
-    tell_of_other_tokens,
+    settle_reading,
+    unreadable,
     untrusted,
 )
 from .special_tokens import SENTINEL, any_text, around
@@ -471,8 +472,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     except Exception as error:  # a folder, a network, a Hub: each fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"tokenizer.path {path!r} brings", None) from error
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"tokenizer.path {path!r} could not be loaded ({reason}): check the path") from error
+        raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
     if not tokenizer.is_fast:
         raise ValueError(f"tokenizer.path {path!r} has no fast tokenizer: choose one with a tokenizer.json")
     if not pads(tokenizer, path):
@@ -481,7 +481,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
             "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
     require_dense_ids(tokenizer, path)
-    tell_of_other_tokens(tokenizer, path)
+    settle_reading(tokenizer, path)
     return tokenizer
 
 
