@@ -12,9 +12,10 @@ import copy
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
@@ -26,7 +27,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from ..configs.recipe import load_preset, preset_names
 from ..conversion.growth import grow_into, require_growth
 from ..conversion.inheritance import inherit, inherit_writing
-from ..conversion.token_rows import TokenRows, keeps_ids, rows_between
+from ..conversion.token_rows import TokenRows, keeps_ids, new_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ..objectives.base_recipe import Trainable
@@ -81,10 +82,12 @@ def build_model(
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if (path := recipe.model.path or recipe.model.grow_from) is not None:
         source = load_ours(str(as_ours(path, recipe.corpus.cache)))
-        rows = rows_of_tokens(recipe, tokenizer, source.config.vocab_size, config.vocab_size)
+        former = former_tokenizer(recipe)
+        rows = rows_of_tokens(former, tokenizer, source.config.vocab_size, config.vocab_size)
+        renumber = None if former is None or rows is None else partial(new_ids, former, tokenizer)
         if recipe.model.path is None:
             warn_of_other_ids(path, tokenizer)
-        tell_of_fresh(path, inherit_parts(model, recipe, source, rows))
+        tell_of_fresh(path, inherit_parts(model, recipe, source, rows, renumber))
         tell_of_new_tokens(path, rows, source.config.vocab_size, config.vocab_size)
     return model
 
@@ -95,10 +98,12 @@ def former_tokenizer(recipe: PretrainingRecipe) -> PreTrainedTokenizerBase | Non
 
 
 def rows_of_tokens(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, num_rows: int, num_new_rows: int
+    former: PreTrainedTokenizerBase | None,
+    tokenizer: PreTrainedTokenizerBase,
+    num_rows: int,
+    num_new_rows: int,
 ) -> TokenRows | None:
     """Find what each id of a tokenizer begins with, if it is another tokenizer than that of the model."""
-    former = former_tokenizer(recipe)
     if former is None or not former.is_fast or former.get_vocab() == tokenizer.get_vocab():
         return None
     return rows_between(former, tokenizer, num_rows, num_new_rows)
@@ -109,6 +114,7 @@ def inherit_parts(
     recipe: PretrainingRecipe,
     source: NeuralPreTrainedModel,
     rows: TokenRows | None = None,
+    renumber: Callable[[Iterable[int]], Mapping[int, int]] | None = None,
 ) -> list[str]:
     """Return parts of what is trained the weights of a model, or its function; name what it does not have."""
     noise = recipe.model.grow_noise
@@ -120,7 +126,7 @@ def inherit_parts(
         else:  # of Transformers, as `build_config` has checked
             larger, smaller = cast(TercetPreTrainedModel, part), cast(TercetPreTrainedModel, source)
             missing = grow_into(larger, smaller, noise=noise)
-        inherit_writing(part, source)
+        inherit_writing(part, source, renumber)
         for name, parameter in part.named_parameters():
             if name not in missing:
                 fresh.pop(id(parameter), None)
@@ -369,10 +375,10 @@ def fit_vocabulary(
     Raises:
         ValueError: The given size, or the model that grows, has no room for the tokenizer's ids.
     """
-    needed, model = num_ids(tokenizer), recipe.model
+    needed, model, former = num_ids(tokenizer), recipe.model, former_tokenizer(recipe)
+    is_anew = former is not None and not keeps_ids(former, tokenizer)
     if "vocab_size" not in model.applied_overrides and model.grow_from is None:
-        former = former_tokenizer(recipe)
-        keeps_room = model.path is not None and (former is None or keeps_ids(former, tokenizer))
+        keeps_room = model.path is not None and not is_anew
         config.vocab_size = max(config.vocab_size, needed) if keeps_room else needed
     if config.vocab_size < needed and model.grow_from is not None:
         raise ValueError(
@@ -391,7 +397,7 @@ def fit_vocabulary(
         config.decoder_start_token_id = getattr(tokenizer, role)
     for name in SPECIAL_IDS:
         own, given = getattr(tokenizer, name), getattr(config, name)
-        if not (isinstance(given, list) and own in given):  # several tokens may end a text
+        if is_anew or not (isinstance(given, list) and own in given):  # several tokens may end a text
             setattr(config, name, own)
 
 
