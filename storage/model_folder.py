@@ -227,7 +227,7 @@ def _tell_of_other_pieces(tokenizer: PreTrainedTokenizerBase, name: str, file: s
     user = [idx for idx in plain if not pieces.is_control(idx) and not pieces.is_unknown(idx)]
     text = " a ".join([ORDINARY_TEXT, *map(pieces.id_to_piece, user[:MOST_USER_PIECES])])
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    unknown = {pieces.id_to_piece(pieces.unk_id()), tokenizer.unk_token}
+    unknown = {pieces.id_to_piece(pieces.unk_id()), str(tokenizer.unk_token)}
     meant, found = (
         [None if token in unknown else token for token in tokens]
         for tokens in (map(pieces.id_to_piece, pieces.encode(text)), tokenizer.convert_ids_to_tokens(ids))
