@@ -216,7 +216,7 @@ class _Run:
             tell=self.tracker.say,
         )
         if self.revisions is not None:
-            self.revisions.tokens = self.progress.tokens
+            self.revisions.begin(self.progress)
         if evaluates_first and (scores := self.scores.measure(LAST)):
             self.tracker.record_evaluation(scores)
         with self.writer:

@@ -69,6 +69,9 @@ class Progress:
     tokens_of: dict[str, int] = field(default_factory=dict)
     """Tokens seen of each text that has a share of the run."""
 
+    words: float = 0.0
+    """Words seen, where models are kept by them; see `RevisionSeries`."""
+
     run_id: str | None = None
     """By which experiment trackers know the run again, once one was begun."""
 
