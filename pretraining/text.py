@@ -20,9 +20,11 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..objectives.base_recipe import Corpus, ObjectiveContext
 from ..objectives.recipes import SPECIAL_TOKENS
+from ..text.cache import cache_folder
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
-from ..text.documents import Documents, FileDocuments, require_apart
+from ..text.documents import EMBEDDED, Documents, FileDocuments, require_apart
+from ..text.held_apart import PartOfDocuments
 from ..text.mixed_documents import MixedDocuments, parts_of
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
 from ..text.special_tokens import (
@@ -82,7 +84,8 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
                 f"corpus.target_column is {corpus.target_column}: name the columns of both sides"
             )
         columns = [corpus.source_column, corpus.target_column]
-    named = corpus.train if split == "train" else corpus.validation
+    is_parted = corpus.validation is None
+    named = corpus.train if split == "train" or is_parted else corpus.validation
 
     def found(source: Any, column: str) -> Documents:
         documents = open_source(
@@ -105,7 +108,16 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
                 )
             if corpus.streaming and split == "train":
                 documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
-        return documents
+            if is_parted:
+                documents.refuse("corpus.validation is not given, so that a part of it would be held out")
+        if not is_parted or source == EMBEDDED:  # which has a held-out part of its own
+            return documents
+        if corpus.streaming:
+            raise ValueError(
+                "corpus.streaming is true, so that no part can be held out: name held-out text with "
+                "corpus.validation=..."
+            )
+        return PartOfDocuments.of(documents, cache_folder(corpus.cache), is_held_out=split == "validation")
 
     if texts := texts_of(named):
         sides = [{str(text.name): found(text.path, column) for text in texts} for column in columns]
@@ -117,7 +129,8 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
 
 def places_of(documents: Documents) -> Sequence[Path | str]:
     """List the files of a text; of another than files, its name."""
-    return documents.files if isinstance(documents, FileDocuments) else [documents.name]
+    whole = documents.whole if isinstance(documents, PartOfDocuments) else documents
+    return whole.files if isinstance(whole, FileDocuments) else [whole.name]
 
 
 def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
