@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..objectives.base_recipe import Corpus, ObjectiveContext
-from ..objectives.recipes import SPECIAL_TOKENS
 from ..text.cache import cache_folder
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
@@ -216,7 +215,7 @@ def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerB
     Raises:
         ValueError: The recipe names one that the tokenizer lacks or that may not stand in a text.
     """
-    return control_tokens(tokenizer, recipe.corpus.control_tokens, SPECIAL_TOKENS)
+    return control_tokens(tokenizer, recipe.corpus.control_tokens)
 
 
 def training_source(

@@ -31,6 +31,15 @@ SENTINEL = "<extra_id_{}>"
 """Name of the k-th sentinel, as T5's tokenizers spell it."""
 IS_SENTINEL = re.compile(r"<extra_id_\d+>")
 
+FIM_TOKENS = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
+"""What stands before each part of a text of which the middle is to be filled in."""
+
+MODES = ("[R]", "[S]", "[X]")
+"""The mode tokens of a mixture of denoisers."""
+
+OF_OBJECTIVES = (*FIM_TOKENS, *MODES)
+"""Tokens without a role that only objectives put into a text."""
+
 ANY_TEXT = "a"
 """Stands for any text where what a tokenizer puts around it is looked at, if it knows the letter."""
 
@@ -51,7 +60,9 @@ ControlTokens = Literal["own"] | Sequence[str]
 
 
 def control_tokens(
-    tokenizer: PreTrainedTokenizerBase, choice: ControlTokens = "own", reserved: Sequence[str] = ()
+    tokenizer: PreTrainedTokenizerBase,
+    choice: ControlTokens = "own",
+    reserved: Sequence[str] = OF_OBJECTIVES,
 ) -> list[str]:
     """List the special tokens that are recognized in a text.
 
