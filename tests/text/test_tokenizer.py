@@ -1,6 +1,7 @@
 """Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
 
 import json
+import random
 import re
 import sys
 import unicodedata
@@ -314,6 +315,18 @@ def test_a_class_that_does_not_do_as_its_file_says_is_told_of(tmp_path, recwarn)
             UserWarning, match=r"GPT2Tokenizer does not cut text as tokenizer\.json there does"
         ):
             load(str(tmp_path) if load is load_tokenizer else tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_text_gives_the_same_tokenizer(kind):
+    """Its scores, too: a unigram trainer gives those of rare characters in the order of a hash map."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 7))) for _ in range(300)]
+    texts = [" ".join(draw.choices(words, k=20)) for _ in range(200)] + [
+        "0 1 2 3 4 5 6 7 8 9 A B C D E F X Y Z"
+    ]
+    first, second = (train_tokenizer(texts, kind, 540).backend_tokenizer.to_str() for _ in range(2))
+    assert first == second
 
 
 class Pieces:
