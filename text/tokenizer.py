@@ -11,8 +11,8 @@ an objective may ask for: bos and cls are one token, eos and sep another.
 
 A trainer gives every character that it sees a place, so words with very rare characters are kept from it. It
 numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
-same text gives the same tokens, ids and scores. The time it takes grows with the square of a word's length, so
-very long words are learned from in parts.
+same text gives the same tokens, ids and scores. The time it takes grows with the square of a word's length,
+so very long words are learned from in parts.
 """
 
 import json
