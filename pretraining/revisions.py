@@ -21,7 +21,6 @@ from ..hub.push import branches_of, make_repository
 from ..hub.revisions import BackgroundPush, not_pushed, warn_of_others
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, require_unchanged
-from ..text.mixed_documents import parts_of
 from ..training.disk import partial_path, publish_folder, removing_on_failure
 from ..training.environment import environment_of
 from ..training.examples import ExampleSource, left_out_of
@@ -30,7 +29,6 @@ from ..training.loop import Progress
 from ..training.revisions import BABYLM, RevisionSeries
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
 from ..training.tracking import as_json
-from ..training.weighting import WeightedSource
 from ..training.windows import tokens_of_pass
 from .model import save_model, saved_models
 from .prepared import Inputs, Prepared
@@ -147,22 +145,13 @@ def save_revision(
     return folder
 
 
-def words_per_token(
-    documents: Sequence[Documents], source: ExampleSource, cache: str | Path | None
-) -> dict[str, float]:
-    """Compute how many words of a text a token of its examples is, by the text's name; see `RevisionSeries`.
+def words_per_token(documents: Sequence[Documents], source: ExampleSource, cache: str | Path | None) -> float:
+    """Compute how many words of a text a token of its examples is.
 
     Words of documents that are in no example are not read. They are taken to have as many tokens as others.
     """
-    if isinstance(source, WeightedSource):
-        sides = [parts_of(side) for side in documents]
-        return {
-            name: rate
-            for name, own in source.sources.items()
-            for rate in words_per_token([side[name] for side in sides], own, cache).values()
-        }
     left_out = sum(each.tokens / each.all_tokens for each in left_out_of(source.epoch(0)))
-    return {"": count_words(documents, cache) * (1 - left_out) / tokens_of_pass(source)}
+    return count_words(documents, cache) * (1 - left_out) / tokens_of_pass(source)
 
 
 def count_words(documents: Sequence[Documents], cache: str | Path | None) -> int:

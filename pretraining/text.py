@@ -10,6 +10,7 @@ target (causal language modeling, translation), the bytes of that text are count
 written out and compared with what people wrote.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,13 +20,16 @@ from typing import Any, Literal, get_args
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..objectives.base_recipe import Corpus, ObjectiveContext
+from ..reporting.blocks import counted
 from ..text.cache import cache_folder
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
 from ..text.documents import EMBEDDED, Documents, FileDocuments, require_apart
 from ..text.held_apart import PartOfDocuments
 from ..text.mixed_documents import MixedDocuments, parts_of
+from ..text.packed_files import ending
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
+from ..text.record_files import TEXT_LINES
 from ..text.special_tokens import (
     control_tokens,
     ends_read_as_text,
@@ -206,10 +210,23 @@ def tokenize(
             tell_of_counts(side.manifest.control_tokens, side.name)
         else:
             tell_of_control_tokens(corpus.tokens, tokenizer, names, side.name)
+        tell_of_whole_files(side, corpus)
         return corpus
 
     first, *others = map(corpus_of, documents)
     return (first, *others) if others else first  # pyright: ignore[reportReturnType]
+
+
+def tell_of_whole_files(documents: Documents, corpus: TokenizedCorpus) -> None:
+    """Say on the screen if files in which blank lines separate documents have none, as few are meant to."""
+    files = documents.files if isinstance(documents, FileDocuments) else ()
+    if corpus.num_documents <= len(files) and any(ending(file) in TEXT_LINES for file in files):
+        print(
+            f"{documents.name}: {counted(corpus.num_documents, 'document')}, {len(corpus.tokens):,} tokens "
+            "in all (blank lines separate documents)",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[str]:

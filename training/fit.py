@@ -216,7 +216,7 @@ class _Run:
             tell=self.tracker.say,
         )
         if self.revisions is not None:
-            self.revisions.begin(self.progress)
+            self.revisions.tokens = self.progress.tokens
         if evaluates_first and (scores := self.scores.measure(LAST)):
             self.tracker.record_evaluation(scores)
         with self.writer:

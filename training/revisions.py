@@ -5,11 +5,11 @@
 
 Unlike a checkpoint, a revision is a model as people load it, without the optimizer's state, and none is ever
 deleted. The names by words are those of the BabyLM challenge (Charpentier et al., 2025), whose evaluation
-reads them from the Hub. Words read are the tokens read of each text, times its words per token in the stage.
+reads them from the Hub. Words read are the tokens read, times the words per token of the stage's examples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
@@ -38,34 +38,26 @@ class RevisionSeries:
     """As in the recipe."""
     keep: Keep
     """Called on the main process."""
-    words_per_token: Sequence[tuple[int, Mapping[str, float]]] = ()
-    """First step of each stage, and what the rule by words needs of it: of each text, by its name; of a run
-    that reads one text, by an empty name."""
-    tokens: Mapping[str, int] = field(default_factory=dict)
-    """Read of each text before the present step."""
-
-    def begin(self, progress: Progress) -> None:
-        """Go on from where a run stands."""
-        self.tokens = progress.tokens_of | {"": progress.tokens}
+    words_per_token: Sequence[tuple[int, float]] = ()
+    """First step of each stage, and words per token of its examples, for the rule by words."""
+    tokens: int = 0
+    """Read before the present step."""
 
     def due(self, progress: Progress) -> list[str]:
         """Name the revisions that are due after a step: none, one, or all marks that a long step has passed.
 
         >>> from tercet.training.loop import Progress
         >>> from tercet.training.revisions import RevisionSeries
-        >>> series = RevisionSeries("babylm", print, [(0, {"": 0.5})], {"": 13_000_000})
+        >>> series = RevisionSeries("babylm", print, [(0, 0.5)], tokens=13_000_000)
         >>> progress = Progress(step=9, tokens=15_000_000, words=6_500_000)
         >>> series.due(progress), progress.words
         (['chck_7M'], 7500000.0)
         """
         if self.rule != BABYLM:
             return [f"step-{progress.step}"] if progress.step % self.rule == 0 else []
-        before, words = self.tokens, progress.words
-        self.begin(progress)
-        rates = [rates for first_step, rates in self.words_per_token if first_step < progress.step][-1]
-        progress.words += sum(
-            (self.tokens.get(name, 0) - before.get(name, 0)) * rate for name, rate in rates.items()
-        )
+        words, rates = progress.words, [rate for first, rate in self.words_per_token if first < progress.step]
+        progress.words += (progress.tokens - self.tokens) * rates[-1]
+        self.tokens = progress.tokens
         passed = (mark for mark in MARKS if words < mark * MILLION <= progress.words)
         return [f"chck_{mark}M" for mark in passed]
 

@@ -9,10 +9,12 @@ import pytest
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import open_texts
+from tercet.pretraining.text import open_texts, tell_of_whole_files
 from tercet.text.documents import open_documents
 from tercet.text.held_apart import warn_of_shared_documents
 from tercet.text.texts_read import shared_files
+from tercet.text.tokenization import tokenize
+from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import changed
 
@@ -125,3 +127,16 @@ def test_held_out_documents_that_are_learned_from_are_told_of(tmp_path):
             warn_of_shared_documents(learned, measured, tmp_path)
         assert len(told) == (number > 0)
         assert all(f"{number} of 3 documents" in str(each.message) for each in told)
+
+
+def test_lines_without_blank_ones_between_are_told_to_be_one_document(tmp_path, capsys):
+    tokenizer = train_tokenizer(["A line."] * 3, "characters", 40)
+    lines = ["A line."] * 400
+    for text, ending, told in (
+        ("\n".join(lines), "txt", "1 document, 3,199 tokens in all (blank lines separate documents)"),
+        ("\n\n".join(lines), "txt", ""),
+        ("\n".join(lines), "md", ""),
+    ):
+        documents = open_documents(str(write(tmp_path, f"lines.{ending}", text)))
+        tell_of_whole_files(documents, tokenize(documents, tokenizer))
+        assert told in capsys.readouterr().err if told else capsys.readouterr().err == ""

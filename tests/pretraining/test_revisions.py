@@ -238,7 +238,7 @@ def test_words_are_those_between_white_space(tmp_path):
 
 
 def test_marks_of_babylm_are_28_and_a_long_step_may_pass_several():
-    series, progress = RevisionSeries("babylm", print, [(0, {"": 1.0})]), Progress(step=1)
+    series, progress = RevisionSeries("babylm", print, [(0, 1.0)]), Progress(step=1)
 
     def at(tokens: int) -> list[str]:
         progress.tokens = tokens
@@ -251,15 +251,12 @@ def test_marks_of_babylm_are_28_and_a_long_step_may_pass_several():
     assert at(2_000_000_001) == []
 
 
-def test_words_are_those_of_the_texts_and_stages_that_were_read():
-    """A stage of other texts or lengths has other words per token; a resumed run goes on counting."""
-    rates = [(0, {"prose": 0.5, "code": 0.1}), (2, {"prose": 0.25, "code": 0.1})]
+def test_words_are_those_of_the_stages_that_were_read():
+    """A stage of shorter sequences has fewer words per token; a resumed run goes on counting."""
     progress = Progress(words=900_000)
-    for step, tokens_of, words in ((1, {"prose": 100_000}, 950_000), (2, {"code": 500_000}, 1_000_000),
-                                   (3, {"prose": 500_000}, 1_100_000)):  # fmt: skip
-        series = RevisionSeries("babylm", print, rates)
-        series.begin(progress)
-        progress.step, progress.tokens_of = step, progress.tokens_of | tokens_of
+    for step, tokens, words in ((1, 100_000, 950_000), (2, 200_000, 1_000_000), (3, 600_000, 1_100_000)):
+        series = RevisionSeries("babylm", print, [(0, 0.5), (2, 0.25)], tokens=progress.tokens)
+        progress.step, progress.tokens = step, tokens
         assert series.due(progress) == (["chck_1M"] if step == 2 else [])
         assert progress.words == pytest.approx(words)
 
@@ -274,7 +271,7 @@ def test_words_of_documents_that_are_in_no_example_are_not_read(tmp_path):
     source.lengths, source.left_out = np.array([10, 10]), left_out
     source.epoch = lambda number: source
     texts: Any = (Text(["one two three four"] * 3),)
-    assert words_per_token(texts, source, tmp_path)[""] == pytest.approx(8 / 20)
+    assert words_per_token(texts, source, tmp_path) == pytest.approx(8 / 20)
 
 
 @pytest.mark.parametrize(
