@@ -55,7 +55,8 @@ def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
 
 def texts_of_pair(tokenizer: PreTrainedTokenizerBase) -> list[slice]:
     """Return where the two texts of a pair lie among its tokens."""
-    numbers = backend_of(tokenizer).encode(*[any_text(tokenizer)] * 2).sequence_ids
+    text = any_text(tokenizer)
+    numbers = backend_of(tokenizer).encode(text, text).sequence_ids
     return [slice(numbers.index(text), len(numbers) - numbers[::-1].index(text)) for text in (0, 1)]
 
 

@@ -103,16 +103,7 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             remote_cache=corpus.remote_cache,
         )
         if isinstance(documents, PreparedDocuments):
-            if objective.reads_pairs:
-                documents.refuse(f"{objective.kind} reads pairs")
-            if recipe.training.revisions == BABYLM and split == "train":
-                documents.refuse(
-                    "training.revisions is babylm, which counts words; a number of steps does not"
-                )
-            if corpus.streaming and split == "train":
-                documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
-            if is_parted:
-                documents.refuse("corpus.validation is not given, so that a part of it would be held out")
+            require_tokens_enough(documents, recipe, split)
         if not is_parted or source == EMBEDDED:  # which has a held-out part of its own
             return documents
         if corpus.streaming:
@@ -131,6 +122,19 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             require_apart("corpus.train", [(name, places_of(each)) for name, each in sides[0].items()])
         return tuple(map(MixedDocuments.of, sides))
     return tuple(found(named, column) for column in columns)
+
+
+def require_tokens_enough(documents: PreparedDocuments, recipe: PretrainingRecipe, split: Split) -> None:
+    """Refuse a corpus that is tokens where a recipe needs its text."""
+    corpus, objective = recipe.corpus, recipe.objective
+    if objective.reads_pairs:
+        documents.refuse(f"{objective.kind} reads pairs")
+    if recipe.training.revisions == BABYLM and split == "train":
+        documents.refuse("training.revisions is babylm, which counts words; a number of steps does not")
+    if corpus.streaming and split == "train":
+        documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
+    if corpus.validation is None:
+        documents.refuse("corpus.validation is not given, so that a part of it would be held out")
 
 
 def places_of(documents: Documents) -> Sequence[Path | str]:
