@@ -51,6 +51,7 @@ from ..storage.sentence_vectors import (
     without_vectors,
 )
 from ..text.bad_records import RowError
+from ..text.special_tokens import DroppedText
 from ..training.packing import pack
 from ..training.precision import fastest_float32_products, products_in
 
@@ -156,6 +157,7 @@ class PackedEmbedder:
         model = load_transformer(str(folder)) if is_ours else from_stock(str(folder))
         require_fit(self.tokenizer, model.config)
         self.vectors = told or vectors_of(model, folder) or assumed_vectors(folder, config)
+        self.tell_of_dropped = DroppedText(self.tokenizer)
         self.prompt = prompt
         self.precision = precision
         self.max_length = find_length(self.vectors, self.tokenizer.model_max_length, model.config)
@@ -191,6 +193,7 @@ class PackedEmbedder:
         """
         options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": False}
         prompted = [self.prompt + text for text in texts]
+        self.tell_of_dropped(prompted)
         rows = self.tokenizer(prompted, truncation=True, max_length=self.max_length, **options)["input_ids"]
         ids = [np.asarray(row, dtype=np.int64) for row in rows]
         for row, own in enumerate(ids):

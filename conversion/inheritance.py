@@ -7,6 +7,7 @@ Embeddings for Pretrained Language Models"): of tables, heads and biases alike.
 """
 
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -113,13 +114,30 @@ SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_to
 """Fields that the configuration of a model and its generation defaults have in common."""
 
 
-def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel) -> None:
+SEQUENCES = ("bad_words_ids", "force_words_ids", "sequence_bias")
+"""Generation defaults that list tokens one after another, of which none can be left out."""
+
+SETS = ("suppress_tokens", "begin_suppress_tokens")
+"""Generation defaults that list single tokens."""
+
+
+def inherit_writing(
+    model: NeuralPreTrainedModel,
+    source: NeuralPreTrainedModel,
+    renumber: Callable[[Iterable[int]], Mapping[int, int]] | None = None,
+) -> None:
     """Copy the generation defaults of the model that another comes from, if both write.
 
     Ids of special tokens that its configuration has changed are changed there, too.
 
+    Args:
+        model: Gets them.
+        source: Has them.
+        renumber: Finds the ids that tokens have in the tokenizer of `model`, if that is another one; tokens
+            that it does not have are left out.
+
     Warns:
-        UserWarning: Some were.
+        UserWarning: Some were changed, or left out.
 
     Raises:
         ValueError: They contradict themselves.
@@ -127,10 +145,25 @@ def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel)
     if not (model.can_generate() and source.can_generate()):
         return
     defaults: Any = deepcopy(source.generation_config)
+    former = {name: getattr(source.config, name, None) for name in SPECIAL_IDS}
+    if renumber is not None:
+        named = {
+            name: value for name, value in vars(defaults).items() if _has_ids(name) and value is not None
+        }
+        numbers = renumber(set(_ids_in([*named.values(), *former.values()])))
+        former = {name: _followed(name, value, numbers) for name, value in former.items()}
+        for name, value in named.items():
+            setattr(defaults, name, followed := _followed(name, value, numbers))
+            if len(list(_ids_in(followed))) < len(list(_ids_in(value))):
+                warnings.warn(
+                    f"generation_config.json: {name} was {value}; it is now {followed}, because the model's "
+                    "new tokenizer does not have all of these tokens",
+                    stacklevel=2,
+                )
     for name in SPECIAL_IDS:
-        before, now = (getattr(each.config, name, None) for each in (source, model))
-        default = getattr(defaults, name)
-        if now not in (None, before, default):
+        now, default = getattr(model.config, name, None), getattr(defaults, name)
+        is_one_of_several = isinstance(default, list) and now in default
+        if now not in (None, former[name], default) and not is_one_of_several:
             setattr(defaults, name, now)
             if default is not None:
                 warnings.warn(
@@ -140,6 +173,34 @@ def inherit_writing(model: NeuralPreTrainedModel, source: NeuralPreTrainedModel)
                 )
     require_savable(defaults)
     model.generation_config = defaults
+
+
+def _has_ids(name: str) -> bool:
+    return name.endswith("_token_id") or name in (*SEQUENCES, *SETS)
+
+
+def _ids_in(value: Any) -> Iterator[int]:
+    """List the ids in a generation default; a bias is no integer."""
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for each in value:
+            yield from _ids_in(each)
+
+
+def _followed(name: str, value: Any, numbers: Mapping[int, int]) -> Any:
+    """Return a generation default with other ids; what has tokens without one is left out."""
+    if isinstance(value, int):
+        return numbers.get(value)
+    if isinstance(value, float) or value is None:
+        return value
+    if isinstance(value, dict):  # biases of sequences
+        value = [[list(ids), bias] for ids, bias in value.items()]
+    parts = [_followed(name, each, numbers) for each in value]
+    if name in SEQUENCES and value and isinstance(value[0], int) and None in parts:
+        return None
+    is_biased = any(isinstance(each, float) for each in parts)
+    return None if is_biased and None in parts else [each for each in parts if each is not None] or None
 
 
 def require_savable(defaults: GenerationConfig) -> None:

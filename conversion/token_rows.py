@@ -14,7 +14,7 @@ Legend: V old ids, W new ids, P pieces of all new ids.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -93,6 +93,18 @@ def rows_between(
         for number in set(range(min(num_rows, num_new_rows))) - set(numbers.values()):
             pieces[number] = (number,)
     return TokenRows(pieces, min(max(ids.values()) + 1, num_rows))
+
+
+def new_ids(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase, ids: Iterable[int]) -> dict[int, int]:
+    """Find the ids of the same tokens in a new tokenizer, by text or by role, where it has one for each."""
+    tokens, of_roles = {number: token for token, number in old.get_vocab().items()}, roles_between(new, old)
+    spelling = Spelling(backend_of(new), backend_of(old), new.get_vocab())
+    found = {
+        number: of_roles.get(number) or spelling.pieces_of(tokens[number], number)
+        for number in ids
+        if number in tokens
+    }
+    return {number: pieces[0] for number, pieces in found.items() if len(pieces) == 1}
 
 
 def keeps_ids(old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
-from ..text.special_tokens import any_text
+from ..text.special_tokens import DroppedText, any_text
 from ..text.words import token_spans, word_starts
 from .prefix_tree import common_length
 from .request import Request
@@ -62,6 +62,7 @@ class PromptEncoder(ABC):
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, policy: SpecialTokenPolicy):
         self.tokenizer, self.policy = tokenizer, policy
+        self.tell_of_dropped = DroppedText(tokenizer)
         opening, self.closing = frame_of(tokenizer)
         if policy.opening == "bos":
             instead = "set prompting.opening=tokenizer, "
@@ -88,6 +89,7 @@ class PromptEncoder(ABC):
         """Cut texts, with nothing around them."""
         if not texts:
             return []
+        self.tell_of_dropped(texts)
         encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         return [tuple(ids) for ids in encoded]  # pyright: ignore[reportArgumentType]
 
@@ -190,6 +192,7 @@ class EncoderPrompts(PromptEncoder):
         """Cut texts, some at a time, and yield each with the characters and the cuts of its tokens."""
         for begin in range(0, len(texts), TEXTS_AT_ONCE):
             part = list(texts[begin : begin + TEXTS_AT_ONCE])
+            self.tell_of_dropped(part)
             encoded = self.tokenizer(
                 part, add_special_tokens=False, return_offsets_mapping=True, verbose=False
             )

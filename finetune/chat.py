@@ -251,6 +251,7 @@ class Chat(Task):
         """Encode dialogues with the targets in them; without labels, up to where the assistant begins."""
         self.encoder = encoder
         dialogues = dialogues_in(rows, self.recipe, labelled=labelled)
+        encoder.tell_of_dropped(turn["content"] for dialogue in dialogues for turn in dialogue)
         if not labelled:
             prompts = encode_prompts([without_last_answer(own) for own in dialogues], encoder.tokenizer)
             require_room(prompts, encoder.max_length)

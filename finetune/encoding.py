@@ -8,6 +8,7 @@ scored on is what others give it. What a tokenizer lacks for a task it gets befo
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedToken
 
 from ..conversion.tokenizer_roles import give_segments
 from ..text.bad_records import RowError
+from ..text.special_tokens import DroppedText
 from ..training.packing import Ragged, ragged
 from .frames import backend_of
 
@@ -51,6 +53,7 @@ class TextEncoder:
         self.has_token_types = has_token_types
         self.is_causal = is_causal
         self.decoder_start_id = decoder_start_id
+        self.tell_of_dropped = DroppedText(tokenizer)
         self.frames = tokenizer.num_special_tokens_to_add(pair=False) > 0
 
     def encode(self, texts: Sequence[str], others: Sequence[str] | None = None) -> dict[str, Ragged]:
@@ -108,6 +111,7 @@ class TextEncoder:
         options |= dict(zip(names, map(list, columns), strict=False))
         options |= {"return_attention_mask": False, "return_token_type_ids": True, "verbose": False}
         encoded = self.tokenizer(**options)
+        self.tell_of_dropped(chain(*columns))
         tell_of_cuts([len(ids) for ids in encoded["input_ids"]], longest)
         if max(map(len, encoded["input_ids"])) > longest:
             encoded = self.tokenizer(**options, truncation="longest_first", max_length=longest)

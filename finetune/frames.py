@@ -4,8 +4,8 @@
     A </s> B          a pair (`separate_pairs`)
     A </s> B </s>     a pair of which the last token stands for "no answer" (`end_pairs`)
 
-Frames that a tokenizer has of its own stay. Those of decoders often frame nothing; the token that ends a text
-then stands between the two of a pair, as it did between documents in pretraining.
+Frames that a tokenizer has of its own stay. Those of decoders often frame nothing, or open a text alone; the
+token that ends a text then stands between the two of a pair, as it did between documents in pretraining.
 """
 
 import json
@@ -32,12 +32,13 @@ def end_texts(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def separate_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let the end-of-sequence token stand between the two texts of a pair, if nothing stands around them.
+    """Let the end-of-sequence token stand between the two texts of a pair, if nothing does.
 
     Raises:
         ValueError: There is no such token.
     """
-    if not backend_of(tokenizer).num_special_tokens_to_add(True):
+    first, second = texts_of_pair(tokenizer)
+    if first.stop == second.start:
         put_end(tokenizer, "pair", FIRST)
 
 
@@ -50,6 +51,13 @@ def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
     separate_pairs(tokenizer)
     if not behind(tokenizer, *[any_text(tokenizer)] * 2):
         put_end(tokenizer, "pair", SECOND)
+
+
+def texts_of_pair(tokenizer: PreTrainedTokenizerBase) -> list[slice]:
+    """Return where the two texts of a pair lie among its tokens."""
+    text = any_text(tokenizer)
+    numbers = backend_of(tokenizer).encode(text, text).sequence_ids
+    return [slice(numbers.index(text), len(numbers) - numbers[::-1].index(text)) for text in (0, 1)]
 
 
 def behind(tokenizer: PreTrainedTokenizerBase, text: str, other: str | None = None) -> list[int]:
@@ -82,8 +90,10 @@ def put_end(
         template = {"single": [FIRST], "pair": [FIRST, SECOND], "special_tokens": {}}
         template |= {"type": "TemplateProcessing"}
         parts.append(template)
-    place = template[side].index(text) + 1
-    end = {"SpecialToken": {"id": token, "type_id": text["Sequence"]["type_id"]}}
+    names = [part.get("Sequence", {}).get("id") for part in template[side]]
+    place = names.index(text["Sequence"]["id"]) + 1
+    kind = template[side][place - 1]["Sequence"]["type_id"]
+    end = {"SpecialToken": {"id": token, "type_id": kind}}
     template[side] = [*template[side][:place], end, *template[side][place:]]
     template["special_tokens"][token] = {"id": token, "ids": [number], "tokens": [token]}
     told["post_processor"] = parts[0] if len(parts) == 1 else {"type": "Sequence", "processors": parts}

@@ -179,6 +179,7 @@ def window_places(is_text: np.ndarray, max_length: int, stride: int, row: int) -
 def encode_pairs(encoder: TextEncoder, questions: Sequence[str], texts: Sequence[str]) -> list[Pair]:
     """Encode each question with its whole text."""
     encoded = encoder.tokenizer(list(questions), list(texts), verbose=False)
+    encoder.tell_of_dropped([*questions, *texts])
     account = cast(list[Encoding], encoded.encodings)
     return [pair_of(each, text) for each, text in zip(account, texts, strict=True)]
 

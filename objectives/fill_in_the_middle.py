@@ -25,7 +25,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderForCausalLM
-from ..text.special_tokens import named_token_ids, required_token_id
+from ..text.special_tokens import FIM_TOKENS, named_token_ids, required_token_id
 from ..text.tokenizer import frame_ids
 from ..training.examples import ExampleSource, gather
 from ..training.objective import Example
@@ -42,9 +42,6 @@ from .base_recipe import (
 from .causal_language_modeling import NextTokenPrediction, bytes_of_sequences, causal_sequences
 from .randomness import SequenceDraws
 from .teacher_forcing import CorruptedTexts
-
-FIM_TOKENS = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
-"""What stands before each part."""
 
 ADDED = len(FIM_TOKENS) + 1
 """Tokens that a sequence gains at most: those, and the end of the middle."""

@@ -28,7 +28,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetSeq2SeqForConditionalGeneration
 from ..text.chunks import FullSequences
-from ..text.special_tokens import named_token_ids, required_token_id
+from ..text.special_tokens import MODES, named_token_ids, required_token_id
 from ..training.examples import gather
 from ..training.objective import Example
 from ..training.packing import Ragged, restarting_positions
@@ -45,9 +45,6 @@ from .prefix_language_modeling import draw_suffixes
 from .randomness import SequenceDraws, segment_each
 from .span_corruption import corrupted_lengths, count_noise, required_sentinels, split_spans
 from .teacher_forcing import CorruptedTexts, Pairs, TeacherForcing
-
-MODES = ("[R]", "[S]", "[X]")
-"""The mode tokens."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ mixture_of_denoisers                               seq2seq     running text
 denoising                                          seq2seq     running text
 """
 
-from typing import Annotated, get_args
+from typing import Annotated
 
 from pydantic import Field
 
@@ -59,10 +59,3 @@ SingleObjectiveRecipe = Annotated[
     Field(discriminator="kind"),
 ]
 """Any of them; `kind` says which. Several of them make a mixture (`mixture.py`)."""
-
-SPECIAL_TOKENS = tuple(
-    dict.fromkeys(
-        name for recipe in get_args(get_args(SingleObjectiveRecipe)[0]) for name in recipe.special_tokens
-    )
-)
-"""Names of the tokens without a role that objectives put into texts."""

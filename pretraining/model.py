@@ -11,9 +11,10 @@ import copy
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
@@ -24,7 +25,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from ..configs.recipe import load_preset, preset_names, read_recipe, recipe_folders
 from ..conversion.inheritance import inherit, inherit_writing
-from ..conversion.token_rows import TokenRows, keeps_ids, rows_between
+from ..conversion.token_rows import TokenRows, keeps_ids, new_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
@@ -79,8 +80,10 @@ def build_model(
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if (path := recipe.model.path) is not None:
         source = load_ours(str(as_ours(path, recipe.corpus.cache)))
-        rows = rows_of_tokens(recipe, tokenizer, source.config.vocab_size, config.vocab_size)
-        tell_of_fresh(path, inherit_parts(model, recipe, source, rows))
+        former = former_tokenizer(recipe)
+        rows = rows_of_tokens(former, tokenizer, source.config.vocab_size, config.vocab_size)
+        renumber = None if former is None or rows is None else partial(new_ids, former, tokenizer)
+        tell_of_fresh(path, inherit_parts(model, recipe, source, rows, renumber))
         tell_of_new_tokens(path, rows, source.config.vocab_size, config.vocab_size)
     return model
 
@@ -91,10 +94,12 @@ def former_tokenizer(recipe: PretrainingRecipe) -> PreTrainedTokenizerBase | Non
 
 
 def rows_of_tokens(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, num_rows: int, num_new_rows: int
+    former: PreTrainedTokenizerBase | None,
+    tokenizer: PreTrainedTokenizerBase,
+    num_rows: int,
+    num_new_rows: int,
 ) -> TokenRows | None:
     """Find what each id of a tokenizer begins with, if it is another tokenizer than that of the model."""
-    former = former_tokenizer(recipe)
     if former is None or not former.is_fast or former.get_vocab() == tokenizer.get_vocab():
         return None
     return rows_between(former, tokenizer, num_rows, num_new_rows)
@@ -105,13 +110,14 @@ def inherit_parts(
     recipe: PretrainingRecipe,
     source: NeuralPreTrainedModel,
     rows: TokenRows | None = None,
+    renumber: Callable[[Iterable[int]], Mapping[int, int]] | None = None,
 ) -> list[str]:
     """Return parts of what is trained the weights of a model; name what it does not have."""
     fresh = {id(parameter): name for name, parameter in model.named_parameters()}
     for part in map(model.get_submodule, recipe.objective.inheriting):
         assert isinstance(part, NeuralPreTrainedModel)
         missing = inherit(part, source, rows=rows)
-        inherit_writing(part, source)
+        inherit_writing(part, source, renumber)
         for name, parameter in part.named_parameters():
             if name not in missing:
                 fresh.pop(id(parameter), None)
@@ -321,10 +327,10 @@ def fit_vocabulary(
     Raises:
         ValueError: The given size has no room for the tokenizer's ids.
     """
-    needed, model = num_ids(tokenizer), recipe.model
+    needed, model, former = num_ids(tokenizer), recipe.model, former_tokenizer(recipe)
+    is_anew = former is not None and not keeps_ids(former, tokenizer)
     if "vocab_size" not in model.applied_overrides:
-        former = former_tokenizer(recipe)
-        keeps_room = model.path is not None and (former is None or keeps_ids(former, tokenizer))
+        keeps_room = model.path is not None and not is_anew
         config.vocab_size = max(config.vocab_size, needed) if keeps_room else needed
     if config.vocab_size < needed:
         raise ValueError(
@@ -337,7 +343,7 @@ def fit_vocabulary(
         config.decoder_start_token_id = getattr(tokenizer, role)
     for name in SPECIAL_IDS:
         own, given = getattr(tokenizer, name), getattr(config, name)
-        if not (isinstance(given, list) and own in given):  # several tokens may end a text
+        if is_anew or not (isinstance(given, list) and own in given):  # several tokens may end a text
             setattr(config, name, own)
 
 

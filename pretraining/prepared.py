@@ -23,8 +23,9 @@ from ..objectives.base_recipe import Trainable
 from ..storage.model_folder import keep_option, save_tokenizer
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import EMBEDDED, Documents, require_unchanged
+from ..text.held_apart import warn_of_shared_documents
 from ..text.mixed_documents import single_texts
-from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms
+from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms, require_same_reading
 from ..text.prepared import PreparedDocuments
 from ..text.texts_read import warn_of_overlap
 from ..text.tokenization import tokenized_corpus
@@ -41,7 +42,7 @@ from .recipe import PretrainingRecipe, listed
 from .text import Texts, build_held_out, context_of, named_tokenizer, open_texts, training_source
 from .text_shares import require_enough_text
 
-EDITION = 2
+EDITION = 3
 """To be raised whenever the same text gives another tokenizer."""
 
 
@@ -118,6 +119,9 @@ def prepare(
     """
     with accelerator.main_process_first():
         tokenizer = load_or_train_tokenizer(recipe, inputs, trained_tokenizer)
+        if not (recipe.corpus.streaming or recipe.corpus.validation is None):
+            (learned, *_), (measured, *_) = inputs.texts["train"], inputs.texts["validation"]
+            warn_of_shared_documents(learned, measured, cache_folder(recipe.corpus.cache))
         make_source = training_source(recipe, inputs.texts["train"], tokenizer)
         held_out = build_held_out(recipe, inputs.texts["validation"], tokenizer)
         held_out = with_tokens_before(recipe, inputs, tokenizer, held_out)
@@ -237,6 +241,7 @@ def extended_tokenizer(
         (folder / TOLD).write_text("\n".join(told), encoding="utf-8")
 
     folder = made_once(cache_folder(recipe.corpus.cache) / "tokenizers" / name, make)
+    require_same_reading(tokenizer, load_tokenizer(str(folder)), Joined(documents))
     print((folder / TOLD).read_text(encoding="utf-8"), file=sys.stderr, flush=True)
     return folder
 

@@ -127,11 +127,13 @@ class CorpusRecipe:
     """Training text: one, or several with their shares of the tokens (`[{path: wiki, share: 3}, {path:
     forum}]`). A list of files without shares is one text. A corpus of `tercet prepare` is named by its folder
     or its manifest, which may lie elsewhere (`s3://bucket/corpus/manifest.json`)."""
-    validation: Annotated[
-        Annotated[Source, Tag("paths")] | Annotated[tuple[TextRecipe, ...], Tag("texts")], ONE_KIND
-    ]
+    validation: (
+        Annotated[Annotated[Source, Tag("paths")] | Annotated[tuple[TextRecipe, ...], Tag("texts")], ONE_KIND]
+        | None
+    ) = None
     """Held-out text, used for evaluation only: one, or several (`[{path: wiki}, {path: forum}]`), which are
-    scored together and one by one."""
+    scored together and one by one. By default, a twentieth of the documents of each training text, at most
+    1,000, which are then not learned from; of the embedded corpus, its held-out part."""
     text_column: str = "text"
     """Column of the text, if rows have columns."""
     source_column: str | None = None

@@ -321,10 +321,11 @@ def recipe_lines(recipe: PretrainingRecipe) -> list[str]:
         else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
     )
     schedule, optimizer = training.schedule, training.optimizer
+    held_out = "a part of it" if corpus.validation is None else in_words(corpus.validation)
     return [
         f"model: {model.origin}{f' with {changed}' if changed else ''}",
         f"tokenizer: {pieces}",
-        f"text: {in_words(corpus.train)}; held out: {in_words(corpus.validation)}; at most "
+        f"text: {in_words(corpus.train)}; held out: {held_out}; at most "
         f"{corpus.sequence_length:,} tokens a sequence",
         f"objective: {recipe.objective.kind.replace('_', ' ')}",
         f"training: {training.steps:,} steps of {training.tokens_per_step:,} tokens; {optimizer.kind}, "

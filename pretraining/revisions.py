@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, require_unchanged
 from ..training.disk import partial_path, publish_folder, removing_on_failure
 from ..training.environment import environment_of
+from ..training.examples import ExampleSource, left_out_of
 from ..training.final_weights import judged_kind
 from ..training.loop import Progress
 from ..training.revisions import BABYLM, RevisionSeries
@@ -54,8 +56,8 @@ def keeping_revisions(
         name: str, weights: Mapping[str, Tensor], progress: Progress, scores: Mapping[str, float]
     ) -> None:
         about = {"weights": judged_kind(training), "scores": dict(scores)}
-        if series.words_per_token:
-            about["words"] = round(progress.tokens * series.words_per_token)
+        if training.revisions == BABYLM:
+            about["words"] = round(progress.words)
         about["trained_on"] = environment_of(parts.model, accelerator)
         folder = save_revision(recipe, parts, name, weights, progress.state_dict() | about)
         if pushes is not None:
@@ -64,8 +66,9 @@ def keeping_revisions(
     series = RevisionSeries(training.revisions, keep)
     if training.revisions == BABYLM:
         with accelerator.main_process_first():
-            words = count_words(inputs.texts["train"], recipe.corpus.cache)
-        series.words_per_token = words / tokens_of_pass(parts.data.stages[-1].steps.source)
+            find = partial(words_per_token, inputs.texts["train"], cache=recipe.corpus.cache)
+            stages = parts.data.stages
+            series.words_per_token = [(stage.first_step, find(stage.steps.source)) for stage in stages]
     try:
         yield series
     except BaseException:
@@ -140,6 +143,15 @@ def save_revision(
             shutil.copy(texts, partial)
         publish_folder(partial, folder)
     return folder
+
+
+def words_per_token(documents: Sequence[Documents], source: ExampleSource, cache: str | Path | None) -> float:
+    """Compute how many words of a text a token of its examples is.
+
+    Words of documents that are in no example are not read. They are taken to have as many tokens as others.
+    """
+    left_out = sum(each.tokens / each.all_tokens for each in left_out_of(source.epoch(0)))
+    return count_words(documents, cache) * (1 - left_out) / tokens_of_pass(source)
 
 
 def count_words(documents: Sequence[Documents], cache: str | Path | None) -> int:

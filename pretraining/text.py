@@ -10,6 +10,7 @@ target (causal language modeling, translation), the bytes of that text are count
 written out and compared with what people wrote.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +20,16 @@ from typing import Any, Literal, get_args
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..objectives.base_recipe import Corpus, ObjectiveContext
-from ..objectives.recipes import SPECIAL_TOKENS
+from ..reporting.blocks import counted
+from ..text.cache import cache_folder
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
-from ..text.documents import Documents, FileDocuments, require_apart
+from ..text.documents import EMBEDDED, Documents, FileDocuments, require_apart
+from ..text.held_apart import PartOfDocuments
 from ..text.mixed_documents import MixedDocuments, parts_of
+from ..text.packed_files import ending
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
+from ..text.record_files import TEXT_LINES
 from ..text.special_tokens import (
     control_tokens,
     ends_read_as_text,
@@ -82,7 +87,8 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
                 f"corpus.target_column is {corpus.target_column}: name the columns of both sides"
             )
         columns = [corpus.source_column, corpus.target_column]
-    named = corpus.train if split == "train" else corpus.validation
+    is_parted = corpus.validation is None
+    named = corpus.train if split == "train" or is_parted else corpus.validation
 
     def found(source: Any, column: str) -> Documents:
         documents = open_source(
@@ -97,17 +103,20 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             remote_cache=corpus.remote_cache,
         )
         if isinstance(documents, PreparedDocuments):
-            if objective.reads_pairs:
-                documents.refuse(f"{objective.kind} reads pairs")
-            if recipe.training.revisions == BABYLM and split == "train":
-                documents.refuse(
-                    "training.revisions is babylm, which counts words; a number of steps does not"
-                )
-            if corpus.streaming and split == "train":
-                documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
-        return documents
+            require_tokens_enough(documents, recipe, split)
+        if not is_parted or source == EMBEDDED:  # which has a held-out part of its own
+            return documents
+        if corpus.streaming:
+            raise ValueError(
+                "corpus.streaming is true, so that no part can be held out: name held-out text with "
+                "corpus.validation=..."
+            )
+        return PartOfDocuments.of(documents, cache_folder(corpus.cache), is_held_out=split == "validation")
 
-    if texts := texts_of(named):
+    texts = texts_of(named)
+    if split == "validation":  # whose masks go by places: in whatever order a recipe lists them
+        texts = sorted(texts, key=lambda text: str(text.name))
+    if texts:
         sides = [{str(text.name): found(text.path, column) for text in texts} for column in columns]
         if split == "train":
             require_apart("corpus.train", [(name, places_of(each)) for name, each in sides[0].items()])
@@ -115,9 +124,23 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
     return tuple(found(named, column) for column in columns)
 
 
+def require_tokens_enough(documents: PreparedDocuments, recipe: PretrainingRecipe, split: Split) -> None:
+    """Refuse a corpus that is tokens where a recipe needs its text."""
+    corpus, objective = recipe.corpus, recipe.objective
+    if objective.reads_pairs:
+        documents.refuse(f"{objective.kind} reads pairs")
+    if recipe.training.revisions == BABYLM and split == "train":
+        documents.refuse("training.revisions is babylm, which counts words; a number of steps does not")
+    if corpus.streaming and split == "train":
+        documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
+    if corpus.validation is None:
+        documents.refuse("corpus.validation is not given, so that a part of it would be held out")
+
+
 def places_of(documents: Documents) -> Sequence[Path | str]:
     """List the files of a text; of another than files, its name."""
-    return documents.files if isinstance(documents, FileDocuments) else [documents.name]
+    whole = documents.whole if isinstance(documents, PartOfDocuments) else documents
+    return whole.files if isinstance(whole, FileDocuments) else [whole.name]
 
 
 def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
@@ -192,10 +215,23 @@ def tokenize(
             tell_of_counts(side.manifest.control_tokens, side.name)
         else:
             tell_of_control_tokens(corpus.tokens, tokenizer, names, side.name)
+        tell_of_whole_files(side, corpus)
         return corpus
 
     first, *others = map(corpus_of, documents)
     return (first, *others) if others else first  # pyright: ignore[reportReturnType]
+
+
+def tell_of_whole_files(documents: Documents, corpus: TokenizedCorpus) -> None:
+    """Say on the screen if files in which blank lines separate documents have none, as few are meant to."""
+    files = documents.files if isinstance(documents, FileDocuments) else ()
+    if corpus.num_documents <= len(files) and any(ending(file) in TEXT_LINES for file in files):
+        print(
+            f"{documents.name}: {counted(corpus.num_documents, 'document')}, {len(corpus.tokens):,} tokens "
+            "in all (blank lines separate documents)",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -204,7 +240,7 @@ def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerB
     Raises:
         ValueError: The recipe names one that the tokenizer lacks or that may not stand in a text.
     """
-    return control_tokens(tokenizer, recipe.corpus.control_tokens, SPECIAL_TOKENS)
+    return control_tokens(tokenizer, recipe.corpus.control_tokens)
 
 
 def training_source(

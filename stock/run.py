@@ -88,17 +88,24 @@ def export_model(
         vectors = vectors_of(ours, found)
         ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
-        name_separator(stock, tokenizer)
+        name_special_tokens(stock, tokenizer)
         files = carried_files(vectors, found, ours.config.hidden_size)
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 
-def name_separator(stock: Any, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Let a stock model know the tokenizer's separator, by which BigBird's answers find the question."""
-    token = None if tokenizer is None else tokenizer.sep_token_id
-    for each in (stock.config, stock):  # that head has read the configuration already
-        if token is not None and hasattr(each, "sep_token_id"):
-            each.sep_token_id = token
+def name_special_tokens(stock: Any, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Let a stock model know the tokenizer's tokens: BigBird's answers find the question by the separator.
+
+    What its configuration assumes (ModernBERT: 50281) and the vocabulary does not have is left out.
+    """
+    for name in ("cls_token_id", "sep_token_id"):
+        token = getattr(tokenizer, name, None)
+        for each in (stock.config, stock):  # that head has read the configuration already
+            if token is not None and hasattr(each, name):
+                setattr(each, name, token)
+    for name, value in vars(stock.config).items():
+        if name.endswith("_token_id") and isinstance(value, int) and value >= stock.config.vocab_size:
+            setattr(stock.config, name, None)
 
 
 PROBE = "a b. Is 12 of them it?"

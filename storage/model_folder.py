@@ -7,6 +7,7 @@ pickle is executed.
 import json
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
+    __version__,
 )
 from transformers.utils.hub import cached_file
 
@@ -50,6 +52,10 @@ TOKENIZERS = ("tokenizer*.json", "vocab.*", "*.model", "*.spm")
 
 ORDINARY_TEXT = "The ferry didn't leave in 2023; if (x1 != 1250) return [0.5], said Zoe."
 """A sentence with what tokenizers cut in different ways: spaces, apostrophes, numbers, signs, capitals."""
+
+
+MOST_USER_PIECES = 8
+"""Pieces of one's own in a SentencePiece model with which its tokenizer is tried."""
 
 
 def find_folder(name: str, revision: str | None = None) -> Path:
@@ -152,20 +158,31 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> Pr
     except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"the tokenizer in {folder} brings", trust_remote_code) from error
-        raise ValueError(
-            f"the tokenizer in {folder} cannot be loaded ({first_line(error)}): copy its files again"
-        ) from error
-    tell_of_other_tokens(tokenizer, str(folder))
+        raise unreadable(f"the tokenizer in {folder}", error, "copy its files again") from error
+    settle_reading(tokenizer, str(folder))
     return tokenizer
 
 
-def tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    """Compare what a tokenizer does with its `tokenizer.json`: some classes read the vocabulary there alone.
+def settle_reading(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Let a tokenizer read a text always in one way, and compare it with the file that it was made of.
 
     Warns:
-        UserWarning: They give other tokens of a sentence (so OLMo 2's as `GPT2Tokenizer`).
+        UserWarning: It gives other tokens of a sentence than its `tokenizer.json` (so OLMo 2's as
+            `GPT2Tokenizer`), or than the SentencePiece model that transformers has converted.
     """
-    if not tokenizer.is_fast or type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
+    if not tokenizer.is_fast:
+        return
+    model = cast(Any, tokenizer).backend_tokenizer.model
+    if getattr(model, "dropout", None):  # of BPE (Provilkov et al., 2020)
+        print(
+            f"{name}: the tokenizer leaves merges out at random (BPE dropout {model.dropout:g}); this is "
+            "switched off, so that a text always has the same tokens",
+            file=sys.stderr,
+            flush=True,
+        )
+        model.dropout = None
+    source = getattr(tokenizer, "vocab_file", None)
+    if source is None and type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
         return
     file = cached_file(
         name,
@@ -174,19 +191,62 @@ def tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         _raise_exceptions_for_connection_errors=False,
         _raise_exceptions_for_gated_repo=False,
     )
-    if file is None:
-        return
+    if file is not None:
+        _tell_of_other_tokens(tokenizer, name, file)
+    elif str(source).endswith((".model", ".spm")):
+        _tell_of_other_pieces(tokenizer, name, str(source))
+
+
+def _tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str, file: str) -> None:
+    """Compare with `tokenizer.json`: some classes read the vocabulary there alone."""
     written = Tokenizer.from_file(file)
     written.no_truncation()
     written.no_padding()
+    if hasattr(written.model, "dropout"):
+        cast(Any, written.model).dropout = None
     ids = written.encode(ORDINARY_TEXT, add_special_tokens=False).ids
     if ids != tokenizer(ORDINARY_TEXT, add_special_tokens=False)["input_ids"]:
         warnings.warn(
             f"{name}: transformers' {type(tokenizer).__name__} does not cut text as tokenizer.json there "
             "does, which tokenizers, llama.cpp and others read: if the model has learned from the tokens of "
             'that file, set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json',
-            stacklevel=2,
+            stacklevel=3,
         )
+
+
+def _tell_of_other_pieces(tokenizer: PreTrainedTokenizerBase, name: str, file: str) -> None:
+    """Compare with a SentencePiece model, of which not every class of every release makes the same tokenizer.
+
+    Before 5.24 the general class leaves out the space before a text; several lose the user's own pieces.
+    """
+    try:
+        pieces = import_module("sentencepiece").SentencePieceProcessor(model_file=file)
+    except (ImportError, RuntimeError):  # it is tiktoken's file
+        return
+    plain = (idx for idx in range(len(pieces)) if pieces.get_score(idx) == 0)
+    user = [idx for idx in plain if not pieces.is_control(idx) and not pieces.is_unknown(idx)]
+    text = " a ".join([ORDINARY_TEXT, *map(pieces.id_to_piece, user[:MOST_USER_PIECES])])
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    unknown = {pieces.id_to_piece(pieces.unk_id()), str(tokenizer.unk_token)}
+    meant, found = (
+        [None if token in unknown else token for token in tokens]
+        for tokens in (map(pieces.id_to_piece, pieces.encode(text)), tokenizer.convert_ids_to_tokens(ids))
+    )
+    if meant != found:
+        warnings.warn(
+            f"{name} has no tokenizer.json, and what transformers {__version__} makes of {Path(file).name} "
+            "there does not cut text as SentencePiece does: add a tokenizer.json that does (transformers "
+            "5.24 makes more of these files right)",
+            stacklevel=3,
+        )
+
+
+def unreadable(who: str, error: Exception, remedy: str) -> ValueError:
+    """Return the error of a tokenizer that cannot be loaded, with the reason."""
+    if any(library in str(error).lower() for library in ("sentencepiece", "tiktoken")):
+        reason = "it has no tokenizer.json, and what it has is read by another library"
+        return ValueError(f"{who} cannot be loaded ({reason}): pip install sentencepiece protobuf")
+    return ValueError(f"{who} cannot be loaded ({first_line(error)}): {remedy}")
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -257,7 +257,7 @@ def first_files(recipe: Any) -> Iterator[Path]:
     for part in parts_of(recipe):
         for named in (part.train, part.validation) if isinstance(part, CorpusRecipe) else ():
             for source in [text.path for text in texts_of(named)] or [named]:
-                if source != EMBEDDED:
+                if source not in (None, EMBEDDED):
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # who reads the text warns
                         documents = open_source(source)

@@ -106,10 +106,9 @@ class Tally:
         """Warn of what is left out of the corpus `name` or read as text, if anything; once in Python."""
         if self.dropped:
             warnings.warn(
-                f"corpus {name}: the tokenizer drops {self.dropped / self.bytes:.2%} of the text "
-                f"({self.dropped:,} of {self.bytes:,} bytes), for which it has no token, not even an unknown "
-                "one: scores are of the rest alone, without bits per byte; choose a tokenizer for this "
-                "language, or a byte-level one with all 256 bytes",
+                f"corpus {name}: {dropped_in_words(self.dropped, self.bytes)}: scores are of the rest alone, "
+                "without bits per byte; choose a tokenizer for this language, or a byte-level one with all "
+                "256 bytes",
                 stacklevel=1,
             )
         if self.skipped:
@@ -131,6 +130,14 @@ class Tally:
         """Return how many records were skipped, and which came first."""
         more = "; ..." if self.skipped > len(self.first) else ""
         return f"skipped {self.skipped:,} of {self.records:,} records as bad: {'; '.join(self.first)}{more}"
+
+
+def dropped_in_words(dropped: int, total: int) -> str:
+    """Say how many bytes of a text a tokenizer drops."""
+    return (
+        f"the tokenizer drops {dropped / total:.2%} of the text ({dropped:,} of {total:,} bytes), for which "
+        "it has no token, not even an unknown one"
+    )
 
 
 def refusal(location: str, problem: str) -> ValueError:

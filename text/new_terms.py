@@ -27,7 +27,7 @@ from typing import Any, cast
 from tokenizers import AddedToken, Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..ground.messages import shortened
+from ..ground.messages import LONGEST, shortened
 from ..storage.model_folder import keep_option
 from .paths import named_path
 
@@ -36,6 +36,9 @@ BEFORE = "a "
 
 MOST_CHARACTERS = 2**27
 """Characters of a text from which terms are learned; more change little of which words are frequent."""
+
+LINES_CHECKED = 1000
+"""Lines of the training text that are read with and without new terms, to compare."""
 
 LEAST_COUNT = 2
 """Times that a learned term occurs at least."""
@@ -289,29 +292,63 @@ def extended(before: Tokenizer, words: Sequence[str], phrases: Sequence[str]) ->
 
 
 def _join_behind(pre_tokenizer: dict[str, Any] | None) -> None:
-    """Let what follows an added token begin without a space that is not there."""
-    for part in [pre_tokenizer, *((pre_tokenizer or {}).get("pretokenizers") or ())]:
-        if part is not None and part["type"] == "Metaspace" and part["prepend_scheme"] == "always":
+    """Let what follows an added token begin without a space that is not there.
+
+    Not where words are cut at spaces first (T5, XLM-R): there each word has its "▁" from this rule alone.
+    """
+    parts = [part for part in (pre_tokenizer, *((pre_tokenizer or {}).get("pretokenizers") or ())) if part]
+    cuts_before = any(part["type"] == "WhitespaceSplit" for part in parts)
+    for part in parts:
+        if part["type"] == "Metaspace" and part["prepend_scheme"] == "always" and not cuts_before:
             part["prepend_scheme"] = "first"
 
 
 def require_faithful(before: Tokenizer, after: Tokenizer, terms: Iterable[str]) -> None:
-    """Check that a tokenizer with new terms writes back what it reads, as it did without them.
+    """Check that a tokenizer with new terms writes them back, and what stands around them as around a word.
 
     Raises:
         ValueError: It does not, as where a normalizer puts a space before each part of a text.
     """
-    unknown = unknown_id(before)
+    frame, unknown = "{0}{1}, {1} b", unknown_id(before)
+    plain = _written(before, frame.format(BEFORE, "a"))
+    is_known = unknown not in before.encode(frame.format(BEFORE, "a"), add_special_tokens=False).ids
     for term in terms:
-        text = f"{BEFORE}{term}, {term} b"
-        old, new = (each.encode(text, add_special_tokens=False) for each in (before, after))
-        earlier, present = before.decode(old.ids), after.decode(new.ids)
-        if earlier != _normal(before, text):  # the spaces between its tokens are lost anyway
-            earlier, present = ("".join(each.split()) for each in (earlier, present))
-        if unknown not in old.ids and earlier != present:
+        text = frame.format(BEFORE, term)
+        own, present = _written(after, term).strip(), _written(after, text)
+        meant = (_normal(before, term), _normal(before, _written(before, term)))
+        is_written = _joined(_normal(before, own)) in map(_joined, meant)
+        if not is_written or (is_known and present.replace(own, "a") != plain):
             raise ValueError(
                 f"tokenizer.add: {term!r} cannot become a token of this tokenizer, which would write "
-                f"{text!r} back as {after.decode(new.ids)!r}: leave the term out"
+                f"{text!r} back as {present!r}: leave the term out"
+            )
+
+
+def _written(backend: Tokenizer, text: str) -> str:
+    return backend.decode(backend.encode(text, add_special_tokens=False).ids)
+
+
+def _joined(text: str) -> str:
+    return "".join(text.split())
+
+
+def require_same_reading(
+    tokenizer: PreTrainedTokenizerBase, extended: PreTrainedTokenizerBase, documents: Iterable[str]
+) -> None:
+    """Check on the first lines of documents that those without a new term have the ids that they had.
+
+    Raises:
+        ValueError: One has others.
+    """
+    before, after = backend_of(tokenizer), backend_of(extended)
+    known = set(before.get_vocab().values())
+    lines = islice((line for text in documents for line in text.splitlines() if line.strip()), LINES_CHECKED)
+    for line in lines:
+        old, new = (each.encode(line, add_special_tokens=False).ids for each in (before, after))
+        if old != new and known.issuperset(new):
+            raise ValueError(
+                f"tokenizer.add: the extended tokenizer would read {line[:LONGEST]!r}, which "
+                f"has none of them, as {after.decode(new)[:LONGEST]!r}: leave tokenizer.add out"
             )
 
 

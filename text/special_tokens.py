@@ -25,9 +25,20 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from .bad_records import dropped_in_words
+
 SENTINEL = "<extra_id_{}>"
 """Name of the k-th sentinel, as T5's tokenizers spell it."""
 IS_SENTINEL = re.compile(r"<extra_id_\d+>")
+
+FIM_TOKENS = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
+"""What stands before each part of a text of which the middle is to be filled in."""
+
+MODES = ("[R]", "[S]", "[X]")
+"""The mode tokens of a mixture of denoisers."""
+
+OF_OBJECTIVES = (*FIM_TOKENS, *MODES)
+"""Tokens without a role that only objectives put into a text."""
 
 ANY_TEXT = "a"
 """Stands for any text where what a tokenizer puts around it is looked at, if it knows the letter."""
@@ -49,7 +60,9 @@ ControlTokens = Literal["own"] | Sequence[str]
 
 
 def control_tokens(
-    tokenizer: PreTrainedTokenizerBase, choice: ControlTokens = "own", reserved: Sequence[str] = ()
+    tokenizer: PreTrainedTokenizerBase,
+    choice: ControlTokens = "own",
+    reserved: Sequence[str] = OF_OBJECTIVES,
 ) -> list[str]:
     """List the special tokens that are recognized in a text.
 
@@ -257,6 +270,33 @@ def counting_of_dropped(backend: Tokenizer) -> Callable[[str], int] | None:
         return sum(number * dropped_of(word) for word, number in words.items())
 
     return dropped_in
+
+
+class DroppedText:
+    """Warns of text that a tokenizer drops: once, of the first texts of which it does.
+
+    Args:
+        tokenizer: Reads it; only fast ones are looked into.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        self.count = counting_of_dropped(backend) if isinstance(backend, Tokenizer) else None
+
+    def __call__(self, texts: Iterable[str]) -> None:
+        """Warn if something of texts is dropped."""
+        if self.count is None:
+            return
+        pairs = [(len(text.encode()), self.count(text)) for text in texts]
+        total, dropped = map(sum, zip(*pairs, strict=True)) if pairs else (0, 0)
+        if dropped:
+            self.count = None
+            number = sum(bool(lost) for _, lost in pairs)
+            warnings.warn(
+                f"{dropped_in_words(dropped, total)}: {number:,} of {len(pairs):,} texts lose "
+                "some; choose a model whose tokenizer knows this language",
+                stacklevel=3,
+            )
 
 
 def tell_of_unknown(share: float, text: str) -> None:

@@ -166,6 +166,8 @@ def text_backend(
     recognized = find_control_tokens(tokenizer) if control_tokens is None else control_tokens
     description = json.loads(original.to_str())
     added, model = description["added_tokens"], description["model"]
+    if "dropout" in model:  # a text is read in one way
+        model["dropout"] = None
     special = {*tokenizer.all_special_tokens, *(token["content"] for token in added if token["special"])}
     special -= set(recognized)
     hidden = {} if model.get("merges") else {name: f"\0{name}" for name in special if len(name) > 1}

@@ -11,8 +11,8 @@ an objective may ask for: bos and cls are one token, eos and sep another.
 
 A trainer gives every character that it sees a place, so words with very rare characters are kept from it. It
 numbers some tokens in the order of a hash map, which changes from run to run, so they are put in order: the
-same text gives the same tokens and ids. (The scores of `unigram` still differ in the fourth decimal.) The
-time it takes grows with the square of a word's length, so very long words are learned from in parts.
+same text gives the same tokens, ids and scores. The time it takes grows with the square of a word's length,
+so very long words are learned from in parts.
 """
 
 import json
@@ -21,7 +21,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -44,7 +44,8 @@ from ..storage.model_folder import (
     pads,
     require_dense_ids,
     save_tokenizer,
-    tell_of_other_tokens,
+    settle_reading,
+    unreadable,
     untrusted,
 )
 from .special_tokens import SENTINEL, any_text, around
@@ -61,6 +62,9 @@ LONGEST_RARE = 100
 
 LONGEST_PIECE = 100_000
 """Characters of a text, about, that a trainer is given at once."""
+
+STEP, DIGITS = 0.0001, 6
+"""Between the scores of characters that a unigram trainer appends; digits of scores that do not vary."""
 
 BETWEEN_WORDS = re.compile(r"(?<=[^\W_])(?= [^\W_])")
 
@@ -181,10 +185,28 @@ def _unigram(documents: Iterable[str], size: int, lowercase: bool, special: Spec
     backend.train_from_iterator(_parts(_common_text(documents, alphabet)), trainer)
     # Special tokens stay out of the model, which would find them in texts that only speak of them.
     learned = json.loads(backend.to_str())["model"]["vocab"]
-    pieces = sorted((piece, score) for piece, score in learned if piece not in special.names())
+    scores = settled_scores({piece: score for piece, score in learned if piece not in special.names()})
     assert special.unknown is not None
-    model = models.Unigram([(special.unknown, 0.0), *pieces], unk_id=0, byte_fallback=False)
+    pieces = [(special.unknown, 0.0), *sorted(scores.items())]
+    model = models.Unigram(pieces, unk_id=0, byte_fallback=False)
     return _with_model(backend, model)
+
+
+def settled_scores(scores: Mapping[str, float]) -> dict[str, float]:
+    """Give the pieces of a unigram model the scores that every training of the same text gives them.
+
+    Characters that are no pieces get the lowest score and the next ones in steps, in the order of a hash map:
+    here in their own. Sums of floating-point numbers, whose order differs, are rounded.
+    """
+    scores = {piece: round(score, DIGITS) for piece, score in scores.items()}
+    tied: list[str] = []
+    for number in count():
+        score = round(min(scores.values()) + number * STEP, DIGITS)
+        here = [piece for piece, own in scores.items() if own == score and len(piece) == 1]
+        if not here:
+            break
+        tied += here
+    return scores | dict(zip(sorted(tied), sorted(scores[piece] for piece in tied), strict=True))
 
 
 def _characters(documents: Iterable[str], size: int, lowercase: bool, special: SpecialTokens) -> Tokenizer:
@@ -471,8 +493,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     except Exception as error:  # a folder, a network, a Hub: each fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"tokenizer.path {path!r} brings", None) from error
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"tokenizer.path {path!r} could not be loaded ({reason}): check the path") from error
+        raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
     if not tokenizer.is_fast:
         raise ValueError(f"tokenizer.path {path!r} has no fast tokenizer: choose one with a tokenizer.json")
     if not pads(tokenizer, path):
@@ -481,7 +502,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
             "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
     require_dense_ids(tokenizer, path)
-    tell_of_other_tokens(tokenizer, path)
+    settle_reading(tokenizer, path)
     return tokenizer
 
 

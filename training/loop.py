@@ -74,6 +74,9 @@ class Progress:
     targets_of: dict[str, int] = field(default_factory=dict)
     """Targets of each term that the loss has summed, over all processes."""
 
+    words: float = 0.0
+    """Words seen, where models are kept by them; see `RevisionSeries`."""
+
     run_id: str | None = None
     """By which experiment trackers know the run again, once one was begun."""
 

@@ -5,10 +5,10 @@
 
 Unlike a checkpoint, a revision is a model as people load it, without the optimizer's state, and none is ever
 deleted. The names by words are those of the BabyLM challenge (Charpentier et al., 2025), whose evaluation
-reads them from the Hub. Words read are the tokens read, times the words per token of the training text.
+reads them from the Hub. Words read are the tokens read, times the words per token of the stage's examples.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,29 +38,28 @@ class RevisionSeries:
     """As in the recipe."""
     keep: Keep
     """Called on the main process."""
-    words_per_token: float = 0.0
-    """Of the training text, for the rule by words."""
+    words_per_token: Sequence[tuple[int, float]] = ()
+    """First step of each stage, and words per token of its examples, for the rule by words."""
     tokens: int = 0
     """Read before the present step."""
-
-    def words(self, tokens: int) -> float:
-        """Count the words that so many tokens are, in millions."""
-        return tokens * self.words_per_token / MILLION
 
     def due(self, progress: Progress) -> list[str]:
         """Name the revisions that are due after a step: none, one, or all marks that a long step has passed.
 
         >>> from tercet.training.loop import Progress
         >>> from tercet.training.revisions import RevisionSeries
-        >>> series = RevisionSeries("babylm", print, words_per_token=0.5, tokens=13_000_000)
-        >>> series.due(Progress(step=9, tokens=15_000_000)), series.due(Progress(step=10, tokens=15_900_000))
-        (['chck_7M'], [])
+        >>> series = RevisionSeries("babylm", print, [(0, 0.5)], tokens=13_000_000)
+        >>> progress = Progress(step=9, tokens=15_000_000, words=6_500_000)
+        >>> series.due(progress), progress.words
+        (['chck_7M'], 7500000.0)
         """
-        before, self.tokens = self.tokens, progress.tokens
-        if self.rule == BABYLM:
-            passed = (m for m in MARKS if self.words(before) < m <= self.words(progress.tokens))
-            return [f"chck_{mark}M" for mark in passed]
-        return [f"step-{progress.step}"] if progress.step % self.rule == 0 else []
+        if self.rule != BABYLM:
+            return [f"step-{progress.step}"] if progress.step % self.rule == 0 else []
+        words, rates = progress.words, [rate for first, rate in self.words_per_token if first < progress.step]
+        progress.words += (progress.tokens - self.tokens) * rates[-1]
+        self.tokens = progress.tokens
+        passed = (mark for mark in MARKS if words < mark * MILLION <= progress.words)
+        return [f"chck_{mark}M" for mark in passed]
 
     def keep_due(self, names: list[str], run: RunState, file: str, scores: Mapping[str, float]) -> None:
         """Keep what is due under its names; every process calls this.

@@ -25,8 +25,9 @@ def plan_steps(
     `tokens_per_step` tokens, and nearly as many; no small one is left over at the end.
     Without `rng` the steps follow the examples' order. `components` (E,) number the objective of a mixture
     that each example is for: every step then has the mixture of the epoch, and with `rng` an example of each
-    objective, if there are enough. `strata` (E,) number finer kinds of examples, of which every step has the
-    mixture of the epoch, too. A step's examples go from short to long, as its micro-batches will: to cut
+    objective, if there are enough. `strata` (E, 2) number finer kinds of examples, of which every step has
+    the mixture of the epoch, too, and the pass over its source that an example is of: one ends before the
+    next begins. A step's examples go from short to long, as its micro-batches will: to cut
     these, nothing has to be moved.
 
     Raises:
@@ -64,9 +65,12 @@ def fewest_examples(steps: Sequence[np.ndarray], components: np.ndarray | None) 
 def interleave(order: np.ndarray, lengths: np.ndarray, components: np.ndarray) -> np.ndarray:
     """Merge the components of an order of examples (E,) evenly, so that any stretch of it has all of them.
 
-    Each component keeps its own order; an example comes where as large a part of its component's tokens is
-    behind it as of the others'.
+    Each component keeps its own order, or with strata (E, 2) that of its passes; an example comes where as
+    large a part of its component's tokens is behind it as of the others'.
     """
+    if components.ndim == 2:
+        components, passes = components.T
+        order = order[np.argsort(passes[order], kind="stable")]
     place = np.empty(len(order))
     for component in np.unique(components):
         chosen = np.flatnonzero(components[order] == component)

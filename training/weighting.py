@@ -57,6 +57,7 @@ class WeightedSource:
         parts: list[Examples] = []
         chosen: list[np.ndarray] = []
         origins: list[int] = []
+        laps: list[int] = []
         for origin, (name, source) in enumerate(self.sources.items()):
             first, last = number * self.passes[name], (number + 1) * self.passes[name]
             for lap in range(floor(first), ceil(last)):
@@ -69,7 +70,8 @@ class WeightedSource:
                 parts.append(examples)
                 chosen.append(order[begin:end])
                 origins.append(origin)
-        return WeightedExamples(parts, chosen, origins)
+                laps.append(lap)
+        return WeightedExamples(parts, chosen, origins, laps)
 
 
 class WeightedExamples(PackableExamples):
@@ -79,14 +81,23 @@ class WeightedExamples(PackableExamples):
         parts: Lists of examples (L).
         chosen: Which of them are in this list, of each part (L).
         origins: Numbers of the sources that the parts are from (L).
+        laps: Numbers of the passes over these that the parts are of (L).
     """
 
-    def __init__(self, parts: Sequence[Examples], chosen: Sequence[np.ndarray], origins: Sequence[int]):
+    def __init__(
+        self,
+        parts: Sequence[Examples],
+        chosen: Sequence[np.ndarray],
+        origins: Sequence[int],
+        laps: Sequence[int],
+    ):
         self.parts = parts
         self.indices = np.concatenate(list(chosen))
         self.part = np.repeat(np.arange(len(parts)), [*map(len, chosen)])
         self.origins = np.asarray(origins)[self.part]
         """Number of the source that each example is from (E,)."""
+        self.laps = np.asarray(laps)[self.part]
+        """Number of the pass over it (E,)."""
         self.lengths = np.concatenate(
             [np.asarray(part.lengths)[own] for part, own in zip(parts, chosen, strict=True)]
         )
@@ -103,9 +114,12 @@ class WeightedExamples(PackableExamples):
 
     @property
     def strata(self) -> np.ndarray:
-        """Number the kinds of examples, by source and objective, of which every step has the same share."""
+        """Number the kinds of examples, by source and objective, of which every step has the same share.
+
+        Beside the kind stands the pass over the source that an example is of (E, 2).
+        """
         components = getattr(self, "components", np.zeros_like(self.origins))
-        return self.origins * (components.max() + 1) + components
+        return np.stack([self.origins * (components.max() + 1) + components, self.laps], axis=1)
 
     def __len__(self) -> int:
         """Count the examples, E."""

@@ -54,7 +54,7 @@ class WindowedSource:
             blocks = permuted(np.arange(first, last), self.num_blocks, [4, self.seed, lap])
             parts = [self.make_block(int(block), lap) for block in blocks]
             every = [np.arange(len(part)) for part in parts]
-            self._latest = number, WeightedExamples(parts, every, [0] * len(parts))
+            self._latest = number, WeightedExamples(parts, every, [0] * len(parts), [lap] * len(parts))
         return self._latest[1]
 
 

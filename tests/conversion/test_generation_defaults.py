@@ -1,6 +1,7 @@
 """How a model writes goes along wherever the model goes, and ids in it follow the model's configuration."""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from tercet import (
 )
 from tercet.conversion.inheritance import inherit_writing
 from tercet.conversion.members import read_as
+from tercet.conversion.token_rows import new_ids
 from tercet.stock.models import from_stock, to_stock
+from tercet.text.tokenizer import train_tokenizer
 
 SIZES: dict[str, Any] = {
     "vocab_size": 40,
@@ -65,6 +68,59 @@ def test_ids_that_the_configuration_changes_are_changed_and_told():
         inherit_writing(model := TercetSeq2SeqForConditionalGeneration(config), source)
     assert told(model) == DEFAULTS
     assert model.generation_config.decoder_start_token_id == 7
+
+
+def test_ids_follow_their_tokens_into_another_tokenizer():
+    """Else texts begin and end with what stands where these tokens stood (forced ids, BART's above all)."""
+    texts = ["the old house has the new door of the house"] * 3
+    old = train_tokenizer(texts, "byte_bpe", 300, special_tokens=["<|user|>", "<|end|>"])
+    new = train_tokenizer(texts, "unigram", 40, special_tokens=["<|end|>"])
+    config = TercetSeq2SeqConfig(**SIZES | {"vocab_size": 300, "eos_token_id": [2, 261]})
+    source: Any = TercetSeq2SeqForConditionalGeneration(config)
+    ids = old.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<|end|>", "<|user|>", "Ġ", "Ġthe"])
+    pad, bos, eos, end, user, word, unwritten = ids
+    source.generation_config = GenerationConfig(
+        pad_token_id=pad,
+        bos_token_id=bos,
+        eos_token_id=[eos, end],
+        decoder_start_token_id=pad,
+        forced_bos_token_id=bos,
+        forced_eos_token_id=unwritten,
+        suppress_tokens=[user, pad, word],
+        begin_suppress_tokens=[user],
+        bad_words_ids=[[word, unwritten], [word, eos]],
+        sequence_bias=[[[word], -2.0], [[unwritten], -3.0]],
+        num_beams=4,
+    )
+    fields = {"bos_token_id": new.bos_token_id, "eos_token_id": new.eos_token_id, "pad_token_id": 0}
+    sizes = SIZES | {"vocab_size": 40, "decoder_start_token_id": new.pad_token_id}
+    model = TercetSeq2SeqForConditionalGeneration(TercetSeq2SeqConfig(**sizes | fields))
+    model.config.pad_token_id = new.pad_token_id
+    with pytest.warns(UserWarning, match="does not have all of these tokens") as told:
+        inherit_writing(model, source, partial(new_ids, old, new))
+    names = [str(warning.message).split()[1] for warning in told]
+    gone = [
+        "forced_eos_token_id",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "bad_words_ids",
+        "sequence_bias",
+    ]
+    assert sorted(names) == sorted(gone)
+    pad, bos, eos, end, word = new.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<|end|>", "▁"])
+    found = model.generation_config.to_diff_dict()
+    assert found.pop("transformers_version")
+    assert found == {
+        "pad_token_id": pad,
+        "bos_token_id": bos,
+        "eos_token_id": [eos, end],
+        "decoder_start_token_id": pad,
+        "forced_bos_token_id": bos,
+        "suppress_tokens": [pad, word],
+        "bad_words_ids": [[word, eos]],
+        "sequence_bias": [[[word], -2.0]],
+        "num_beams": 4,
+    }
 
 
 def test_defaults_that_cannot_be_saved_are_refused_before_a_run():

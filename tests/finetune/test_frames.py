@@ -26,6 +26,7 @@ from tercet.modeling import TercetDecoderConfig
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.objectives.translation import TranslationRecipe
 from tercet.text.special_tokens import target_language
+from tercet.text.tokenizer import frame_ids, framing, train_tokenizer
 
 TEXT, OTHER = "the cat sat", "a mat"
 END = "<|endoftext|>"
@@ -116,3 +117,18 @@ def test_the_code_of_a_language_is_what_the_decoder_begins_with(kind, target):
 def test_a_tokenizer_of_one_language_asks_nothing_of_the_decoder(families):
     for kind in ("ended", "roberta", "wordpiece", "byte_bpe"):
         assert target_language(families[kind]) == {}
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe"])
+def test_a_tokenizer_that_only_opens_texts_gets_something_between_two(kind):
+    """As those of decoders that begin with [CLS] or <s>: else "the cat" and "sat" are "the" and "cat sat"."""
+    tokenizer = train_tokenizer([f"{TEXT} {OTHER}"] * 5, kind, 300)
+    opening, closing = frame_ids(tokenizer)
+    names = tokenizer.convert_ids_to_tokens(opening)
+    tokenizer.backend_tokenizer.post_processor = framing("plain", tokenizer.get_vocab(), names, [])
+    first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (TEXT, OTHER))
+    assert tokenizer(TEXT, OTHER)["input_ids"] == [*opening, *first, *second]
+    for ends in ([], closing):
+        (end_pairs if ends else separate_pairs)(tokenizer)
+        assert tokenizer(TEXT, OTHER)["input_ids"] == [*opening, *first, *closing, *second, *ends]
+        assert tokenizer(TEXT)["input_ids"] == [*opening, *first]

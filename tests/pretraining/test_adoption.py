@@ -13,6 +13,7 @@ from transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
+    GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -210,6 +211,26 @@ def test_terms_change_no_logits_of_a_text_without_them(name, tokenizers, texts, 
     assert about["tokens"] < about["tokens_before"]
     planned = build_planned_model(recipe).config.vocab_size
     assert planned == len(parts.tokenizer) == parts.model.config.vocab_size
+
+
+def test_a_model_with_another_tokenizer_begins_and_ends_texts_with_the_same_tokens(
+    tokenizers, texts, tmp_path
+):
+    folder, old = published(tmp_path / "published", "bart", tokenizers), tokenizers["byte_bpe"]
+    forced = {"forced_bos_token_id": old.bos_token_id, "forced_eos_token_id": old.eos_token_id}
+    GenerationConfig(
+        decoder_start_token_id=old.eos_token_id, bad_words_ids=[[old.mask_token_id]], **forced
+    ).save_pretrained(folder)
+    recipe = recipe_for(DENOISING, texts, tmp_path / "run", {"path": str(folder)})
+    recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, path=str(tmp_path / "own")))
+    new = train_tokenizer(["big tree"] * 5, "unigram", 40)
+    new.save_pretrained(tmp_path / "own")
+    defaults = build_model(recipe, new, build_config(recipe)).generation_config
+    assert (defaults.forced_bos_token_id, defaults.forced_eos_token_id) == (
+        new.bos_token_id,
+        new.eos_token_id,
+    )
+    assert defaults.bad_words_ids == [[new.mask_token_id]]
 
 
 def test_an_extended_tokenizer_is_not_that_of_another_chat_template(tokenizers, texts, tmp_path):

@@ -4,6 +4,11 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from tercet import TercetEncoderConfig, TercetEncoderForMaskedLM
+from tercet.conversion.embedding import load_embedder
+from tercet.fewshot.boundary import DecoderPrompts, Prompt, SpecialTokenPolicy
+from tercet.finetune.encoding import TextEncoder
+from tercet.finetune.question_answering import encode_pairs
 from tercet.pretraining.text import build_held_out, open_text
 from tercet.text.special_tokens import counting_of_dropped
 from tercet.text.tokenization import text_backend
@@ -48,6 +53,44 @@ def of_some_bytes():
 def test_bytes_of_text_without_tokens_are_counted(tokenizer, dropped):
     count = counting_of_dropped(text_backend(tokenizer))
     assert (count and count("The<key> cat.\n кот")) == dropped
+
+
+def vectors_of(texts, folder):
+    """Make vectors by a small model whose tokenizer knows few letters."""
+    of_pairs().save_pretrained(folder)
+    config = TercetEncoderConfig(
+        vocab_size=10, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    TercetEncoderForMaskedLM(config).save_pretrained(folder)
+    return load_embedder(str(folder)).embed(texts)
+
+
+def encoder():
+    return TextEncoder(of_pairs(), 64, has_token_types=False)
+
+
+READERS = {
+    "fine-tuning and predict": lambda texts, _: encoder().encode(texts),
+    "words": lambda texts, _: encoder().encode_words([text.split() for text in texts]),
+    "questions": lambda texts, _: encode_pairs(encoder(), texts, ["the cat"] * len(texts)),
+    "few-shot, decoder": lambda texts, _: DecoderPrompts(of_pairs(), SpecialTokenPolicy()).encode(
+        [Prompt(text, ("cat",)) for text in texts]
+    ),
+    "embed": vectors_of,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.filterwarnings("ignore:.*has no")
+def test_every_reader_of_texts_tells_of_what_is_lost(reader, recwarn, tmp_path):
+    """Else all rows may look the same to the model, and "0.00% unknown" is all that is said."""
+    READERS[reader](["the cat", "a cat sat"], tmp_path)
+    lost = [str(warning.message) for warning in recwarn if "drops" in str(warning.message)]
+    assert lost == []
+    READERS[reader](["the кот cat", "a cat sat"], tmp_path)
+    (told,) = [str(warning.message) for warning in recwarn if "drops" in str(warning.message)]
+    assert "(6 of " in told
+    assert "1 of " in told
 
 
 def test_held_out_text_that_loses_some_has_no_bits_per_byte(texts, recipe_of, tmp_path):

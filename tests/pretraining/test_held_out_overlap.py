@@ -9,7 +9,12 @@ import pytest
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.text import open_texts, tell_of_whole_files
+from tercet.text.documents import open_documents
+from tercet.text.held_apart import warn_of_shared_documents
 from tercet.text.texts_read import shared_files
+from tercet.text.tokenization import tokenize
+from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import changed
 
@@ -82,3 +87,56 @@ def test_the_embedded_corpus_is_no_held_out_text_of_another(
         warnings.simplefilter("error")
         warnings.filterwarnings("default", message=".*files of corpus.validation are also")
         find_inputs(parse_recipe(PretrainingRecipe, data))
+
+
+def test_without_held_out_text_a_part_is_held_out_that_is_not_learned(recipe_of, texts, tmp_path):
+    data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
+    documents = [f"the cat number {number} sat" for number in range(200)]
+    text = write(tmp_path, "mine.txt", "\n\n".join(documents))
+    del data["corpus"]["validation"]
+    for train in (str(text), [{"path": str(text), "name": "mine"}]):
+        data["corpus"]["train"] = train
+        found = open_texts(parse_recipe(PretrainingRecipe, data))
+        learned, held_out = ({*found[split][0]} for split in ("train", "validation"))
+        assert learned | held_out == {*documents}
+        assert not learned & held_out
+        assert len(held_out) < 30
+    data["corpus"] |= {"train": str(text), "streaming": True}
+    with pytest.raises(ValueError, match=r"no part can be held out: name held-out text with corpus.valid"):
+        open_texts(parse_recipe(PretrainingRecipe, data))
+
+
+def test_the_embedded_corpus_has_a_held_out_part_of_its_own(recipe_of, texts, tmp_path, monkeypatch):
+    files = {split: write(tmp_path, f"{split}.txt", split) for split in ("train", "validation")}
+    monkeypatch.setattr("tercet.text.documents.documentation_file", lambda split, cache: files[split])
+    data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
+    data["corpus"] |= {"train": "documentation", "validation": None}
+    found = open_texts(parse_recipe(PretrainingRecipe, data))
+    assert {split: [*documents[0]] for split, documents in found.items()} == {
+        "train": ["train"],
+        "validation": ["validation"],
+    }
+
+
+def test_held_out_documents_that_are_learned_from_are_told_of(tmp_path):
+    learned = open_documents(str(write(tmp_path, "a.txt", "One.\n\nTwo.\n\nThree.")))
+    for text, number in (("Two. \n\nFour.\n\nTwo.", 2), ("Four.", 0)):
+        measured = open_documents(str(write(tmp_path, "b.txt", text)))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            warn_of_shared_documents(learned, measured, tmp_path)
+        assert len(told) == (number > 0)
+        assert all(f"{number} of 3 documents" in str(each.message) for each in told)
+
+
+def test_lines_without_blank_ones_between_are_told_to_be_one_document(tmp_path, capsys):
+    tokenizer = train_tokenizer(["A line."] * 3, "characters", 40)
+    lines = ["A line."] * 400
+    for text, ending, told in (
+        ("\n".join(lines), "txt", "1 document, 3,199 tokens in all (blank lines separate documents)"),
+        ("\n\n".join(lines), "txt", ""),
+        ("\n".join(lines), "md", ""),
+    ):
+        documents = open_documents(str(write(tmp_path, f"lines.{ending}", text)))
+        tell_of_whole_files(documents, tokenize(documents, tokenizer))
+        assert told in capsys.readouterr().err if told else capsys.readouterr().err == ""

@@ -94,7 +94,7 @@ def test_words_are_counted_by_the_tokens_of_all_windows(
     accelerator: Any = SimpleNamespace(main_process_first=nullcontext)
     with keeping_revisions(recipe, inputs, parts, accelerator) as series:
         assert series is not None
-        assert series.words_per_token == 2 * 43 / tokens
+        assert series.words_per_token == [(0, 2 * 43 / tokens)]
 
 
 def test_a_part_of_a_corpus_has_its_documents():

@@ -6,6 +6,7 @@ import warnings
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,13 +16,17 @@ from tercet.__main__ import main
 from tercet.hub import push as client
 from tercet.hub import revisions as client_of_revisions
 from tercet.hub.revisions import missing_revisions
-from tercet.pretraining.revisions import count_words, require_repository
+from tercet.pretraining.revisions import count_words, require_repository, words_per_token
 from tercet.pretraining.run import pretrain
 from tercet.training import revisions
+from tercet.training.examples import count_left_out
+from tercet.training.loop import Progress
 from tercet.training.revisions import RevisionSeries
+from tercet.training.weighting import WeightedExamples
 
 from ..hub.conftest import hub  # noqa: F401
 from ..saved_weights import require_same, require_same_models, weights_in
+from ..training.test_mixture import Numbers
 from .conftest import changed, unread_recipe
 
 KIND = "causal_language_modeling"
@@ -233,13 +238,40 @@ def test_words_are_those_between_white_space(tmp_path):
 
 
 def test_marks_of_babylm_are_28_and_a_long_step_may_pass_several():
-    series = RevisionSeries("babylm", print, words_per_token=1.0)
-    at = lambda tokens: series.due(type("P", (), {"step": 1, "tokens": tokens}))  # noqa: E731
+    series, progress = RevisionSeries("babylm", print, [(0, 1.0)]), Progress(step=1)
+
+    def at(tokens: int) -> list[str]:
+        progress.tokens = tokens
+        return series.due(progress)
+
     assert at(999_999) == []
     assert at(3_000_000) == ["chck_1M", "chck_2M", "chck_3M"]
     assert at(3_000_001) == []
     assert len(at(2_000_000_000)) == 28 - 3
-    assert series.due(type("P", (), {"step": 2, "tokens": 2_000_000_001})) == []
+    assert at(2_000_000_001) == []
+
+
+def test_words_are_those_of_the_stages_that_were_read():
+    """A stage of shorter sequences has fewer words per token; a resumed run goes on counting."""
+    progress = Progress(words=900_000)
+    for step, tokens, words in ((1, 100_000, 950_000), (2, 200_000, 1_000_000), (3, 600_000, 1_100_000)):
+        series = RevisionSeries("babylm", print, [(0, 0.5), (2, 0.25)], tokens=progress.tokens)
+        progress.step, progress.tokens = step, tokens
+        assert series.due(progress) == (["chck_1M"] if step == 2 else [])
+        assert progress.words == pytest.approx(words)
+
+
+def test_words_of_documents_that_are_in_no_example_are_not_read(tmp_path):
+    class Text(list):
+        def fingerprint(self):
+            return "a"
+
+    left_out = count_left_out("documents", np.array([8, 8, 8]), np.array([True, False, False]), "")
+    source = WeightedExamples([Numbers(2, 0)], [np.arange(2)], [0], [0])
+    source.lengths, source.left_out = np.array([10, 10]), left_out
+    source.epoch = lambda number: source
+    texts: Any = (Text(["one two three four"] * 3),)
+    assert words_per_token(texts, source, tmp_path) == pytest.approx(8 / 20)
 
 
 @pytest.mark.parametrize(

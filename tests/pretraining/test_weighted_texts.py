@@ -74,6 +74,17 @@ def test_a_run_reads_and_scores_each_text_by_itself(recipe_with, capsys):
     assert losses[0] == pytest.approx(together, rel=1e-6)
 
 
+def test_held_out_texts_are_joined_in_one_order_however_they_are_listed(recipe_with):
+    """Where masks go by the place of an example, the joint loss would depend on it."""
+    recipe = recipe_with()
+    listed = [{"path": text.path, "name": text.name} for text in recipe.corpus.validation]
+    (there,), (back,) = (
+        open_text(recipe_with(corpus={"validation": texts}), "validation") for texts in (listed, listed[::-1])
+    )
+    assert there.fingerprint() == back.fingerprint()
+    assert list(there) == list(back)
+
+
 @pytest.mark.parametrize("kind", ["masked_language_modeling_with_next_sentence", "mixture", "translation"])
 def test_every_kind_of_examples_has_shares(recipe_with, kind):
     recipe = recipe_with(kind=kind, steps=3, log_every=1)

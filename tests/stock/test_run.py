@@ -59,6 +59,20 @@ def test_model_goes_in_and_out_again(folder, tmp_path: Path, capsys, max_shard_s
         assert json.loads((path / "certificate.json").read_text())["holds"] is True
 
 
+@pytest.mark.parametrize("names", [("cls_token", "sep_token"), ()])
+def test_an_export_names_tokens_of_its_tokenizer_alone(folder, tokenizer, tmp_path: Path, names) -> None:
+    """ModernBERT's configuration assumes cls_token_id = 50281 where none is named."""
+    for name in names:
+        setattr(tokenizer, name, tokenizer.convert_ids_to_tokens(5))
+    source, ours, back = folder("ModernBertForMaskedLM"), tmp_path / "ours", tmp_path / "back"
+    assert main(["import", str(source), str(ours)]) == 0
+    assert main(["export", str(ours), str(back), "--to", "modernbert"]) == 0
+    config = json.loads((back / "config.json").read_text())
+    ids = {name: value for name, value in config.items() if name.endswith("_token_id")}
+    assert all(value is None or value < config["vocab_size"] for value in ids.values())
+    assert {name: config[f"{name}_id"] for name in names} == dict.fromkeys(names, 5)
+
+
 @pytest.mark.parametrize(
     "name", ["BartForSequenceClassification", "T5ForQuestionAnswering", "T5ForTokenClassification"]
 )

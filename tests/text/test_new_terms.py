@@ -4,9 +4,18 @@ from copy import deepcopy
 
 import pytest
 from tokenizers import AddedToken, normalizers
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, CamembertTokenizer, T5Tokenizer, XLMRobertaTokenizer
 
-from tercet.text.new_terms import add_spelled, add_terms, learn_terms, read_terms
+from tercet.text.new_terms import (
+    add_spelled,
+    add_terms,
+    adopt,
+    backend_of,
+    extended,
+    learn_terms,
+    read_terms,
+    require_same_reading,
+)
 from tercet.text.tokenizer import train_tokenizer
 
 TEXT = "The chemical chemo kinase skin, the cat sat on a mat (in)compatible chemistry kin skin. Therapy! "
@@ -126,6 +135,40 @@ def test_a_tokenizer_that_puts_spaces_before_parts_is_refused(trained):
     before.backend_tokenizer.normalizer = normalizers.Prepend(" ")
     with pytest.raises(ValueError, match=r"'lung cancer' cannot become a token .* would write .* leave the"):
         add_terms(before, ["lung cancer"])
+
+
+PIECES = [(piece, -len(piece) / 9) for piece in ["▁", "▁the", "▁cat", *"abcehimnost,."]]
+
+
+@pytest.mark.parametrize("term", ["x^2", "mat", "a cat"])
+@pytest.mark.parametrize(
+    ("kind", "special"),
+    [
+        (T5Tokenizer, ["<pad>", "</s>", "<unk>"]),
+        (XLMRobertaTokenizer, ["<s>", "<pad>", "</s>", "<unk>"]),
+        (CamembertTokenizer, ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>"]),
+    ],
+)
+def test_a_tokenizer_that_cuts_at_spaces_first_is_refused_and_reads_on_as_before(kind, special, term):
+    """Each of its words begins with the sign of a space, of which an added token loses one."""
+    before, after = (kind(vocab=[*((name, 0.0) for name in special), *PIECES]) for _ in range(2))
+    with pytest.raises(ValueError, match=r" cannot become a token .* leave the term out"):
+        add_terms(after, [term])
+    assert after.tokenize("the cat sat on the mat") == before.tokenize("the cat sat on the mat")
+    backend = extended(backend_of(before), [], [term])
+    assert backend.encode("the cat", add_special_tokens=False).tokens == before.tokenize("the cat")
+
+
+def test_lines_without_a_term_have_to_keep_their_ids(trained):
+    before, after = trained["unigram"], deepcopy(trained["unigram"])
+    add_terms(after, ["lung cancer"])
+    require_same_reading(before, after, ["the cat sat\n\na lung cancer"])
+    backend = backend_of(after)
+    backend.normalizer = normalizers.Lowercase()
+    adopt(after, backend)
+    require_same_reading(before, after, ["A lung cancer"])
+    with pytest.raises(ValueError, match=r"would read 'A chemist', which has none of them, as .*: leave"):
+        require_same_reading(before, after, ["a mat\nA chemist"])
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte_bpe", "unigram"])

@@ -1,13 +1,17 @@
 """Which ids are text and which are signs."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.text.documents import open_documents
 from tercet.text.special_tokens import (
+    OF_OBJECTIVES,
     control_tokens,
     is_special,
     required_token_id,
@@ -56,6 +60,15 @@ def test_control_tokens_have_no_role_and_no_objective(with_control_tokens):
     assert control_tokens(with_control_tokens, "own", ["<fim>"]) == ["<|user|>", "<|bot|>"]
     assert control_tokens(with_control_tokens, ["<|bot|>", "<|end|>"]) == ["<|bot|>", "<|end|>"]
     assert control_tokens(with_control_tokens, []) == []
+
+
+def test_runs_and_prepared_corpora_read_tokens_of_objectives_alike(with_control_tokens):
+    """As text, whoever asks: else no run takes a corpus that a fill-in-the-middle tokenizer prepared."""
+    tokenizer = with_control_tokens
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|user|>", *OF_OBJECTIVES]})
+    assert not {*control_tokens(tokenizer)} & {*OF_OBJECTIVES}
+    kinds = get_args(get_args(SingleObjectiveRecipe)[0])
+    assert {name for recipe in kinds for name in recipe.special_tokens} == {*OF_OBJECTIVES}
 
 
 @pytest.mark.parametrize(

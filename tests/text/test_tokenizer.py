@@ -1,16 +1,20 @@
 """Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
 
 import json
+import random
 import re
+import sys
 import unicodedata
+from types import SimpleNamespace
 
 import pytest
-from tokenizers import normalizers
-from transformers import AutoTokenizer
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tercet.storage import model_folder
 from tercet.storage.model_folder import save_tokenizer
 from tercet.text.special_tokens import sentinel_ids
+from tercet.text.tokenization import tokenize
 from tercet.text.tokenizer import KINDS, fit_frame, frame_ids, load_tokenizer, train_tokenizer
 
 from . import tokenizer_kinds
@@ -241,7 +245,7 @@ def test_a_rare_character_in_text_without_spaces_cuts_it():
 
 
 def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path, capsys):
-    with pytest.raises(ValueError, match=r"could not be loaded \(.*\): check the path"):
+    with pytest.raises(ValueError, match=r"cannot be loaded \(.*\): check the path"):
         load_tokenizer(str(tmp_path / "nothing"))
     tokenizer = train_tokenizer(TEXTS, "byte_bpe", 600)
     tokenizer.pad_token = None
@@ -311,6 +315,103 @@ def test_a_class_that_does_not_do_as_its_file_says_is_told_of(tmp_path, recwarn)
             UserWarning, match=r"GPT2Tokenizer does not cut text as tokenizer\.json there does"
         ):
             load(str(tmp_path) if load is load_tokenizer else tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_text_gives_the_same_tokenizer(kind):
+    """Its scores, too: a unigram trainer gives those of rare characters in the order of a hash map."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 7))) for _ in range(300)]
+    texts = [" ".join(draw.choices(words, k=20)) for _ in range(200)] + [
+        "0 1 2 3 4 5 6 7 8 9 A B C D E F X Y Z"
+    ]
+    first, second = (train_tokenizer(texts, kind, 540).backend_tokenizer.to_str() for _ in range(2))
+    assert first == second
+
+
+class Pieces:
+    """What sentencepiece says of a model that is the letters, "▁" and one piece of its user's."""
+
+    vocabulary = ("<unk>", "<s>", "</s>", "<me>", *"▁abcdefghilmnorstuvyz.,")
+
+    def __init__(self, model_file):
+        """Read nothing."""
+
+    def __len__(self):
+        """Count the pieces."""
+        return len(self.vocabulary)
+
+    def get_score(self, idx: int) -> float:
+        """Return the score of a piece, which is zero of those that are not learned."""
+        return 0.0 if idx < 4 else -float(idx)
+
+    def is_control(self, idx: int) -> bool:
+        """Return whether a piece is no text."""
+        return idx in (1, 2)
+
+    def is_unknown(self, idx: int) -> bool:
+        """Return whether a piece stands for all others."""
+        return idx == 0
+
+    def unk_id(self) -> int:
+        """Return that piece."""
+        return 0
+
+    def id_to_piece(self, idx: int) -> str:
+        """Name a piece."""
+        return self.vocabulary[idx]
+
+    def encode(self, text: str) -> list[int]:
+        """Cut a text, with a space before it."""
+        known = {piece: idx for idx, piece in enumerate(self.vocabulary)}
+        cut = re.findall("<me>|.", f"▁{text.replace(' ', '▁')}")
+        ids = [known.get(piece, 0) for piece in cut]
+        return [idx for place, idx in enumerate(ids) if idx or not place or ids[place - 1]]
+
+
+@pytest.mark.parametrize(
+    ("opening", "own", "is_right"), [("first", True, True), ("never", True, False), ("first", False, False)]
+)
+def test_a_conversion_that_reads_otherwise_than_sentencepiece_is_told_of(
+    tmp_path, recwarn, monkeypatch, opening, own, is_right
+):
+    """Of a folder without tokenizer.json: transformers before 5.24 leaves out the space before a text."""
+    monkeypatch.setitem(sys.modules, "sentencepiece", SimpleNamespace(SentencePieceProcessor=Pieces))
+    vocabulary = {piece: idx for idx, piece in enumerate(Pieces.vocabulary)}
+    backend = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", fuse_unk=True))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=opening, split=False)
+    if own:
+        backend.add_tokens([AddedToken("<me>", normalized=False)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    tokenizer.vocab_file = str(tmp_path / "tokenizer.model")
+    model_folder.settle_reading(tokenizer, str(tmp_path))
+    told = [str(warning.message) for warning in recwarn]
+    assert is_right or "tokenizer.model there does not cut text as SentencePiece does: add" in told.pop()
+    assert not told
+
+
+def test_a_vocabulary_of_another_library_names_the_library(tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"no model")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
+    for load in (load_tokenizer, model_folder.load_tokenizer):
+        with pytest.raises(ValueError, match=r"has no tokenizer.json.*: pip install sentencepiece protobuf"):
+            load(str(tmp_path) if load is load_tokenizer else tmp_path)
+
+
+def test_merges_are_not_left_out_at_random(tmp_path, capsys):
+    """BPE dropout of a tokenizer.json would read corpora, held-out texts and prompts each time otherwise."""
+    train_tokenizer(TEXTS, "byte_bpe", 400).save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    facts = json.loads(file.read_text())
+    facts["model"]["dropout"] = 0.5
+    file.write_text(json.dumps(facts))
+    dropping = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    corpora = [tokenize(TEXTS, dropping).tokens.tolist() for _ in range(2)]
+    for load in (load_tokenizer, model_folder.load_tokenizer):
+        tokenizer = load(str(tmp_path) if load is load_tokenizer else tmp_path)
+        assert "BPE dropout 0.5); this is switched off, so" in capsys.readouterr().err
+        assert tokenize(TEXTS, tokenizer).tokens.tolist() == corpora[0] == corpora[1]
+        assert len({tuple(tokenizer(TEXTS[0])["input_ids"]) for _ in range(5)}) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -60,6 +60,18 @@ def test_a_pass_has_every_example_once_before_the_next_begins(sources):
         assert len(counts) == len(numbers) or expected < 1
 
 
+def test_steps_read_the_passes_of_a_source_one_after_another(sources):
+    """Within an epoch, too: else a short text's documents are learned up to four times before others once."""
+    data = data_of(WeightedSource(sources, SHARES, seed=7))
+    read = {origin: np.zeros(len(numbers), int) for origin, numbers in enumerate(sources.values())}
+    for epoch in range(3):
+        examples, steps = data.plan(epoch)
+        for step in steps:
+            for index in step:
+                read[int(examples.origins[index])][examples.indices[index]] += 1
+            assert all(np.ptp(counts) <= 1 for counts in read.values())
+
+
 def test_equal_shares_per_token_read_everything_once_an_epoch(sources):
     sizes = {name: float(numbers.lengths.sum()) for name, numbers in sources.items()}
     epoch = WeightedSource(sources, sizes, seed=7).epoch(0)
