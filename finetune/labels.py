@@ -19,7 +19,7 @@ from datasets import ClassLabel, Dataset, List
 
 from ..text.bad_records import RowError, listed
 from ..text.row_files import WHOLE, plain
-from ..text.rows import lists_of, values_of
+from ..text.rows import lists_of, require_from_zero, values_of
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 """A whole number as tables write it: 1, or 1.0 where others have gaps."""
@@ -240,6 +240,17 @@ def named_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Label
             "task.label_names, or each in its place"
         )
     return Labels(names, renamed=classes[: len(labels)])
+
+
+def require_labels_from_zero(rows: Dataset, column: str, names: Sequence[str]) -> None:
+    """Refuse numbers of named labels, or lists of them, that count from 1.
+
+    Raises:
+        RowError: No row has 0, and one has the number of all labels.
+    """
+    known = labels_known(rows, column, names)
+    if known is not None and known.spelled("0") == 0 and known.spelled(str(len(known))) is None:
+        require_from_zero(rows[column][:], [len(known)] * len(rows), column)
 
 
 def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | None:

@@ -81,6 +81,7 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
                     on_bad_row=data.on_bad_row,
                     check=task.require_usable,
                     repair=task.repair,
+                    check_all=task.require_consistent,
                 )
             splits.add(split, rows, places)
             if tally.has_bad_rows:

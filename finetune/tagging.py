@@ -35,7 +35,16 @@ from ..training.objective import IGNORE, INDEX, Batch, Example
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import Labels, by_name, class_names, find_labels, label_lists, labels_known, name_of
+from .labels import (
+    Labels,
+    by_name,
+    class_names,
+    find_labels,
+    label_lists,
+    labels_known,
+    name_of,
+    require_labels_from_zero,
+)
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import TaggingRecipe
 
@@ -130,6 +139,10 @@ class Tagging(Task):
     def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no list of labels, one for each word, or no valid IOB2."""
         tags_in(rows, self.recipe, self.labels_known(rows))
+
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse numbers of labels that count from 1."""
+        require_labels_from_zero(rows, self.recipe.tags, self.recipe.label_names)
 
     def labels_known(self, rows: Dataset) -> Labels | None:
         """Return the labels whose names the recipe or else the data set knows."""

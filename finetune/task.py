@@ -111,6 +111,14 @@ class Task(ABC):
         self.require_inputs(rows)
         self.require_labels(rows)
 
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse what no row shows by itself, such as numbers that count from 1; rows may be bad ones.
+
+        Raises:
+            RowError: A row shows it together with the others.
+        """
+        return
+
     def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
         """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
 

@@ -44,7 +44,17 @@ from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .frames import separate_pairs
-from .labels import Labels, as_whole, find_labels, label_lists, label_values, labels_known, name_of, written
+from .labels import (
+    Labels,
+    as_whole,
+    find_labels,
+    label_lists,
+    label_values,
+    labels_known,
+    name_of,
+    require_labels_from_zero,
+    written,
+)
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
@@ -255,6 +265,10 @@ class LabellingTask(TextTask):
     def labels(self) -> Labels:
         """All labels."""
         return Labels.of(self.facts)
+
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse numbers of labels that count from 1."""
+        require_labels_from_zero(rows, *self.recipe.label_columns, self.recipe.label_names)
 
     @abstractmethod
     def prediction(self, probabilities: np.ndarray) -> Prediction:

@@ -35,6 +35,10 @@ def no_repair(rows: Dataset, row: int) -> dict[str, Any] | None:
     return None
 
 
+def no_check(rows: Dataset) -> None:
+    """Refuse nothing."""
+
+
 AT_ONCE = 256
 """Rows that are checked together where one of many is bad."""
 

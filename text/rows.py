@@ -15,9 +15,18 @@ from datasets import Dataset, IterableDataset, load_dataset
 
 from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
-from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
+from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_check, no_repair
 from .record_files import find_file, has_lines, object_of, require_columns
-from .row_files import Written, as_rows, is_number, read_lines, read_parquet, rows_of_other_kinds, stream_file
+from .row_files import (
+    Written,
+    as_rows,
+    is_number,
+    number_of,
+    read_lines,
+    read_parquet,
+    rows_of_other_kinds,
+    stream_file,
+)
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
@@ -47,6 +56,7 @@ def read_rows(
     on_bad_row: OnBadRow = "stop",
     check: Check | None = None,
     repair: Repair = no_repair,
+    check_all: Check = no_check,
 ) -> Reading:
     """Read labelled rows, and make sure that there are some, each of which can be used.
 
@@ -59,6 +69,7 @@ def read_rows(
         on_bad_row: What is done about bad rows.
         check: Refuses bad rows; by default, those with nothing in a column.
         repair: Repairs bad rows.
+        check_all: Refuses what no row shows by itself, before bad rows are left out or repaired.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -69,13 +80,14 @@ def read_rows(
     remedy = f", or leave such rows out with {SETTING}=skip"
     location = source if dataset is None else f"{dataset}, split {source}"
     if dataset is None and has_lines(find_file(source)):
-        reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None)
+        reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None, check_all)
     else:
         rows = read_parquet(source, columns) if dataset is None else read_split(dataset, subset, source)
         require_columns(location, rows.column_names, columns)
         reading = Reading(
             rows.select_columns(list(columns)), Places(location, np.arange(len(rows))), RowTally(len(rows))
         )
+        require_all(reading.rows, reading.places, check_all)
         if on_bad_row == "skip":
             reading = without_bad_rows(reading, check)
     if on_bad_row == "repair":
@@ -91,7 +103,17 @@ def read_rows(
     return reading
 
 
-def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | None) -> Reading:
+def require_all(rows: Dataset, places: Places, check_all: Check) -> None:
+    """Refuse rows by what none shows by itself, with the place of one."""
+    try:
+        check_all(rows)
+    except RowError as error:
+        raise places.refusal(error) from None
+
+
+def read_lined(
+    source: str, columns: Sequence[str], remedy: str, check: Check | None, check_all: Check
+) -> Reading:
     """Read a file of lines.
 
     Args:
@@ -99,6 +121,7 @@ def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | 
         columns: Needed ones.
         remedy: What else to do about a bad row than to correct it, for the error.
         check: Refuses bad rows, which are left out; without it, one that cannot be read is an error.
+        check_all: As in `read_rows`.
 
     Raises:
         ValueError: The file cannot be read, or a line, or a value does not go with those before it.
@@ -114,6 +137,7 @@ def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | 
                 raise written.places.refusal(error, remedy) from error
             bad = rows_of_other_kinds(written.values) or {error.row: error.reason}
         else:
+            require_all(rows, written.places, check_all)
             bad = {error.row: error.reason for error in bad_rows(rows, check)} if check else {}
             if not bad:
                 return Reading(rows, written.places, tally)
@@ -276,6 +300,29 @@ def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
                 f"has no list of {of} in column {column!r}",
             )
     return values
+
+
+def require_from_zero(values: Sequence[Any], sizes: Sequence[int], column: str) -> None:
+    """Refuse numbers that count from 1 what is counted from 0; bad rows among them do not matter.
+
+    Args:
+        values: A number of each row, or a list of numbers.
+        sizes: How many there are to choose from in each row.
+        column: Holds the values.
+
+    Raises:
+        RowError: No row has 0, and one has the number of all there are.
+    """
+    numbers = [{*map(number_of, value if isinstance(value, list) else [value])} for value in values]
+    if any(0 in own for own in numbers):
+        return
+    for row, (own, size) in enumerate(zip(numbers, sizes, strict=True)):
+        if size in own:
+            raise RowError(
+                row,
+                f"has {size} in column {column!r}, which is to count from 0, and no row has 0: does it count "
+                "from 1? Then subtract 1 from each of its numbers",
+            )
 
 
 STANDARD = "-"
