@@ -15,10 +15,12 @@ from ..text.bad_records import RowError
 from ..text.bad_rows import Places
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
-from ..text.record_files import naming_keys
+from ..text.packed_files import ending
+from ..text.record_files import TABLES, naming_keys
 from ..text.rows import read_rows, split_off
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .labels import KIND
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
 from .tasks import build_task, task_of
@@ -102,7 +104,10 @@ def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
         ValueError: There is nothing to learn from them.
     """
     with naming_rows("train", rows):
-        return build_task(recipe.task, rows["train"])
+        task = build_task(recipe.task, rows["train"])
+    if recipe.data.dataset is None and ending(Path(recipe.data.train)) in TABLES:
+        task.facts.pop(KIND, None)  # cells have none
+    return task
 
 
 def encode_splits(rows: SplitRows, task: Task, encoder: TextEncoder) -> dict[str, Split]:

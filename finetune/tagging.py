@@ -212,10 +212,10 @@ class Tagging(Task):
         """Return the labels of each row's words."""
         found = []
         for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
-            tags = [self.facts["most_frequent"]] * len(words)
+            numbers = [self.labels.numbers[self.facts["most_frequent"]]] * len(words)
             for word, number in answer.tolist():
-                tags[word] = self.labels.names[number]
-            found.append({self.recipe.tags: tags})
+                numbers[word] = number
+            found.append({self.recipe.tags: [*map(self.labels.value, numbers)]})
         return found
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
@@ -233,7 +233,7 @@ class Tagging(Task):
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The labels."""
-        return " ".join(prediction[self.recipe.tags])
+        return " ".join(map(str, prediction[self.recipe.tags]))
 
     def format_reference(self, reference: Any) -> str:
         """The labels."""
@@ -242,7 +242,7 @@ class Tagging(Task):
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
         """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
         words = row[self.recipe.words]
-        sides = {"right": reference, "model": prediction[self.recipe.tags]}
+        sides = {"right": reference, "model": self.found([prediction])[0]}
         return Shown([Line(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()])
 
     def marked(self, words: Sequence[str], tags: Sequence[str], right_tags: Sequence[str]) -> Iterator[Run]:
@@ -271,8 +271,8 @@ class Tagging(Task):
         return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
 
     def found(self, predictions: Predictions) -> list[list[str]]:
-        """Return the predicted labels of each row's words."""
-        return [each[self.recipe.tags] for each in predictions]
+        """Return the predicted labels of each row's words, by name."""
+        return [[*map(str, each[self.recipe.tags])] for each in predictions]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label for every word."""

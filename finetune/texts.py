@@ -437,7 +437,7 @@ class MultiLabel(LabellingTask):
         names = hot_names(train, column, known)
         if names:
             tell_of_hot(column, names, are_named=bool(known))
-            labels = Labels(names)
+            labels = Labels(names, kind="text" if known else "integer")
         else:
             labels = find_labels(train, column, known, are_lists=True, least=1)
         facts = labels.facts | {"are_hot": bool(names)}

@@ -3,14 +3,20 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
+from tercet.configs.recipe import parse_recipe
 from tercet.finetune.labels import Labels, find_labels
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tagging import Tagging
 from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
 from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
+
+from .conftest import write_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels")
 
@@ -300,11 +306,13 @@ def test_names_found_in_a_column_have_no_numbers_that_another_column_could_write
 
 
 @pytest.mark.parametrize(
-    ("names", "values"), [(["bad", "good"], ["bad", "good"]), (["1", "5"], [1, 5]), (["0", "x"], ["0", "x"])]
+    "values", [["bad", "good"], [1, 5], ["1", "5"], ["0", "x"], [False, True], ["False", "True"]], ids=repr
 )
-def test_labels_that_are_whole_numbers_are_integers_in_predictions(names, values):
-    labels = Labels(names, are_numbered=False)
-    assert [labels.value(number) for number in range(2)] == values
+def test_predictions_have_labels_of_the_kind_that_rows_have(values):
+    labels = Labels.of(find_labels(column(values), "label").facts)
+    found, names = [labels.value(number) for number in range(2)], labels.names
+    assert found == values
+    assert [*map(type, found)] == [*map(type, values)]
     recipe = ClassificationRecipe(kind="classification")
     task = Classification(recipe, labels.facts | {"shares": [0.5, 0.5]})
     prediction = task.prediction(np.array([0.25, 0.75]))
@@ -313,3 +321,26 @@ def test_labels_that_are_whole_numbers_are_integers_in_predictions(names, values
     assert task.format_prediction(prediction) == f"{names[1]} (75%)"
     several = MultiLabel(MultiLabelRecipe(kind="multi_label"), labels.facts)
     assert several.prediction(np.array([0.6, 0.7]))["labels"] == values
+
+
+def test_tags_are_of_the_kind_that_rows_have():
+    rows = Dataset.from_dict({"tokens": [["a", "b"], ["c"]], "tags": [[3, 4], [4]]})
+    recipe = TaggingRecipe(kind="tagging", scheme="none")
+    task = Tagging(recipe, Tagging(recipe).find(rows))
+    found = task.predictions([np.array([[0, 0]]), np.array([[0, 1]])], rows)
+    assert [each["tags"] for each in found] == [[3, 4], [4]]
+    assert task.score(found, task.references(rows)) == {"accuracy": 1.0}
+
+
+def test_whole_numbers_of_a_table_are_integers(tmp_path):
+    """Its cells are texts of no kind, as which no program reads numbers."""
+    for name, kind in (("rows.csv", int), ("rows.jsonl", str)):
+        rows = [{"text": "t", "label": label} for label in "15" * 10]
+        if kind is int:
+            pd.DataFrame(rows).to_csv(tmp_path / name, index=False)
+        else:
+            write_rows(tmp_path / name, rows)
+        about = {"model": {"path": "x"}, "task": {"kind": "classification"}, "output": "x"}
+        recipe = parse_recipe(FineTuningRecipe, about | {"data": {"train": str(tmp_path / name)}})
+        task = find_task(recipe, read_splits(recipe))
+        assert isinstance(task.prediction(np.array([0.5, 0.5]))["label"], kind)
