@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from pyarrow.parquet import ParquetFile
 
 from ..text.documents import open_documents
 from ..text.packed_files import ending
@@ -153,8 +152,7 @@ def read_rows(data: DataRecipe, split: str) -> list[Row]:
     if ending(Path(source)) == ".txt":
         return [{"text": text} for text in open_documents(source)]
     path = find_file(source)
-    names: list[str] = ParquetFile(path).schema_arrow.names if ending(path) == ".parquet" else []
-    rows = list(stream_file(str(path), names))
+    rows = list(stream_file(source, (), whole=True))
     if not rows:
         raise ValueError(f"{path} has no rows: name a file that has some")
     return with_numbers(rows) if ending(path) in TABLES else rows

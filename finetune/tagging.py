@@ -215,8 +215,12 @@ class Tagging(Task):
             numbers = [self.labels.numbers[self.facts["most_frequent"]]] * len(words)
             for word, number in answer.tolist():
                 numbers[word] = number
-            found.append({self.recipe.tags: [*map(self.labels.value, numbers)]})
+            found.append(self.prediction(words, numbers))
         return found
+
+    def prediction(self, words: Sequence[str], numbers: Sequence[int]) -> Prediction:
+        """Predict labels of words."""
+        return {self.recipe.words: words, self.recipe.tags: [*map(self.labels.value, numbers)]}
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score spans, or words."""
@@ -276,10 +280,8 @@ class Tagging(Task):
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label for every word."""
-        return [
-            {self.recipe.tags: [self.facts["most_frequent"]] * len(words)}
-            for words in words_in(rows, self.recipe.words)
-        ]
+        usual = self.labels.numbers[self.facts["most_frequent"]]
+        return [self.prediction(words, [usual] * len(words)) for words in words_in(rows, self.recipe.words)]
 
 
 def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:

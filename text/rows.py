@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
-from datasets import Dataset, IterableDataset, load_dataset
+from datasets import Dataset, load_dataset
 
 from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
@@ -329,52 +329,51 @@ STANDARD = "-"
 """What stands for standard input or output."""
 
 
-def stream_rows(source: str, columns: Sequence[str]) -> IterableDataset:
-    """Read a file's rows one after another.
+def stream_rows(source: str, columns: Sequence[str], *, whole: bool = False) -> Iterator[Row]:
+    """Read a file's rows one after another, with `None` in a column that one lacks.
 
     Args:
         source: A file as `read_file` reads them, or `-` for lines of JSON on standard input.
         columns: Those that every row must have.
+        whole: Whether rows have their other columns, too.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: It is of no known kind, or has no such column.
     """
     if source == STANDARD:
-        return IterableDataset.from_generator(lines_of_json, gen_kwargs={"columns": tuple(columns)})
-    for first in islice(stream_file(source, columns), 1):
-        require_columns(source, list(first), columns)
-    return IterableDataset.from_generator(
-        rows_of_file, gen_kwargs={"source": source, "columns": tuple(columns)}
-    )
+        rows = lines_of_json(columns)
+    else:
+        for first in islice(stream_file(source, columns), 1):
+            require_columns(source, list(first), columns)
+        rows = stream_file(source, columns, whole=whole)
+    return rows if whole else ({column: row.get(column) for column in columns} for row in rows)
 
 
-def rows_of_file(source: str, columns: Sequence[str]) -> Iterator[Row]:
-    """Read the rows of a file, with `None` in a column that one lacks."""
-    for row in stream_file(source, columns):
-        yield {column: row.get(column) for column in columns}
-
-
-def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[Row]:
+def lines_of_json(columns: Sequence[str], file: TextIO | None = None) -> Iterator[Row]:
     """Read lines of JSON, as they come; a byte order mark and blank lines are no rows.
+
+    Args:
+        columns: Those that every row must have.
+        file: Standard input if left out.
 
     Raises:
         RowError: A line is no object with these columns.
     """
     example = json.dumps(dict.fromkeys(columns, "..."))
-    for number, line in enumerate(file):
+    for number, line in enumerate(file or sys.stdin):
         line = line.removeprefix("\ufeff") if number == 0 else line
         if not line.strip():
             continue
         try:
-            parsed = json.loads(line, object_pairs_hook=object_of)
-            row = {column: parsed[column] for column in columns}
+            row = json.loads(line, object_pairs_hook=object_of)
+            row |= {column: row[column] for column in columns}  # it has them
         except (ValueError, KeyError, TypeError) as error:
             says_more = isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError)
             cause = f" ({first_line(error)})" if says_more else ""
             raise RowError(
                 number, f"is {line.strip()!r:.60}{cause}: write a JSON object in each line, such as {example}"
             ) from None
-        if problem := foreign_in(row, columns):
+        if problem := foreign_in(row, list(row)):
             raise RowError(number, f"is bad: {problem}: correct it")
         yield row
