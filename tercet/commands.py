@@ -203,13 +203,12 @@ def predict(options: Namespace) -> None:
         return
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
-    if output != "-":
-        from .text.row_writers import require_ending
+    from .text.record_files import find_file
+    from .text.row_writers import require_ending
 
+    if output != "-":
         require_ending(output)
     if source != "-":
-        from .text.record_files import find_file
-
         find_file(source)
     api.say_that_libraries_load()
     from .finetune.prediction import predict_file
