@@ -95,10 +95,9 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
             on_bad_row=recipe.data.on_bad_row,
             check=task.require_inputs,
         )
-        if tally.has_bad_rows:
-            rows.bad_rows["unlabelled"] = tally.facts
+        rows.tallies["unlabelled"] = tally
     step = PreparedTaskStep(recipe, teacher, task, rows, unlabelled)
-    encode_splits(rows, task, step.encoder)  # raises what is wrong with the rows
+    encode_splits(rows, task, step.encoder, recipe.data.on_bad_row)  # raises what is wrong with the rows
     if unlabelled is not None:
         encode_unlabelled(step, unlabelled)
     require_no_leakage(recipe.teacher, teacher.folder, task, recipe.data, rows)
@@ -167,7 +166,7 @@ def learn_task(
         own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0])
     require_same_input(step, own.model, own.tokenizer)
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
-    splits = encode_splits(step.rows, step.task, encoder)
+    splits = encode_splits(step.rows, step.task, encoder, recipe.data.on_bad_row)
     teach = partial(taught, step) if is_taught else None
     whole = training_split(step)
     read = {**splits, "train": whole} if is_taught else splits

@@ -62,6 +62,8 @@ class Task(ABC):
     """What `guess` predicts, as reports call it."""
     drawn_unit: ClassVar[str] = "rows"
     """What the bootstrap draws: see `drawn_rows`."""
+    learns_texts: ClassVar[bool] = False
+    """Whether labels are texts, too, which the tokenizer reads."""
     grades_errors: ClassVar[bool] = False
     """Whether a prediction with a small error is still a good one, not just nearly chosen."""
 
@@ -110,6 +112,14 @@ class Task(ABC):
         """
         self.require_inputs(rows)
         self.require_labels(rows)
+
+    def require_readable(self, rows: Dataset, encoder: TextEncoder) -> None:
+        """Refuse rows of which the tokenizer can read nothing, or no text that is to be learned.
+
+        Raises:
+            RowError: It cannot read one.
+        """
+        self.examples(rows, encoder, labelled=self.learns_texts)
 
     def require_consistent(self, rows: Dataset) -> None:
         """Refuse what no row shows by itself, such as numbers that count from 1; rows may be bad ones.
