@@ -8,11 +8,19 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset
 from torch import nn
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForQuestionAnswering,
+)
 
 from tercet.finetune.model import learner_of, load_pretrained_model, merged
 from tercet.finetune.recipe import LoraRecipe, PretrainedModelRecipe
-from tercet.finetune.task_recipes import ClassificationRecipe
+from tercet.finetune.task_recipes import ClassificationRecipe, QuestionAnsweringRecipe
 from tercet.finetune.tasks import build_task
 from tercet.storage.own_model import load_ours
 
@@ -149,3 +157,25 @@ def test_no_part_of_a_stock_model_below_its_head_is_fresh_or_dropped(
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
     with pytest.raises(ValueError, match=message):
         load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)
+
+
+@pytest.mark.parametrize("model_class", [LlamaForCausalLM, LlamaForQuestionAnswering])
+def test_a_stock_decoder_learns_to_answer_with_the_weights_that_it_has(model_class, bases, tmp_path):
+    """Which its class for questions has under another name than all others."""
+    tokenizer = AutoTokenizer.from_pretrained(bases / "decoder")
+    sizes: Any = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    stock = model_class(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes))
+    stock.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    task = build_task(
+        QuestionAnsweringRecipe("question_answering"), Dataset.from_list(ROWS["question_answering"](9, 0))
+    )
+    found = load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)
+    is_answering = model_class is LlamaForQuestionAnswering
+    assert found.fresh == ([] if is_answering else ["qa_outputs.out_proj.bias", "qa_outputs.out_proj.weight"])
+    assert found.model.get_input_embeddings().weight.equal(stock.get_input_embeddings().weight)
