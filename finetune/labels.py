@@ -147,8 +147,8 @@ def find_labels(
         ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
 
     Warns:
-        UserWarning: Labels are written otherwise than in the rows, some differ in upper and lower case alone,
-            or the recipe numbers the data set's names otherwise.
+        UserWarning: Labels are written otherwise than in the rows, or the recipe numbers the data set's names
+            otherwise.
     """
     found = listed_values(rows, column) if are_lists else enumerate(label_values(rows, column))
     values, texts, types = set[str](), Counter[str](), set[type]()
@@ -173,13 +173,6 @@ def find_labels(
             f"{listed(labels.names)}: name all in task.label_names"
         )
     tell_of_order(column, class_names(rows, column), labels)
-    folded = Counter(map(str.casefold, values))
-    if not known and (alike := [name for name in labels.names if folded[name.casefold()] > 1]):
-        warnings.warn(
-            f"column {column!r} has labels that differ in upper and lower case alone {listed(alike)}: each "
-            "is one of its own; write them alike if they are the same",
-            stacklevel=2,
-        )
     present = {labels.names[number] for number in numbers.values() if number is not None}
     if len(present) < least:
         raise ValueError(

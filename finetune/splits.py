@@ -23,6 +23,7 @@ from ..text.rows import Reading, read_rows, split_off, without_bad_rows
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .labels import KIND
+from .odd_labels import describe_odd_labels
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
 from .tasks import build_task, task_of
@@ -122,6 +123,13 @@ def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
     """
     with naming_rows("train", rows):
         task = build_task(recipe.task, rows["train"])
+        if not task.facts.get("are_numbered", True):  # labels were found, not named
+            odd = describe_odd_labels(task.labels_in(rows["train"]), rows.places["train"])
+            if odd:
+                warnings.warn(
+                    f"labels that few rows have, or nearly another: {odd}: correct mistyped ones",
+                    stacklevel=2,
+                )
     if recipe.data.dataset is None and ending(Path(recipe.data.train)) in TABLES:
         task.facts.pop(KIND, None)  # cells have none
     return task

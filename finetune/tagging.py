@@ -169,6 +169,12 @@ class Tagging(Task):
             ]
         }
 
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with each of its labels; what B- and I- begin with is the same one."""
+        is_span = self.recipe.scheme == "iob2"
+        for row, tags in enumerate(self.references(rows)):
+            yield from ((row, tag[2:] or tag if is_span else tag) for tag in tags)
+
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
         labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)

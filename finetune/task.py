@@ -6,7 +6,7 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -141,6 +141,10 @@ class Task(ABC):
     def strata(self, rows: Dataset) -> list[str] | None:
         """Return each row's label if it has one, so that rows are held out in proportion."""
         return None
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield rows with the names of their labels, where there are labels."""
+        return iter(())
 
     def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
         """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""

@@ -14,7 +14,7 @@ Shapes: E training rows, F other rows, L labels.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -324,6 +324,10 @@ class Classification(LabellingTask):
         known = labels_known(rows, column, self.recipe.label_names)
         return [name_of(value, known, row, column) for row, value in enumerate(label_values(rows, column))]
 
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with its label."""
+        return enumerate(self.strata(rows))
+
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and the share of the rows that has each."""
         column = self.recipe.label
@@ -430,6 +434,11 @@ class MultiLabel(LabellingTask):
         known = labels_known(rows, column, self.recipe.label_names)
         for row, values in enumerate(label_lists(rows, column)):
             require_set(values, known, row, column)
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with each of its labels."""
+        for row, held in zip(*np.nonzero(self.references(rows)), strict=True):
+            yield int(row), self.labels.names[held]
 
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and whether rows list them or have a 0 or 1 for each."""

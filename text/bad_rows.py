@@ -63,6 +63,10 @@ class Places:
         """Describe where a row stands: `reviews.csv, line 7`."""
         return self.source if self.lines is None else f"{self.source}, line {self.lines[row]}"
 
+    def row(self, row: int) -> str:
+        """Describe a row by its line, or by its number where the source has none."""
+        return self.of(row) if self.lines is not None else f"{self.source}, row {self.numbers[row] + 1:,}"
+
     def named(self, error: RowError) -> RowError:
         """Number the row of an error as in the file."""
         return RowError(int(self.numbers[error.row]), error.complaint, error.reason)

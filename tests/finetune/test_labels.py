@@ -188,13 +188,35 @@ def test_whole_numbers_in_another_form_are_told():
         labels.numbers_of(column(["1"]), "label")
 
 
-def test_labels_that_differ_in_case_alone_are_told():
-    with pytest.warns(UserWarning, match=r"differ in upper and lower case alone \(Yes, yes\): each is one"):
-        assert found(["Yes", "no", "yes"])[0] == ["Yes", "no", "yes"]
+def tell_of(rows, tmp_path, **task):
+    """Find the task of rows in a file."""
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+    data = {"train": str(file), "validation": str(file)}
+    about = {"model": {"path": "x"}, "task": {"kind": "classification"} | task, "output": "x", "data": data}
+    recipe = parse_recipe(FineTuningRecipe, about)
+    find_task(recipe, read_splits(recipe))
+
+
+def test_labels_that_may_be_mistyped_are_told_in_one_line(tmp_path):
+    rows = [{"text": "t", "label": "positive" if row % 2 else "negative"} for row in range(1200)]
+    for row, label in ((7, "positve"), (9, "NEGATIVE"), (11, "odd")):
+        rows[row]["label"] = label
+    with pytest.warns(UserWarning, match="labels that few rows have, or nearly another") as caught:
+        tell_of(rows, tmp_path)
+    (warning,) = caught
+    assert str(warning.message).endswith(
+        f": 'NEGATIVE' in 1 (first {tmp_path}/rows.jsonl, line 10; nearly 'negative' in 600), 'odd' in 1 "
+        f"(first {tmp_path}/rows.jsonl, line 12), 'positve' in 1 (first {tmp_path}/rows.jsonl, line 8; "
+        "nearly 'positive' in 597): correct mistyped ones"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found(["Yes", "yes"], names=("Yes", "yes"))
-        found(["yes", "no"])
+        tell_of([{"text": "t", "label": f"class {row % 4}"} for row in range(20)], tmp_path)
+        tell_of(rows, tmp_path, label_names=["negative", "positive", "positve", "NEGATIVE", "odd"])
+    tags = [{"tokens": ["a", "b"], "tags": ["B-PER", "I-PER"]} for _ in range(20)]
+    tags[3]["tags"] = ["B-PER", "B-pER"]
+    with pytest.warns(UserWarning, match=r": 'pER' in 1 \(first .*, line 4; nearly 'PER' in 20\): correct"):
+        tell_of(tags, tmp_path, kind="tagging")
 
 
 def test_labels_in_lists_are_found():
