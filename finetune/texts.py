@@ -268,7 +268,7 @@ class LabellingTask(TextTask):
 
     def require_consistent(self, rows: Dataset) -> None:
         """Refuse numbers of labels that count from 1."""
-        require_labels_from_zero(rows, *self.recipe.label_columns, self.recipe.label_names)
+        require_labels_from_zero(rows, self.recipe.label_columns[0], self.recipe.label_names)
 
     @abstractmethod
     def prediction(self, probabilities: np.ndarray) -> Prediction:

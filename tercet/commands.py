@@ -275,11 +275,11 @@ def fewshot(options: Namespace) -> None:
     A recipe defines the rows, the templates of prompts and answers, and the number of demonstrations in a
     prompt (`prompting.num_fewshot`). Answers are scored by the log-likelihood of the continuation (decoders)
     or of the target (sequence-to-sequence models), or by pseudo-log-likelihood (encoders). Weights do not
-    change. Writes OUTPUT/report.html, results.json and one line for every item. Files of rows are searched
-    in data.folder. --explain only shows which tokens are scored.
+    change. Writes OUTPUT/report.html, results.json and one line for every item.
+    --explain only shows which tokens are scored.
 
     Examples:
-      tercet fewshot copa --model runs/decoder-english/model data.folder=data
+      tercet fewshot copa --model runs/decoder-english/model
       tercet fewshot my-task.yaml --model gpt2 --model runs/mine/model prompting.num_fewshot=[0,1,4] --explain
     """
     models = options.model or None

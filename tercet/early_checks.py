@@ -228,12 +228,11 @@ def tables_of(recipe: Any) -> Iterator[tuple[str, dict[str, str]]]:
     """
     for part in parts_of(recipe):
         if getattr(part, "dataset", "") is None:
-            resolve = getattr(part, "resolve", lambda file: file)
             columns, keys = getattr(recipe.task, "columns", ()), getattr(recipe.task, "keys", {})
             for split in SPLITS:
                 file = getattr(part, split, None)
                 if file is not None and not file.endswith(".txt"):  # a plain text has no columns
-                    yield resolve(file), {column: keys.get(column, "") for column in columns}
+                    yield file, {column: keys.get(column, "") for column in columns}
 
 
 def parts_of(recipe: Any) -> Iterator[Any]:

@@ -100,8 +100,8 @@ WRONG = [
     ("distill two-step task.temperature=-1", "task.temperature = -1: must be greater than 0"),
     ("fewshot copa prompting.num_fewshot=some", 'prompting.num_fewshot = "some": must be a valid array'),
     (
-        "fewshot copa data.folder=nowhere",
-        "nowhere/fewshot/copa_validation.jsonl.gz does not exist: name one",
+        "fewshot copa data.test=nowhere/rows.jsonl",
+        "nowhere/rows.jsonl does not exist: name one",
     ),
 ]
 
