@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from ..text.cache import cache_folder
 from ..text.digests import identify_file
 from ..text.packed_files import ending
 from ..text.record_files import TABLES, naming_keys
-from ..text.rows import Reading, read_rows, split_off, without_bad_rows
+from ..text.rows import Reading, read_rows, split_off, values_of, without_bad_rows
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .labels import KIND
@@ -92,27 +92,36 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
     splits = SplitRows()
     for split in ("train", *MEASURED):
         source = getattr(data, split)
+        groups = [data.group] if data.group and split == "train" else []
         if source is not None:
-            with naming_keys(recipe.task.keys):
+            with naming_keys(recipe.task.keys | dict.fromkeys(groups, "data.group")):
                 rows, places, tally = read_rows(
                     source,
-                    recipe.task.columns,
+                    [*dict.fromkeys((*recipe.task.columns, *groups))],
                     f"data.{split}",
                     dataset=data.dataset,
                     subset=data.subset,
                     on_bad_row=data.on_bad_row,
-                    check=task.require_usable,
+                    check=partial(require_usable, task, groups),
                     repair=task.repair,
                     check_all=task.require_consistent,
                 )
             splits.add(split, rows, places, tally)
         elif split == "validation":
             rows, places = splits["train"], splits.places["train"]
-            rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows))
+            groups = values_of(rows, data.group) if data.group else None
+            rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows), groups)
             splits.add("train", rows.select(rest), places.select(rest), splits.tallies["train"])
             splits.add(split, rows.select(held_out), places.select(held_out), RowTally(len(held_out)))
             splits.held_out.add("validation")
     return splits
+
+
+def require_usable(task: Task, groups: Sequence[str], rows: Dataset) -> None:
+    """Raise a `RowError` unless each row can be learned from, and has a value in the columns of groups."""
+    task.require_usable(rows)
+    for column in groups:
+        values_of(rows, column)
 
 
 def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:

@@ -204,7 +204,11 @@ def read_split(dataset: str, subset: str | None, split: str) -> Dataset:
 
 
 def split_off(
-    rows: Dataset, share: float, seed: int, labels: Sequence[str] | None = None
+    rows: Dataset,
+    share: float,
+    seed: int,
+    labels: Sequence[str] | None = None,
+    groups: Sequence[Any] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hold out a random share of rows: the numbers of those that are left, and of the share, ascending.
 
@@ -213,11 +217,15 @@ def split_off(
         share: Of them that is held out.
         seed: Of the draw.
         labels: Of the rows: they are then held out in proportion, and at least one row of each is left.
+        groups: Of the rows: all of one are then held out or none, and labels do not matter.
 
     Raises:
         ValueError: One of the two would be empty.
     """
-    rest, held_out = divide(len(rows), share, seed, labels)
+    if groups is None:
+        rest, held_out = divide(len(rows), share, seed, labels)
+    else:
+        rest, held_out = divide_groups(groups, share, seed)
     if not (len(rest) and len(held_out)):
         raise ValueError(
             f"data.validation is left out, and data.validation_share = {share:g} of the rows ({len(rows)}) "
@@ -235,6 +243,22 @@ def divide(
     if labels is not None:
         order = taking_turns(order, np.unique(np.array(labels, dtype=object), return_inverse=True)[1])
     return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+
+
+def divide_groups(groups: Sequence[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw which groups are held out, as many as have no more than a share of the rows; as in `divide`.
+
+    >>> [rows.tolist() for rows in divide_groups(["a", "b", "a", "c", "b"], 0.4, 0)]
+    [[0, 1, 2, 4], [3]]
+    """
+    numbers = np.unique(np.array([*map(str, groups)], dtype=object), return_inverse=True)[1]
+    sizes, room, drawn = np.bincount(numbers), round(share * len(groups)), list[int]()
+    for group in np.random.default_rng(seed).permutation(len(sizes)):
+        if sizes[group] <= room:
+            room -= sizes[group]
+            drawn.append(group)
+    is_held_out = np.isin(numbers, drawn)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def taking_turns(order: np.ndarray, labels: np.ndarray) -> np.ndarray:

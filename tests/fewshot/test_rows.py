@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tercet.fewshot.recipe import DataRecipe
-from tercet.fewshot.rows import files_of, read_rows
+from tercet.fewshot.rows import as_numbers, files_of, items_of, read_rows
 from tercet.fewshot.task_recipes import TaskRecipe
 from tercet.fewshot.tasks import build_task
 from tercet.fewshot.templates import Template

@@ -15,7 +15,8 @@ from tercet.training.run_folder import delete
 from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, claimed, folder_of
 
 NO_PATHS = {
-    *("output", "data.dataset", "data.subset", "task.data.dataset", "task.data.subset"),
+    "output",
+    *(f"{part}data.{name}" for part in ("", "task.") for name in ("dataset", "subset", "group")),
     *("model.preset", "model.revision", "data.where", "lora.target_modules"),
     *(
         f"{part}corpus.{name}"
