@@ -30,8 +30,8 @@ from ..text.packed_files import ending, lines_of, problem_of_bytes
 from ..text.record_files import TEXT_LINES, find_file, naming_keys
 from ..text.row_files import is_number
 from ..text.rows import STANDARD, stream_rows
-from ..training.disk import explaining_a_full_disk, flush, partial_path, removing_on_failure
-from ..training.inputs import require_apart
+from ..training.disk import written_beside
+from ..training.inputs import require_replaceable
 from .embedding import load_embedder
 
 TEXTS_AT_ONCE = 2**13
@@ -209,14 +209,7 @@ def require_writable(
         )
     if len(files) > 1 and find_spec("faiss") is None:
         raise ValueError("--index needs faiss, not installed here: pip install 'tercet[index]'")
-    if not files[0].absolute().parent.is_dir():
-        raise ValueError(f"--output {output} is in a folder that does not exist: create it first")
-    for file in files:
-        if file.is_dir() or (file.exists() and not overwrite):
-            remedy = "choose another --output" + ("" if file.is_dir() else ", or add --overwrite")
-            raise ValueError(f"{file} exists: {remedy}")
-    texts = {} if source == STANDARD else {"FILE": source}
-    require_apart(files[0].absolute().parent, [file.name for file in files], {"MODEL": model}, texts)
+    require_replaceable(files, model, source, overwrite=overwrite)
 
 
 @contextmanager
@@ -226,13 +219,10 @@ def written(path: Path, width: int, column: str) -> Iterator[VectorWriter]:
     Raises:
         WriteError: The system does not write it.
     """
-    partial = partial_path(path)
-    with explaining_a_full_disk(path, None, "repeat the command"), removing_on_failure(partial):
+    with written_beside(path) as partial:
         writer: VectorWriter = WRITERS[path.suffix](partial, width, column)
         yield writer
         writer.close()
-        flush(partial)
-        partial.replace(path)
 
 
 def texts_of_file(source: str, column: str) -> Iterator[list[str]]:

@@ -177,7 +177,7 @@ def recipe_of(run: str, folder: Path, overrides: Sequence[str]) -> Any:
         data = replace(recipe.task.data, **files(folder, "packages"))
         return replace(recipe, task=replace(recipe.task, teacher=str(folder / FINETUNED / MODEL), data=data))
     if run == CONTINUING:
-        data = replace(recipe.data, folder=str(folder / ROWS))
+        data = replace(recipe.data, test=str(folder / ROWS / Path(recipe.data.test).name))
         return replace(recipe, data=data, models=(str(folder / "decoder" / MODEL),))
     return recipe
 

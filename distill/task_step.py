@@ -6,9 +6,12 @@ teacher's task -> rows -> examples                   what all runs of the step h
 """
 
 import sys
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +23,7 @@ from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
 from ..finetune.model import load_pretrained_model
 from ..finetune.prepared import Prepared
-from ..finetune.recipe import FineTuningRecipe, PretrainedModelRecipe
+from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.run import learn_all
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.summary import conclude, evaluate_before, keep_rows
@@ -28,6 +31,7 @@ from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
+from ..storage.finished_run import RECIPE, read_facts
 from ..storage.model_folder import find_folder, save_tokenizer
 from ..text.cache import made_once
 from ..text.rows import read_rows
@@ -37,7 +41,6 @@ from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
 from ..training.run_folder import write_recipe
-from .data_leakage import require_no_leakage
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
@@ -95,14 +98,36 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
             on_bad_row=recipe.data.on_bad_row,
             check=task.require_inputs,
         )
-        if tally.has_bad_rows:
-            rows.bad_rows["unlabelled"] = tally.facts
+        rows.tallies["unlabelled"] = tally
     step = PreparedTaskStep(recipe, teacher, task, rows, unlabelled)
-    encode_splits(rows, task, step.encoder)  # raises what is wrong with the rows
+    encode_splits(rows, task, step.encoder, recipe.data.on_bad_row)  # raises what is wrong with the rows
     if unlabelled is not None:
         encode_unlabelled(step, unlabelled)
-    require_no_leakage(recipe.teacher, teacher.folder, task, recipe.data, rows)
+    tell_of_leakage(recipe.teacher, read_facts(teacher.folder / RECIPE), recipe.data)
     return step
+
+
+def tell_of_leakage(name: str, recipe: Mapping[str, Any], data: DataRecipe) -> None:
+    """Warn unless a student is measured on rows that its teacher's recipe holds out, too.
+
+    Args:
+        name: The teacher's.
+        recipe: Of its fine-tuning, or of the distillation that it is from.
+        data: Which rows the student learns from and is measured on.
+    """
+    told = recipe.get("data") or (recipe.get("task") or {}).get("data") or {}
+    theirs = {"validation_share": DataRecipe.validation_share} | told
+    keys = ["train", "validation", "dataset", "subset", "group"]
+    is_same = all(theirs.get(key) == getattr(data, key) for key in keys)
+    is_within = data.validation is not None or data.validation_share <= theirs["validation_share"]
+    if not (is_same and is_within) or data.test == data.train:
+        named = (key for key in (*keys, "validation_share") if theirs.get(key))
+        known = ", ".join(f"task.data.{key}={theirs[key]}" for key in named)
+        warnings.warn(
+            f"the teacher {name} may have learned rows that are held out here, so that scores are too good: "
+            f"it was trained with {known if told else 'rows that its folder does not name'}",
+            stacklevel=2,
+        )
 
 
 def encode_unlabelled(step: PreparedTaskStep, rows: Dataset) -> LabelledExamples:
@@ -167,7 +192,7 @@ def learn_task(
         own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0])
     require_same_input(step, own.model, own.tokenizer)
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
-    splits = encode_splits(step.rows, step.task, encoder)
+    splits = encode_splits(step.rows, step.task, encoder, recipe.data.on_bad_row)
     teach = partial(taught, step) if is_taught else None
     whole = training_split(step)
     read = {**splits, "train": whole} if is_taught else splits

@@ -253,10 +253,16 @@ def place_of(
     by_name = names.index(name) if name in names else None
     by_number = int(target) if not labels and name.isdecimal() and int(target) < len(choices) else None
     if isinstance(target, int) and not labels:
-        if are_fixed and len({by_name, by_number} - {None}) > 1:
+        if len({by_name, by_number} - {None}) > 1:
+            remedy = (
+                "set task.labels to the names of the choices in task.target, in the same order"
+                if are_fixed
+                else "for the text, write task.target: (TARGET) | string, for the index (CHOICES[TARGET]) "
+                "| string"
+            )
             raise ValueError(
-                f"task.target gives {target}, which is the index of one choice and the text of another: set "
-                f"task.labels to the names of the choices in task.target, in the same order"
+                f"task.target gives {target}, which is the index of one choice and the text of another: "
+                f"{remedy}"
             )
         if not are_fixed and by_number is None and by_name is not None:
             raise ValueError(
@@ -267,4 +273,7 @@ def place_of(
     for place in (by_name, by_number):
         if place is not None:
             return place
-    raise ValueError(f"task.target gives {target!r}, which is none of {', '.join(names)[:200]}: correct it")
+    counts_from_1 = "; if it counts from 1, write task.target: (TARGET) - 1" if target == len(choices) else ""
+    raise ValueError(
+        f"task.target gives {target!r}, which is none of {', '.join(names)[:200]}: correct it{counts_from_1}"
+    )

@@ -31,8 +31,6 @@ class DataRecipe:
     `dataset`. A .txt file has a row of one column, `text`, between two blank lines."""
     demonstrations: str | None = None
     """File or split to sample demonstrations from; by default `test`, without the row of the query."""
-    folder: str = "data"
-    """Folder of files whose paths are relative."""
     dataset: str | None = None
     """Id of a data set on the Hub; `test` and `demonstrations` are then its splits."""
     subset: str | None = None
@@ -42,10 +40,6 @@ class DataRecipe:
     truth value, a number or null; a text is compared: `keep == 'True'`."""
     limit: Positive | None = None
     """Maximum number of rows to evaluate; the selection does not depend on seeds."""
-
-    def resolve(self, split: str) -> str:
-        """Return the path of a file, or the name of a split."""
-        return split if self.dataset is not None else str(Path(self.folder).expanduser() / split)
 
 
 @dataclass(frozen=True)

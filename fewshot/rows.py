@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from pyarrow.parquet import ParquetFile
 
 from ..text.documents import open_documents
 from ..text.packed_files import ending
@@ -66,22 +65,19 @@ def read_items(recipe: FewShotRecipe) -> Items:
     require_labels(demonstrations, recipe.prompting)
     if len(demonstrations) - are_one_split < most:
         own = f"{len(demonstrations):,} rows{', one of which is the query' if are_one_split else ''}"
-        source = data.resolve(data.demonstrations or data.test)
+        source = data.demonstrations or data.test
         raise ValueError(
             f"prompting.num_fewshot is {most}, but {source} has {own}: ask for fewer, or name more rows"
         )
-    return Items(
-        task, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.resolve(data.test)
-    )
+    return Items(task, chosen(test, data.limit), demonstrations, are_one_split, rows[0], data.test)
 
 
-def items_of(task: Task, data: DataRecipe, split: str, rows: list[Row]) -> list[Item]:
+def items_of(task: Task, data: DataRecipe, source: str, rows: list[Row]) -> list[Item]:
     """Turn the rows of a split into items.
 
     Raises:
         ValueError: As in `read_items`.
     """
-    source = data.resolve(split)
     condition = None if data.where is None else Template("data.where", data.where, is_expression=True)
     columns = dict.fromkeys(name for row in rows for name in row)
     for template in (*task.templates, *([condition] if condition else [])):
@@ -149,12 +145,10 @@ def read_rows(data: DataRecipe, split: str) -> list[Row]:
     """
     if data.dataset is not None:
         return cast(list[Row], read_split(data.dataset, data.subset, split).to_list())
-    source = data.resolve(split)
-    if ending(Path(source)) == ".txt":
-        return [{"text": text} for text in open_documents(source)]
-    path = find_file(source)
-    names: list[str] = ParquetFile(path).schema_arrow.names if ending(path) == ".parquet" else []
-    rows = list(stream_file(str(path), names))
+    if ending(Path(split)) == ".txt":
+        return [{"text": text} for text in open_documents(split)]
+    path = find_file(split)
+    rows = list(stream_file(split, (), whole=True))
     if not rows:
         raise ValueError(f"{path} has no rows: name a file that has some")
     return with_numbers(rows) if ending(path) in TABLES else rows
@@ -195,4 +189,5 @@ def files_of(data: DataRecipe) -> list[Path]:
     """Name the files of a recipe, if it reads any."""
     if data.dataset is not None:
         return []
-    return [Path(data.resolve(split)) for split in dict.fromkeys((data.test, data.demonstrations)) if split]
+    named = dict.fromkeys((data.test, data.demonstrations))
+    return [Path(split).expanduser() for split in named if split]

@@ -215,6 +215,7 @@ class Chat(Task):
         "chrf": True,
     }
     baseline = "frequency of tokens"
+    learns_texts = True
     grades_errors = True
     encoder: TextEncoder
     """That of the latest examples."""

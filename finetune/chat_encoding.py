@@ -20,6 +20,7 @@ from ..ground.messages import first_line
 from ..text.bad_records import RowError
 from ..text.special_tokens import required_token_id
 from ..text.words import token_spans
+from .encoding import tell_of_cuts
 
 ASSISTANT = "assistant"
 """Role of the messages that a model learns to write."""
@@ -95,12 +96,7 @@ def encode_dialogues(
     """
     encoded = [refusing(encode, dialogue, tokenizer, row) for row, dialogue in enumerate(dialogues)]
     lengths = [len(each.ids) for each in encoded]
-    if num_cut := sum(length > max_length for length in lengths):
-        warnings.warn(
-            f"{num_cut:,} of {len(lengths):,} dialogues are longer than {max_length} tokens, the longest has "
-            f"{max(lengths):,}: they are truncated",
-            stacklevel=2,
-        )
+    tell_of_cuts(lengths, max_length, [each[0]["content"] for each in dialogues], "dialogues")
     cut = [EncodedDialogue(each.ids[:max_length], each.is_target[:max_length]) for each in encoded]
     for row, each in enumerate(cut):
         if not each.is_target[1:].any():

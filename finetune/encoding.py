@@ -15,10 +15,13 @@ import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..conversion.tokenizer_roles import give_segments
-from ..text.bad_records import RowError
+from ..text.bad_records import SHOWN, RowError
 from ..text.special_tokens import DroppedText
 from ..training.packing import Ragged, ragged
 from .frames import backend_of
+
+BEGINNING = 40
+"""Characters of a text that tell which it is."""
 
 NO_WORD = -1
 """Number of the word of a token that begins none."""
@@ -89,7 +92,11 @@ class TextEncoder:
         That is, at the first token of each word, the word's number, and -1 at all other tokens. Words are
         joined by spaces and found again by their characters, so that every fast tokenizer will do.
         """
-        encoded = self._tokenize([[" ".join(words) for words in texts]], return_offsets_mapping=True)
+        encoded = self._tokenize(
+            [[" ".join(words) for words in texts]],
+            loss="truncated, and words behind the end get the most frequent label",
+            return_offsets_mapping=True,
+        )
         spans = zip(texts, encoded["offset_mapping"], strict=True)
         words = [words_at(words, offsets) for words, offsets in spans]
         return self._fields(encoded) | {"words": as_ragged(words)}
@@ -99,6 +106,7 @@ class TextEncoder:
         columns: Sequence[Sequence[str]],
         max_length: int | None = None,
         names: Sequence[str] = ("text", "text_pair"),
+        loss: str = "truncated",
         **options: Any,
     ) -> BatchEncoding:
         """Call the tokenizer on columns of texts, by its names for them; again if some are too long."""
@@ -112,7 +120,7 @@ class TextEncoder:
         options |= {"return_attention_mask": False, "return_token_type_ids": True, "verbose": False}
         encoded = self.tokenizer(**options)
         self.tell_of_dropped(chain(*columns))
-        tell_of_cuts([len(ids) for ids in encoded["input_ids"]], longest)
+        tell_of_cuts([len(ids) for ids in encoded["input_ids"]], longest, columns[0], loss=loss)
         if max(map(len, encoded["input_ids"])) > longest:
             encoded = self.tokenizer(**options, truncation="longest_first", max_length=longest)
             self.tokenizer.backend_tokenizer.no_truncation()  # or it would be saved with the tokenizer
@@ -126,12 +134,19 @@ class TextEncoder:
         return {name: as_ragged(encoded[name]) for name in names}
 
 
-def tell_of_cuts(lengths: Sequence[int], max_length: int) -> None:
-    """Warn of texts that are too long, if some are."""
-    if num_cut := sum(length > max_length for length in lengths):
+def tell_of_cuts(
+    lengths: Sequence[int],
+    max_length: int,
+    texts: Sequence[str],
+    unit: str = "texts",
+    loss: str = "truncated",
+) -> None:
+    """Warn of texts that are too long, if some are, and show how the first ones begin."""
+    if cut := [place for place, length in enumerate(lengths) if length > max_length]:
+        begins = ", ".join(f"{texts[place][:BEGINNING]!r}" for place in cut[:SHOWN])
         warnings.warn(
-            f"{num_cut:,} of {len(lengths):,} texts are longer than {max_length} tokens, the longest has "
-            f"{max(lengths):,}: they are truncated",
+            f"{len(cut):,} of {len(lengths):,} {unit} are longer than {max_length} tokens, the longest has "
+            f"{max(lengths):,}: they are {loss}; they begin {begins}{', ...' if len(cut) > SHOWN else ''}",
             stacklevel=2,
         )
 

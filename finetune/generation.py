@@ -111,6 +111,7 @@ class Generation(Task):
         "loss": False,
     }
     baseline = "first sentence"
+    learns_texts = True
     grades_errors = True
     tokenizer: PreTrainedTokenizerBase
     """That of the latest examples: it reads out what was written for them."""

@@ -10,7 +10,7 @@ space, an accent is one with its letter, and what cannot be seen is left out.
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from datasets import ClassLabel, Dataset, List
 
 from ..text.bad_records import RowError, listed
 from ..text.row_files import WHOLE, plain
-from ..text.rows import lists_of, values_of
+from ..text.rows import lists_of, require_from_zero, values_of
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 """A whole number as tables write it: 1, or 1.0 where others have gaps."""
@@ -27,6 +27,12 @@ WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 TRUTHS = {"False": 0, "True": 1}
 """What truths are called, and which of two labels they stand for."""
 
+
+KINDS: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "truth": "True".__eq__}
+"""Kind of the labels that rows have -> what makes it of a label's name."""
+
+KIND = "kind"
+"""Among the facts of a task, where the rows that it was found in have values of a kind."""
 
 NO_LABELS = "there are no labels: name a column that has some"
 
@@ -41,12 +47,19 @@ class Labels:
         names: At least one, each once.
         are_numbered: Whether a column may write their numbers instead.
         renamed: What the data set calls them, in the same order, where the recipe has other names for them.
+        kind: What predictions write for a name, as the training rows have it.
 
     Raises:
         ValueError: There is none, or one is there twice.
     """
 
-    def __init__(self, names: Sequence[str], are_numbered: bool = True, renamed: Sequence[str] = ()):
+    def __init__(
+        self,
+        names: Sequence[str],
+        are_numbered: bool = True,
+        renamed: Sequence[str] = (),
+        kind: str = "text",
+    ):
         if not names:
             raise ValueError(NO_LABELS)
         self.names = list(map(plain, names))
@@ -54,24 +67,18 @@ class Labels:
         if len(self.numbers) < len(names):
             raise ValueError(f"some labels have the same name {listed(self.names)}: use each name once")
         self.are_numbered = are_numbered
-        self.renamed = list(renamed)
+        self.renamed, self.kind = list(renamed), kind
         has_numbers = are_numbered and not any(map(WHOLE.fullmatch, self.renamed))
         others = spellings_of_numbers(self.names) if has_numbers else {}
         self.spellings = self.numbers | others | {name: number for number, name in enumerate(self.renamed)}
 
-    @property
-    def are_integers(self) -> bool:
-        """Whether the labels are whole numbers, not names: predictions then are numbers, too."""
-        return all(map(WHOLE.fullmatch, self.names))
-
-    def value(self, number: int) -> str | int:
+    def value(self, number: int) -> str | int | bool:
         """Return a label as predictions write it.
 
-        >>> [Labels(names).value(1) for names in (["bad", "good"], ["1", "5"])]
-        ['good', 5]
+        >>> [Labels(["1", "5"], kind=kind).value(1) for kind in ("text", "integer")]
+        ['5', 5]
         """
-        name = self.names[number]
-        return int(name) if self.are_integers else name
+        return KINDS[self.kind](self.names[number])
 
     def __len__(self) -> int:
         """Count the labels."""
@@ -81,12 +88,14 @@ class Labels:
     def facts(self) -> dict[str, Any]:
         """What a task keeps of them, for `Labels.of`."""
         renamed = {"renamed": self.renamed} if self.renamed else {}
-        return {"labels": self.names, "are_numbered": self.are_numbered} | renamed
+        return {"labels": self.names, "are_numbered": self.are_numbered, KIND: self.kind} | renamed
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> "Labels":
-        """Make them of what a task has kept."""
-        return Labels(facts["labels"], facts["are_numbered"], facts.get("renamed", ()))
+        """Make them of what a task has kept; if that is no kind, whole numbers are integers."""
+        names = facts["labels"]
+        kind = facts.get(KIND) or kind_of(names, {int})
+        return Labels(names, facts["are_numbered"], facts.get("renamed", ()), kind)
 
     @property
     def config_fields(self) -> dict[str, Any]:
@@ -138,13 +147,14 @@ def find_labels(
         ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
 
     Warns:
-        UserWarning: Labels are written otherwise than in the rows, some differ in upper and lower case alone,
-            or the recipe numbers the data set's names otherwise.
+        UserWarning: Labels are written otherwise than in the rows, or the recipe numbers the data set's names
+            otherwise.
     """
     found = listed_values(rows, column) if are_lists else enumerate(label_values(rows, column))
-    values, texts = set[str](), Counter[str]()
+    values, texts, types = set[str](), Counter[str](), set[type]()
     for row, value in found:
         values.add(written(value, row, column))
+        types.add(type(value))
         if isinstance(value, str):
             texts[value] += 1
     known = named_labels(rows, column, names)
@@ -153,6 +163,7 @@ def find_labels(
     values = set(map(called, values))
     tell_of_rewritten(column, {text: count for text, count in texts.items() if called(plain(text)) != text})
     labels = known or Labels(in_order(values), are_numbered=False)
+    labels.kind = kind_of(labels.names, types)
     if known:
         require_plain_names(labels.names)
     numbers = {value: labels.spelled(value) for value in values}
@@ -162,19 +173,23 @@ def find_labels(
             f"{listed(labels.names)}: name all in task.label_names"
         )
     tell_of_order(column, class_names(rows, column), labels)
-    folded = Counter(map(str.casefold, values))
-    if not known and (alike := [name for name in labels.names if folded[name.casefold()] > 1]):
-        warnings.warn(
-            f"column {column!r} has labels that differ in upper and lower case alone {listed(alike)}: each "
-            "is one of its own; write them alike if they are the same",
-            stacklevel=2,
-        )
     present = {labels.names[number] for number in numbers.values() if number is not None}
     if len(present) < least:
         raise ValueError(
             f"all labels are {present.pop()!r}: there is nothing to learn" if present else NO_LABELS
         )
     return labels
+
+
+def kind_of(names: Sequence[str], types: Collection[type]) -> str:
+    """Return the kind of labels of which rows have values of some types: names of these are texts.
+
+    >>> kind_of(["1", "5"], {str}), kind_of(["1", "5"], {int}), kind_of(["no", "yes"], {bool})
+    ('text', 'integer', 'text')
+    """
+    if types == {bool} and TRUTHS.keys() >= {*names}:
+        return "truth"
+    return "integer" if {int, float} >= {*types} and all(map(WHOLE.fullmatch, names)) else "text"
 
 
 def tell_of_rewritten(column: str, texts: Mapping[str, int]) -> None:
@@ -240,6 +255,17 @@ def named_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Label
             "task.label_names, or each in its place"
         )
     return Labels(names, renamed=classes[: len(labels)])
+
+
+def require_labels_from_zero(rows: Dataset, column: str, names: Sequence[str]) -> None:
+    """Refuse numbers of named labels, or lists of them, that count from 1.
+
+    Raises:
+        RowError: No row has 0, and one has the number of all labels.
+    """
+    known = labels_known(rows, column, names)
+    if known is not None and known.spelled("0") == 0 and known.spelled(str(len(known))) is None:
+        require_from_zero(rows[column][:], [len(known)] * len(rows), column)
 
 
 def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | None:

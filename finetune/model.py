@@ -139,7 +139,8 @@ def load_foreign(
     """
     architecture = architecture_of(config)
     own = (each for each in architecture.counterparts if each.ours.endswith(task.head))
-    if (counterpart := next(own, None)) is None:
+    counterpart = next(own, None)
+    if counterpart is None or calls_base_otherwise(config, counterpart.stock):
         return from_stock(load_stock(str(folder))), []
     entry_of = partial(architecture.entry_of, counterpart=counterpart)
     stock, fit = load_whole(
@@ -151,6 +152,16 @@ def load_foreign(
         **task.config_fields,
     )
     return from_stock(stock), sorted({*fit.missing, *fit.misshapen})
+
+
+def calls_base_otherwise(config: PreTrainedConfig, stock: str) -> bool:
+    """Return whether a saved model calls what its head stands on otherwise than another stock class does.
+
+    Such as `LlamaForQuestionAnswering`, whose `transformer` is all other Llamas' `model`, so that it finds
+    none of their weights.
+    """
+    saved = getattr(transformers, (config.architectures or [""])[0], None)
+    return saved is not None and saved.base_model_prefix != getattr(transformers, stock).base_model_prefix
 
 
 def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> bool:

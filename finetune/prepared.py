@@ -63,7 +63,8 @@ def prepare(recipe: FineTuningRecipe, tried: Combinations = ()) -> Prepared:
         each = pretrained if is_same else load_pretrained_model(varied.model, task, recipe.training.seeds[0])
         require_learnable(each.model, varied)
     encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
-    return Prepared(task, encode_splits(rows, task, encoder), pretrained, rows.bad_rows)
+    splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)
+    return Prepared(task, splits, pretrained, rows.bad_rows)
 
 
 def require_learnable(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> None:

@@ -217,6 +217,7 @@ class Ranking(Task):
 
     title = "Semantic search"
     head = "ForSentenceEmbedding"
+    learns_texts = True
     recipe: RankingRecipe
     metrics = {"mrr": True, "ndcg@10": True, "recall@1": True, "recall@10": True, "map": True, "loss": False}
     baseline = "most frequent documents"

@@ -81,6 +81,8 @@ class DataRecipe:
     validation_share: Fraction = 0.1
     """Share of `train` that is held out if there is no `validation`, at random; in classification, so that it
     has the labels in proportion."""
+    group: str | None = None
+    """Column of which no value is on both sides of that division, such as the document that rows are from."""
     dataset: str | None = None
     """Id of a data set on the Hub; `train`, `validation` and `test` are then its splits."""
     subset: str | None = None
@@ -90,6 +92,13 @@ class DataRecipe:
     `repair` what needs no guess (tags that are not valid IOB2), and stop at others."""
     max_length: Positive | None = None
     """Maximum number of tokens in a row; by default, the number of the model's positions."""
+
+    def __post_init__(self):
+        if self.group is not None and self.validation is not None:
+            raise ValueError(
+                f"data.group is {self.group}, which divides data.train, but data.validation names others: "
+                "remove one of them"
+            )
 
 
 @dataclass(frozen=True)

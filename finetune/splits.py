@@ -1,9 +1,11 @@
 """The rows of a task, to learn from and to measure on, and what a model reads of them."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,16 @@ from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..text.bad_records import RowError
-from ..text.bad_rows import Places
+from ..text.bad_rows import Check, OnBadRow, Places, RowTally
 from ..text.cache import cache_folder
 from ..text.digests import identify_file
-from ..text.rows import read_rows, split_off
+from ..text.packed_files import ending
+from ..text.record_files import TABLES, naming_keys
+from ..text.rows import Reading, read_rows, split_off, values_of, without_bad_rows
 from .encoding import TextEncoder
 from .examples import LabelledExamples
+from .labels import KIND
+from .odd_labels import describe_odd_labels
 from .recipe import DataRecipe, FineTuningRecipe
 from .task import Task
 from .tasks import build_task, task_of
@@ -47,14 +53,31 @@ class SplitRows(dict[str, Dataset]):
         super().__init__()
         self.places: dict[str, Places] = {}
         """Where the rows of each split stand."""
-        self.bad_rows: dict[str, dict[str, Any]] = {}
-        """How many rows of each file were bad, and why, where there were any."""
+        self.tallies: dict[str, RowTally] = {}
+        """What the reading of each met."""
         self.held_out: set[str] = set()
         """Splits that were drawn from the training rows."""
 
-    def add(self, split: str, rows: Dataset, places: Places) -> None:
+    def add(self, split: str, rows: Dataset, places: Places, tally: RowTally) -> None:
         """Add a split."""
-        self[split], self.places[split] = rows, places
+        self[split], self.places[split], self.tallies[split] = rows, places, tally
+
+    @property
+    def bad_rows(self) -> dict[str, dict[str, Any]]:
+        """How many rows of each split were bad, and why, where there were any."""
+        return {split: tally.facts for split, tally in self.tallies.items() if tally.has_bad_rows}
+
+    def leave_out(self, split: str, check: Check) -> None:
+        """Leave the rows out that a check refuses, and count them.
+
+        Raises:
+            ValueError: It refuses all.
+        """
+        with warnings.catch_warnings(action="ignore"):  # the rows that are left are read once more
+            reading = without_bad_rows(Reading(self[split], self.places[split], self.tallies[split]), check)
+        if not len(reading.rows):
+            raise ValueError(f"all {len(self[split]):,} rows are bad: name a file that has others")
+        self.add(split, *reading)
 
 
 def read_splits(recipe: FineTuningRecipe) -> SplitRows:
@@ -69,27 +92,36 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
     splits = SplitRows()
     for split in ("train", *MEASURED):
         source = getattr(data, split)
+        groups = [data.group] if data.group and split == "train" else []
         if source is not None:
-            rows, places, tally = read_rows(
-                source,
-                recipe.task.columns,
-                f"data.{split}",
-                dataset=data.dataset,
-                subset=data.subset,
-                on_bad_row=data.on_bad_row,
-                check=task.require_usable,
-                repair=task.repair,
-            )
-            splits.add(split, rows, places)
-            if tally.has_bad_rows:
-                splits.bad_rows[split] = tally.facts
+            with naming_keys(dict.fromkeys(groups, "data.group")):
+                rows, places, tally = read_rows(
+                    source,
+                    [*dict.fromkeys((*recipe.task.columns, *groups))],
+                    f"data.{split}",
+                    dataset=data.dataset,
+                    subset=data.subset,
+                    on_bad_row=data.on_bad_row,
+                    check=partial(require_usable, task, groups),
+                    repair=task.repair,
+                    check_all=task.require_consistent,
+                )
+            splits.add(split, rows, places, tally)
         elif split == "validation":
             rows, places = splits["train"], splits.places["train"]
-            rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows))
-            splits.add("train", rows.select(rest), places.select(rest))
-            splits.add("validation", rows.select(held_out), places.select(held_out))
+            groups = values_of(rows, data.group) if data.group else None
+            rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows), groups)
+            splits.add("train", rows.select(rest), places.select(rest), splits.tallies["train"])
+            splits.add(split, rows.select(held_out), places.select(held_out), RowTally(len(held_out)))
             splits.held_out.add("validation")
     return splits
+
+
+def require_usable(task: Task, groups: Sequence[str], rows: Dataset) -> None:
+    """Raise a `RowError` unless each row can be learned from, and has a value in the columns of groups."""
+    task.require_usable(rows)
+    for column in groups:
+        values_of(rows, column)
 
 
 def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
@@ -99,19 +131,38 @@ def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
         ValueError: There is nothing to learn from them.
     """
     with naming_rows("train", rows):
-        return build_task(recipe.task, rows["train"])
+        task = build_task(recipe.task, rows["train"])
+        if not task.facts.get("are_numbered", True):  # labels were found, not named
+            odd = describe_odd_labels(task.labels_in(rows["train"]), rows.places["train"])
+            if odd:
+                warnings.warn(
+                    f"labels that few rows have, or nearly another: {odd}: correct mistyped ones",
+                    stacklevel=2,
+                )
+    if recipe.data.dataset is None and ending(Path(recipe.data.train)) in TABLES:
+        task.facts.pop(KIND, None)  # cells have none
+    return task
 
 
-def encode_splits(rows: SplitRows, task: Task, encoder: TextEncoder) -> dict[str, Split]:
-    """Let the tokenizer read all rows.
+def encode_splits(
+    rows: SplitRows, task: Task, encoder: TextEncoder, on_bad_row: OnBadRow = "stop"
+) -> dict[str, Split]:
+    """Let the tokenizer read all rows; those of which it can read nothing are left out if bad ones are.
 
     Raises:
         ValueError: A row has no text, or a label that is not among those of the training rows.
     """
     splits = {}
-    for name, own in rows.items():
+    for name in list(rows):
         with naming_rows(name, rows):
-            splits[name] = Split(own, task.examples(own, encoder))
+            try:
+                examples = task.examples(rows[name], encoder)
+            except RowError:
+                if on_bad_row != "skip":
+                    raise
+                rows.leave_out(name, partial(task.require_readable, encoder=encoder))
+                examples = task.examples(rows[name], encoder)
+            splits[name] = Split(rows[name], examples)
     return splits
 
 

@@ -35,7 +35,16 @@ from ..training.objective import IGNORE, INDEX, Batch, Example
 from ..training.packing import Ragged
 from .encoding import NO_WORD, TextEncoder
 from .examples import LabelledExamples
-from .labels import Labels, by_name, class_names, find_labels, label_lists, labels_known, name_of
+from .labels import (
+    Labels,
+    by_name,
+    class_names,
+    find_labels,
+    label_lists,
+    labels_known,
+    name_of,
+    require_labels_from_zero,
+)
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import TaggingRecipe
 
@@ -131,6 +140,10 @@ class Tagging(Task):
         """Refuse what is no list of labels, one for each word, or no valid IOB2."""
         tags_in(rows, self.recipe, self.labels_known(rows))
 
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse numbers of labels that count from 1."""
+        require_labels_from_zero(rows, self.recipe.tags, self.recipe.label_names)
+
     def labels_known(self, rows: Dataset) -> Labels | None:
         """Return the labels whose names the recipe or else the data set knows."""
         return labels_known(rows, self.recipe.tags, self.recipe.label_names)
@@ -155,6 +168,12 @@ class Tagging(Task):
                 for tag, name, new in zip(tags, names, repaired, strict=True)
             ]
         }
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with each of its labels; what B- and I- begin with is the same one."""
+        is_span = self.recipe.scheme == "iob2"
+        for row, tags in enumerate(self.references(rows)):
+            yield from ((row, tag[2:] or tag if is_span else tag) for tag in tags)
 
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
@@ -199,11 +218,15 @@ class Tagging(Task):
         """Return the labels of each row's words."""
         found = []
         for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
-            tags = [self.facts["most_frequent"]] * len(words)
+            numbers = [self.labels.numbers[self.facts["most_frequent"]]] * len(words)
             for word, number in answer.tolist():
-                tags[word] = self.labels.names[number]
-            found.append({self.recipe.tags: tags})
+                numbers[word] = number
+            found.append(self.prediction(words, numbers))
         return found
+
+    def prediction(self, words: Sequence[str], numbers: Sequence[int]) -> Prediction:
+        """Predict labels of words."""
+        return {self.recipe.words: words, self.recipe.tags: [*map(self.labels.value, numbers)]}
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score spans, or words."""
@@ -220,7 +243,7 @@ class Tagging(Task):
 
     def format_prediction(self, prediction: Prediction) -> str:
         """The labels."""
-        return " ".join(prediction[self.recipe.tags])
+        return " ".join(map(str, prediction[self.recipe.tags]))
 
     def format_reference(self, reference: Any) -> str:
         """The labels."""
@@ -229,7 +252,7 @@ class Tagging(Task):
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
         """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
         words = row[self.recipe.words]
-        sides = {"right": reference, "model": prediction[self.recipe.tags]}
+        sides = {"right": reference, "model": self.found([prediction])[0]}
         return Shown([Line(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()])
 
     def marked(self, words: Sequence[str], tags: Sequence[str], right_tags: Sequence[str]) -> Iterator[Run]:
@@ -258,15 +281,13 @@ class Tagging(Task):
         return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
 
     def found(self, predictions: Predictions) -> list[list[str]]:
-        """Return the predicted labels of each row's words."""
-        return [each[self.recipe.tags] for each in predictions]
+        """Return the predicted labels of each row's words, by name."""
+        return [[*map(str, each[self.recipe.tags])] for each in predictions]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label for every word."""
-        return [
-            {self.recipe.tags: [self.facts["most_frequent"]] * len(words)}
-            for words in words_in(rows, self.recipe.words)
-        ]
+        usual = self.labels.numbers[self.facts["most_frequent"]]
+        return [self.prediction(words, [usual] * len(words)) for words in words_in(rows, self.recipe.words)]
 
 
 def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:

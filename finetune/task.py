@@ -6,7 +6,7 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,6 +62,8 @@ class Task(ABC):
     """What `guess` predicts, as reports call it."""
     drawn_unit: ClassVar[str] = "rows"
     """What the bootstrap draws: see `drawn_rows`."""
+    learns_texts: ClassVar[bool] = False
+    """Whether labels are texts, too, which the tokenizer reads."""
     grades_errors: ClassVar[bool] = False
     """Whether a prediction with a small error is still a good one, not just nearly chosen."""
 
@@ -111,6 +113,22 @@ class Task(ABC):
         self.require_inputs(rows)
         self.require_labels(rows)
 
+    def require_readable(self, rows: Dataset, encoder: TextEncoder) -> None:
+        """Refuse rows of which the tokenizer can read nothing, or no text that is to be learned.
+
+        Raises:
+            RowError: It cannot read one.
+        """
+        self.examples(rows, encoder, labelled=self.learns_texts)
+
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse what no row shows by itself, such as numbers that count from 1; rows may be bad ones.
+
+        Raises:
+            RowError: A row shows it together with the others.
+        """
+        return
+
     def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
         """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
 
@@ -123,6 +141,10 @@ class Task(ABC):
     def strata(self, rows: Dataset) -> list[str] | None:
         """Return each row's label if it has one, so that rows are held out in proportion."""
         return None
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield rows with the names of their labels, where there are labels."""
+        return iter(())
 
     def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
         """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""

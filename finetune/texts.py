@@ -14,7 +14,7 @@ Shapes: E training rows, F other rows, L labels.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,17 @@ from ..training.packing import Ragged
 from .encoding import TextEncoder
 from .examples import LabelledExamples, numbers, vectors
 from .frames import separate_pairs
-from .labels import Labels, as_whole, find_labels, label_lists, label_values, labels_known, name_of, written
+from .labels import (
+    Labels,
+    as_whole,
+    find_labels,
+    label_lists,
+    label_values,
+    labels_known,
+    name_of,
+    require_labels_from_zero,
+    written,
+)
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
@@ -256,6 +266,10 @@ class LabellingTask(TextTask):
         """All labels."""
         return Labels.of(self.facts)
 
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse numbers of labels that count from 1."""
+        require_labels_from_zero(rows, self.recipe.label_columns[0], self.recipe.label_names)
+
     @abstractmethod
     def prediction(self, probabilities: np.ndarray) -> Prediction:
         """Predict from the probabilities of the labels, (L,)."""
@@ -309,6 +323,10 @@ class Classification(LabellingTask):
         column = self.recipe.label
         known = labels_known(rows, column, self.recipe.label_names)
         return [name_of(value, known, row, column) for row, value in enumerate(label_values(rows, column))]
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with its label."""
+        return enumerate(self.strata(rows))
 
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and the share of the rows that has each."""
@@ -417,13 +435,18 @@ class MultiLabel(LabellingTask):
         for row, values in enumerate(label_lists(rows, column)):
             require_set(values, known, row, column)
 
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with each of its labels."""
+        for row, held in zip(*np.nonzero(self.references(rows)), strict=True):
+            yield int(row), self.labels.names[held]
+
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and whether rows list them or have a 0 or 1 for each."""
         column, known = self.recipe.labels, self.recipe.label_names
         names = hot_names(train, column, known)
         if names:
             tell_of_hot(column, names, are_named=bool(known))
-            labels = Labels(names)
+            labels = Labels(names, kind="text" if known else "integer")
         else:
             labels = find_labels(train, column, known, are_lists=True, least=1)
         facts = labels.facts | {"are_hot": bool(names)}

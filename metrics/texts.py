@@ -12,8 +12,6 @@ from itertools import zip_longest
 from typing import Literal
 
 import numpy as np
-from rouge_score.rouge_scorer import RougeScorer
-from rouge_score.tokenizers import Tokenizer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -90,6 +88,8 @@ def rouge(found: Sequence[str], references: Sequence[str]) -> dict[str, float]:
 
 def rouge_of_each(found: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
     """Return each text's F1 of each kind of ROUGE, (E,)."""
+    from rouge_score.rouge_scorer import RougeScorer  # it imports nltk, which takes a second
+
     scorer = RougeScorer(ROUGE_TYPES, tokenizer=LettersOfEveryScript())
     scores = [scorer.score(reference, text) for text, reference in zip(found, references, strict=True)]
     return {kind: np.array([score[kind].fmeasure for score in scores]) for kind in ROUGE_TYPES}
@@ -147,7 +147,7 @@ def by_counts(
     return lambda rows: metric._compute_score_from_stats(counts[rows].sum(axis=0).tolist()).score
 
 
-class LettersOfEveryScript(Tokenizer):
+class LettersOfEveryScript:
     """Words of lower-case letters and digits of any script; characters of scripts without spaces stand alone.
 
     rouge_score's own tokenizer knows the letters a to z only: it finds no words in Chinese or Russian, and

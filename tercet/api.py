@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .results import Result
-from .rows_in_memory import SPLITS, as_dataset, calling, is_file, is_table, keep, splits_of, texts_in
+from .rows_in_memory import SPLITS, as_dataset, calling, is_table, keep, splits_of, texts_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,8 +156,8 @@ def fewshot(
     given: dict[str, Any] = {}
     if models is not None:
         given["models"] = [models] if isinstance(models, str | Path | Result) else list(models)
-    if rows is not None:  # a path is one from here, not from the recipe's folder of data
-        given["data__test"] = Path(rows).expanduser().absolute() if is_file(rows) else rows
+    if rows is not None:
+        given["data__test"] = rows
     options = {"overwrite": overwrite, "trust_remote_code": trust_remote_code}
     return carry_out("fewshot", recipe, overrides, given | values, **options)
 

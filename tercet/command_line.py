@@ -176,7 +176,9 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
         "from stdin",
     )
     command.add_argument(
-        "--output", help="where to write the predictions of a file (predictions.jsonl); - writes to stdout"
+        "--output",
+        help="where to write the rows of a file with their predictions: .csv, .tsv, .jsonl, .json, .parquet "
+        "(predictions.jsonl); - writes JSON lines to stdout",
     )
     command.add_argument(
         "--precision",
@@ -184,9 +186,7 @@ def add_predict(commands: "_SubParsersAction[ArgumentParser]") -> None:
         default="fp32",
         help="precision of matrix products (%(default)s)",
     )
-    choices = command.add_mutually_exclusive_group()
-    choices.add_argument("--resume", action="store_true", help="continue an unfinished file")
-    choices.add_argument("--overwrite", action="store_true", help="replace an earlier file")
+    command.add_argument("--overwrite", action="store_true", help="replace an earlier file")
 
 
 def add_embed(commands: "_SubParsersAction[ArgumentParser]") -> None:

@@ -177,22 +177,24 @@ def distill(options: Namespace) -> None:
 
 
 def predict(options: Namespace) -> None:
-    """Predict a text, or the rows of a file, with a fine-tuned model, as lines of JSON.
+    """Predict a text, or the rows of a file, with a fine-tuned model.
 
-    A text's prediction is printed. A model that reads several columns, such as a question and its context,
-    takes a text for each, in this order. Rows of a file need the columns that the model reads, and no labels.
-    They are read and written a thousand at a time, so a file may have any size. After an interruption,
-    --resume continues with the rows that are missing. A word with an ending or a slash is taken for a file.
+    A text's prediction is printed as JSON. A model that reads several columns, such as a question and its
+    context, takes a text for each, in this order. Rows of a file need the columns that the model reads, and
+    no labels. They come back with all of their columns, and the prediction behind them; the ending of
+    --output chooses the format. A column that is called like a predicted one becomes given_NAME. Rows are
+    read and written a thousand at a time, so a file may have any size. A word with an ending or a slash is
+    taken for a file.
 
     Examples:
       tercet predict runs/reviews/model "I liked it."
-      tercet predict runs/reviews/model new-reviews.csv --output labels.jsonl
+      tercet predict runs/reviews/model new-reviews.csv --output labels.csv
     """
     if is_text(options.rows):
-        if options.output or options.resume or options.overwrite:
+        if options.output or options.overwrite:
             raise ValueError(
-                "--output, --resume and --overwrite are about files of rows, and the prediction of a text is "
-                "printed: leave them out"
+                "--output and --overwrite are about files of rows, and the prediction of a text is printed: "
+                "leave them out"
             )
         api.say_that_libraries_load()
         predictions = api.predict(options.model, [tuple(options.rows)], precision=options.precision)
@@ -200,17 +202,17 @@ def predict(options: Namespace) -> None:
         return
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
-    if source != "-":
-        from .early_checks import check_rows
+    from .early_checks import check_rows
+    from .text.row_writers import require_ending
 
+    if output != "-":
+        require_ending(output)
+    if source != "-":
         check_rows(options.model, source)
     api.say_that_libraries_load()
     from .finetune.prediction import predict_file
 
-    choices = {"resume": options.resume, "overwrite": options.overwrite, "precision": options.precision}
-    rows = predict_file(options.model, source, output, **choices)
-    place = "" if output == "-" else f" predicted: {output}"
-    print(f"{rows:,} {'row' if rows == 1 else 'rows'}{place}", file=sys.stderr)
+    predict_file(options.model, source, output, overwrite=options.overwrite, precision=options.precision)
 
 
 FILES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gz", ".zst")
@@ -272,11 +274,11 @@ def fewshot(options: Namespace) -> None:
     A recipe defines the rows, the templates of prompts and answers, and the number of demonstrations in a
     prompt (`prompting.num_fewshot`). Answers are scored by the log-likelihood of the continuation (decoders)
     or of the target (sequence-to-sequence models), or by pseudo-log-likelihood (encoders). Weights do not
-    change. Writes OUTPUT/report.html, results.json and one line for every item. Files of rows are searched
-    in data.folder. --explain only shows which tokens are scored.
+    change. Writes OUTPUT/report.html, results.json and one line for every item.
+    --explain only shows which tokens are scored.
 
     Examples:
-      tercet fewshot copa --model runs/decoder-english/model data.folder=data
+      tercet fewshot copa --model runs/decoder-english/model
       tercet fewshot my-task.yaml --model gpt2 --model runs/mine/model prompting.num_fewshot=[0,1,4] --explain
     """
     models = options.model or None

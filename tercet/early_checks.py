@@ -7,6 +7,7 @@ checked later.
 
 import json
 import os
+import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -84,6 +85,9 @@ LOADING_NOTHING = ("plan", "prepare", "tokenizer", "push")
 
 WRITTEN = "output"
 """The key whose path need not exist."""
+
+SMALL = 2**22
+"""Bytes of a table that is read in a moment, and may be read twice."""
 
 SPLITS = ("train", "validation", "test", "demonstrations")
 """Keys that name files of rows."""
@@ -176,6 +180,8 @@ def check_recipe(
                 require_columns_early(file, list(keys))
     for model in models_of(command, source, overrides):
         require_known(model)
+    if command == "finetune" and recipe.data.dataset is None and "torch" not in sys.modules:
+        check_small_tables(recipe)
 
 
 def check_values(command: str, source: Any, overrides: list[str]) -> Any:
@@ -221,18 +227,46 @@ def check_folder(output: Any, *, resume: bool, overwrite: bool) -> None:
         output.require_claimable(resume=False, overwrite=overwrite)
 
 
+def check_small_tables(recipe: Any) -> None:
+    """Read tables whose rows are read in a moment as the run reads them, and find the labels of one text.
+
+    Bad rows are left to the run, which knows what the task reads.
+
+    Raises:
+        ValueError: A table is damaged or has no rows, or its labels are no two.
+    """
+    from .finetune.labels import find_labels
+    from .text.bad_records import RowError
+    from .text.bad_rows import no_check
+    from .text.rows import read_rows
+
+    data, task = recipe.data, recipe.task
+    named = {split: file for split in SPLITS if (file := getattr(data, split, None)) is not None}
+    with warnings.catch_warnings(action="ignore"):  # the run warns
+        for split, file in named.items():
+            if os.path.getsize(Path(file).expanduser()) <= SMALL:
+                options = {"on_bad_row": data.on_bad_row, "check": no_check}
+                rows = read_rows(file, task.columns, f"data.{split}", **options).rows
+                if split == "train" and task.kind == "classification":
+                    try:
+                        find_labels(rows, task.label, task.label_names)
+                    except RowError:
+                        pass
+                    except ValueError as error:
+                        raise ValueError(f"data.train: {error}") from None
+
+
 def tables_of(recipe: Any) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the files of rows that a recipe names, each with its columns as far as they are known to be
     needed, and the keys that name these.
     """
     for part in parts_of(recipe):
         if getattr(part, "dataset", "") is None:
-            resolve = getattr(part, "resolve", lambda file: file)
             columns, keys = getattr(recipe.task, "columns", ()), getattr(recipe.task, "keys", {})
             for split in SPLITS:
                 file = getattr(part, split, None)
                 if file is not None and not file.endswith(".txt"):  # a plain text has no columns
-                    yield resolve(file), {column: keys.get(column, "") for column in columns}
+                    yield file, {column: keys.get(column, "") for column in columns}
 
 
 def parts_of(recipe: Any) -> Iterator[Any]:

@@ -107,8 +107,8 @@ WRONG = [
     ("distill two-step task.temperature=-1", "task.temperature = -1: must be greater than 0"),
     ("fewshot copa prompting.num_fewshot=some", 'prompting.num_fewshot = "some": must be a valid array'),
     (
-        "fewshot copa data.folder=nowhere",
-        "nowhere/fewshot/copa_validation.jsonl.gz does not exist: name one",
+        "fewshot copa data.test=nowhere/rows.jsonl",
+        "nowhere/rows.jsonl does not exist: name one",
     ),
 ]
 
@@ -175,6 +175,17 @@ WRONG_ROWS = [
 ]
 
 
+DAMAGED = [
+    (f"finetune text-classification model.path=run/model data.train={table}", message)
+    for table, message in (
+        ("rows.csv", "data.train: all labels are 'a': there is nothing to learn"),
+        ("header.csv", "header.csv has no rows: name one that has some in data.train"),
+        ("utf16.csv", "utf16.csv, line 1: cannot be read from here on (it is UTF-16, not UTF-8"),
+        ("quote.csv", "quote.csv, line 3: not valid CSV (unexpected end of data): correct it, or leave such"),
+    )
+]
+"""Tables that are read before torch is imported."""
+
 HEAVY = ["torch", "transformers", "accelerate", "datasets"]
 """Modules whose import takes a second or more."""
 
@@ -235,7 +246,10 @@ def without_torch(tmp_path_factory):
     (folder / "run" / "finetuned" / "task.json").write_text(json.dumps({"task": task}))
     (folder / "taken").mkdir()
     (folder / "taken" / "mine.txt").touch()
-    commands = [command for command, _ in WRONG + WRONG_ROWS]
+    (folder / "header.csv").write_text("text,label\n")
+    (folder / "utf16.csv").write_text("text,label\ngood,a\n", encoding="utf-16")
+    (folder / "quote.csv").write_text('text,label\ngood,a\n"bad,b\n')
+    commands = [command for command, _ in WRONG + WRONG_ROWS + DAMAGED]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(HEAVY), json.dumps(commands)],
         cwd=folder,
@@ -253,6 +267,13 @@ def test_the_remedy_is_told_in_a_line_without_torch(command, message, without_to
     code, said, imported = without_torch["told"][command]
     assert message in said
     assert (code, said.count("\n"), imported) == (2, 1, [])
+
+
+@pytest.mark.parametrize(("command", "message"), DAMAGED, ids=lambda text: text[-20:])
+def test_a_small_table_is_read_without_torch(command, message, without_torch):
+    code, said, imported = without_torch["told"][command]
+    assert message in said
+    assert (code, said.count("\n"), imported) == (2, 1, ["datasets"])
 
 
 def test_recipes_read_without_libraries_are_the_recipes(without_torch):

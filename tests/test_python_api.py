@@ -312,8 +312,9 @@ def test_predictions_are_the_same_of_texts_tables_and_files(tuned, frame, tmp_pa
     capsys.readouterr()
     output = tmp_path / "out.jsonl"
     assert main(["predict", str(tuned.model_path), str(tmp_path / "rows.csv"), "--output", str(output)]) == 0
-    assert f"3 rows predicted: {output}" in capsys.readouterr().err
-    assert [json.loads(line) for line in output.read_text().splitlines()] == expected
+    assert f"3 rows answered: {output} has the columns of" in capsys.readouterr().err
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [{name: row[name] for name in expected[0]} for row in found] == expected
     assert main(["predict", str(tuned.model_path), texts[1]]) == 0
     assert json.loads(capsys.readouterr().out) == tercet.predict(tuned, texts[1])[0]
 
@@ -371,7 +372,7 @@ def test_what_cannot_be_predicted_is_refused(tuned, capsys):
         tercet.predict(tuned, [("the cat", "the dog")])
     with pytest.raises(ValueError, match="rows is of type int: give a DataFrame"):
         tercet.predict(tuned, 3)
-    assert main(["predict", str(tuned.model_path), "the cat", "--resume"]) == 2
+    assert main(["predict", str(tuned.model_path), "the cat", "--overwrite"]) == 2
     assert "the prediction of a text is printed" in capsys.readouterr().err
     assert main(["predict", str(tuned.model_path), "rows.cvs"]) == 2
     assert "rows.cvs does not exist" in capsys.readouterr().err

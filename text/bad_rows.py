@@ -35,6 +35,10 @@ def no_repair(rows: Dataset, row: int) -> dict[str, Any] | None:
     return None
 
 
+def no_check(rows: Dataset) -> None:
+    """Refuse nothing."""
+
+
 AT_ONCE = 256
 """Rows that are checked together where one of many is bad."""
 
@@ -58,6 +62,10 @@ class Places:
     def of(self, row: int) -> str:
         """Describe where a row stands: `reviews.csv, line 7`."""
         return self.source if self.lines is None else f"{self.source}, line {self.lines[row]}"
+
+    def row(self, row: int) -> str:
+        """Describe a row by its line, or by its number where the source has none."""
+        return self.of(row) if self.lines is not None else f"{self.source}, row {self.numbers[row] + 1:,}"
 
     def named(self, error: RowError) -> RowError:
         """Number the row of an error as in the file."""

@@ -144,7 +144,7 @@ def rows_of_parquet(
 
     Args:
         file: Perhaps compressed once more.
-        columns: To be read.
+        columns: To be read; all, if none is named.
         limit: Of a row's texts.
 
     Raises:
@@ -155,6 +155,7 @@ def rows_of_parquet(
     with seekable(file) as source, damage_at(lambda: number + 1):
         plain = ParquetFile(source, page_checksum_verification=True)
         require_columns(file, plain.schema_arrow.names, columns)
+        columns = columns or plain.schema_arrow.names
         texts = [name for name in columns if is_text(plain.schema_arrow.field(name).type)]
         entries = ParquetFile(source, page_checksum_verification=True, read_dictionary=texts)
         for group in range(plain.num_row_groups):

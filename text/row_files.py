@@ -117,15 +117,21 @@ def read_lines(
     return Written(values, Places(source, np.array(numbers, np.int64), np.array(lines, np.int64)))
 
 
-def stream_file(source: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def stream_file(source: str, columns: Sequence[str], *, whole: bool = False) -> Iterator[dict[str, Any]]:
     """Read the rows of a file one after another; those of a table hold texts only.
+
+    Args:
+        source: The file.
+        columns: Needed ones.
+        whole: Whether parquet's rows have their other columns, too, as those of other files do.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: It is of no known kind or damaged, or is a table that lacks a column.
     """
-    for record in records_of_file(find_file(source), columns):
-        if problem := record.problem or foreign_in(record.row, columns):
+    path = find_file(source)
+    for record in records_of_file(path, () if whole and not has_lines(path) else columns):
+        if problem := record.problem or foreign_in(record.row, list(record.row) if whole else columns):
             raise ValueError(f"{record.location}: {problem}: correct it")
         yield record.row
 

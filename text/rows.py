@@ -11,13 +11,22 @@ from itertools import islice
 from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
-from datasets import Dataset, IterableDataset, load_dataset
+from datasets import Dataset, load_dataset
 
 from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
-from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_repair
+from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_check, no_repair
 from .record_files import find_file, has_lines, object_of, require_columns
-from .row_files import Written, as_rows, is_number, read_lines, read_parquet, rows_of_other_kinds, stream_file
+from .row_files import (
+    Written,
+    as_rows,
+    is_number,
+    number_of,
+    read_lines,
+    read_parquet,
+    rows_of_other_kinds,
+    stream_file,
+)
 
 Row = dict[str, Any]
 """The values of one row, by the names of the columns."""
@@ -47,6 +56,7 @@ def read_rows(
     on_bad_row: OnBadRow = "stop",
     check: Check | None = None,
     repair: Repair = no_repair,
+    check_all: Check = no_check,
 ) -> Reading:
     """Read labelled rows, and make sure that there are some, each of which can be used.
 
@@ -59,6 +69,7 @@ def read_rows(
         on_bad_row: What is done about bad rows.
         check: Refuses bad rows; by default, those with nothing in a column.
         repair: Repairs bad rows.
+        check_all: Refuses what no row shows by itself, before bad rows are left out or repaired.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -69,13 +80,14 @@ def read_rows(
     remedy = f", or leave such rows out with {SETTING}=skip"
     location = source if dataset is None else f"{dataset}, split {source}"
     if dataset is None and has_lines(find_file(source)):
-        reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None)
+        reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None, check_all)
     else:
         rows = read_parquet(source, columns) if dataset is None else read_split(dataset, subset, source)
         require_columns(location, rows.column_names, columns)
         reading = Reading(
             rows.select_columns(list(columns)), Places(location, np.arange(len(rows))), RowTally(len(rows))
         )
+        require_all(reading.rows, reading.places, check_all)
         if on_bad_row == "skip":
             reading = without_bad_rows(reading, check)
     if on_bad_row == "repair":
@@ -91,7 +103,17 @@ def read_rows(
     return reading
 
 
-def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | None) -> Reading:
+def require_all(rows: Dataset, places: Places, check_all: Check) -> None:
+    """Refuse rows by what none shows by itself, with the place of one."""
+    try:
+        check_all(rows)
+    except RowError as error:
+        raise places.refusal(error) from None
+
+
+def read_lined(
+    source: str, columns: Sequence[str], remedy: str, check: Check | None, check_all: Check
+) -> Reading:
     """Read a file of lines.
 
     Args:
@@ -99,6 +121,7 @@ def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | 
         columns: Needed ones.
         remedy: What else to do about a bad row than to correct it, for the error.
         check: Refuses bad rows, which are left out; without it, one that cannot be read is an error.
+        check_all: As in `read_rows`.
 
     Raises:
         ValueError: The file cannot be read, or a line, or a value does not go with those before it.
@@ -114,6 +137,7 @@ def read_lined(source: str, columns: Sequence[str], remedy: str, check: Check | 
                 raise written.places.refusal(error, remedy) from error
             bad = rows_of_other_kinds(written.values) or {error.row: error.reason}
         else:
+            require_all(rows, written.places, check_all)
             bad = {error.row: error.reason for error in bad_rows(rows, check)} if check else {}
             if not bad:
                 return Reading(rows, written.places, tally)
@@ -180,7 +204,11 @@ def read_split(dataset: str, subset: str | None, split: str) -> Dataset:
 
 
 def split_off(
-    rows: Dataset, share: float, seed: int, labels: Sequence[str] | None = None
+    rows: Dataset,
+    share: float,
+    seed: int,
+    labels: Sequence[str] | None = None,
+    groups: Sequence[Any] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Hold out a random share of rows: the numbers of those that are left, and of the share, ascending.
 
@@ -189,11 +217,15 @@ def split_off(
         share: Of them that is held out.
         seed: Of the draw.
         labels: Of the rows: they are then held out in proportion, and at least one row of each is left.
+        groups: Of the rows: all of one are then held out or none, and labels do not matter.
 
     Raises:
         ValueError: One of the two would be empty.
     """
-    rest, held_out = divide(len(rows), share, seed, labels)
+    if groups is None:
+        rest, held_out = divide(len(rows), share, seed, labels)
+    else:
+        rest, held_out = divide_groups(groups, share, seed)
     if not (len(rest) and len(held_out)):
         raise ValueError(
             f"data.validation is left out, and data.validation_share = {share:g} of the rows ({len(rows)}) "
@@ -211,6 +243,22 @@ def divide(
     if labels is not None:
         order = taking_turns(order, np.unique(np.array(labels, dtype=object), return_inverse=True)[1])
     return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+
+
+def divide_groups(groups: Sequence[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw which groups are held out, as many as have no more than a share of the rows; as in `divide`.
+
+    >>> [rows.tolist() for rows in divide_groups(["a", "b", "a", "c", "b"], 0.4, 0)]
+    [[0, 1, 2, 4], [3]]
+    """
+    numbers = np.unique(np.array([*map(str, groups)], dtype=object), return_inverse=True)[1]
+    sizes, room, drawn = np.bincount(numbers), round(share * len(groups)), list[int]()
+    for group in np.random.default_rng(seed).permutation(len(sizes)):
+        if sizes[group] <= room:
+            room -= sizes[group]
+            drawn.append(group)
+    is_held_out = np.isin(numbers, drawn)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def taking_turns(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -278,56 +326,78 @@ def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
     return values
 
 
+def require_from_zero(values: Sequence[Any], sizes: Sequence[int], column: str) -> None:
+    """Refuse numbers that count from 1 what is counted from 0; bad rows among them do not matter.
+
+    Args:
+        values: A number of each row, or a list of numbers.
+        sizes: How many there are to choose from in each row.
+        column: Holds the values.
+
+    Raises:
+        RowError: No row has 0, and one has the number of all there are.
+    """
+    numbers = [{*map(number_of, value if isinstance(value, list) else [value])} for value in values]
+    if any(0 in own for own in numbers):
+        return
+    for row, (own, size) in enumerate(zip(numbers, sizes, strict=True)):
+        if size in own:
+            raise RowError(
+                row,
+                f"has {size} in column {column!r}, which is to count from 0, and no row has 0: does it count "
+                "from 1? Then subtract 1 from each of its numbers",
+            )
+
+
 STANDARD = "-"
 """What stands for standard input or output."""
 
 
-def stream_rows(source: str, columns: Sequence[str]) -> IterableDataset:
-    """Read a file's rows one after another.
+def stream_rows(source: str, columns: Sequence[str], *, whole: bool = False) -> Iterator[Row]:
+    """Read a file's rows one after another, with `None` in a column that one lacks.
 
     Args:
         source: A file as `read_file` reads them, or `-` for lines of JSON on standard input.
         columns: Those that every row must have.
+        whole: Whether rows have their other columns, too.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: It is of no known kind, or has no such column.
     """
     if source == STANDARD:
-        return IterableDataset.from_generator(lines_of_json, gen_kwargs={"columns": tuple(columns)})
-    for first in islice(stream_file(source, columns), 1):
-        require_columns(source, list(first), columns)
-    return IterableDataset.from_generator(
-        rows_of_file, gen_kwargs={"source": source, "columns": tuple(columns)}
-    )
+        rows = lines_of_json(columns)
+    else:
+        for first in islice(stream_file(source, columns), 1):
+            require_columns(source, list(first), columns)
+        rows = stream_file(source, columns, whole=whole)
+    return rows if whole else ({column: row.get(column) for column in columns} for row in rows)
 
 
-def rows_of_file(source: str, columns: Sequence[str]) -> Iterator[Row]:
-    """Read the rows of a file, with `None` in a column that one lacks."""
-    for row in stream_file(source, columns):
-        yield {column: row.get(column) for column in columns}
-
-
-def lines_of_json(columns: Sequence[str], file: TextIO = sys.stdin) -> Iterator[Row]:
+def lines_of_json(columns: Sequence[str], file: TextIO | None = None) -> Iterator[Row]:
     """Read lines of JSON, as they come; a byte order mark and blank lines are no rows.
+
+    Args:
+        columns: Those that every row must have.
+        file: Standard input if left out.
 
     Raises:
         RowError: A line is no object with these columns.
     """
     example = json.dumps(dict.fromkeys(columns, "..."))
-    for number, line in enumerate(file):
+    for number, line in enumerate(file or sys.stdin):
         line = line.removeprefix("\ufeff") if number == 0 else line
         if not line.strip():
             continue
         try:
-            parsed = json.loads(line, object_pairs_hook=object_of)
-            row = {column: parsed[column] for column in columns}
+            row = json.loads(line, object_pairs_hook=object_of)
+            row |= {column: row[column] for column in columns}  # it has them
         except (ValueError, KeyError, TypeError) as error:
             says_more = isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError)
             cause = f" ({first_line(error)})" if says_more else ""
             raise RowError(
                 number, f"is {line.strip()!r:.60}{cause}: write a JSON object in each line, such as {example}"
             ) from None
-        if problem := foreign_in(row, columns):
+        if problem := foreign_in(row, list(row)):
             raise RowError(number, f"is bad: {problem}: correct it")
         yield row

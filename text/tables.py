@@ -30,9 +30,10 @@ Fields = tuple[int, list[str] | str]
 
 
 def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -> Iterator[Fields]:
-    """Read the rows that are not blank; the first, the names, says how many fields each of the others has.
+    """Read the rows; the first, the names, says how many fields each of the others has.
 
-    Spreadsheets leave rows of empty fields behind the last one, and `sep=;` before the first.
+    Spreadsheets leave rows of empty fields around a table, which are no rows, and `sep=;` before it. Between
+    two rows, empty fields are a row, and so is a blank line under a single name.
 
     Args:
         lines: Numbered, with their ends.
@@ -45,7 +46,9 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
     csv.field_size_limit(sys.maxsize)
     ahead = Lookahead(lines, limit)
     reader = csv.reader(ahead, delimiter=delimiter, strict=True)
-    names, is_behind_bad = 0, False
+    names: list[str] = []
+    empty: list[tuple[int, int]] = []
+    is_behind_bad = False
     while True:
         ahead.keep()
         try:
@@ -55,32 +58,57 @@ def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -
                 raise ahead.damage from ahead.damage.__cause__
             return
         except (csv.Error, TooLongError) as error:
+            yield from between_rows(empty, names)
             yield ahead.first, str(error) if isinstance(error, TooLongError) else f"not valid CSV ({error})"
             ahead.give_back()
             is_behind_bad = True
             continue
-        if is_blank(fields) or (not names and fields == SEPARATOR_LINE):
+        if not names and fields == SEPARATOR_LINE:
             continue
-        problem = f"{len(fields)} fields under {names} names" if names and len(fields) != names else ""
+        if len(fields) != 1 and not any(fields):
+            if names and (fields or len(names) == 1):
+                empty.append((ahead.first, max(1, len(fields))))
+            continue
+        yield from between_rows(empty, names)
+        problem = problem_of_fields(fields, names)
         if is_behind_bad and not problem and has_loose_quote("".join(ahead.row), delimiter):
             problem = (
                 "a quote in a text that begins with none, behind a bad row: is this the end of that row?"
             )
-        if not problem and delimiter == "\t" and have_tabs_of_rows(ahead.row, names):
+        if not problem and delimiter == "\t" and have_tabs_of_rows(ahead.row, len(names)):
             problem = (
                 f"a quote holds {len(ahead.row)} lines together that have the tabs of a row each: if that is "
                 "meant, write a .jsonl file"
             )
         is_behind_bad = bool(problem)
         yield ahead.first, f"not valid CSV ({problem})" if problem else fields
-        if problem and any(is_row(line, delimiter, names) for line in ahead.row[1:]):
+        if problem and any(is_row(line, delimiter, len(names)) for line in ahead.row[1:]):
             ahead.give_back()
-        names = names or len(fields)
+        names = names or fields
 
 
-def is_blank(fields: list[str]) -> bool:
-    """Return whether a row is none: a blank line, or several fields with nothing in them."""
-    return len(fields) != 1 and not any(fields)
+def between_rows(empty: list[tuple[int, int]], names: Sequence[str]) -> Iterator[Fields]:
+    """Yield the rows of empty fields before another row, of which there were line and number; forget them."""
+    for line, number in empty:
+        problem = problem_of_fields([""] * number, names)
+        yield line, f"not valid CSV ({problem})" if problem else [""] * number
+    empty.clear()
+
+
+def problem_of_fields(fields: Sequence[str], names: Sequence[str]) -> str:
+    """Describe why fields do not go with the names of the columns, if those are read already.
+
+    >>> problem_of_fields(["a"], ["text", "label"])
+    '1 fields under 2 names'
+    """
+    if names and len(fields) != len(names):
+        return f"{len(fields)} fields under {len(names)} names"
+    is_header = len(names) > 1 and fields == names
+    return (
+        "the names of the columns again: the header of another file that was joined to this one?"
+        if is_header
+        else ""
+    )
 
 
 class TooLongError(Exception):

@@ -94,6 +94,20 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 
 
 @contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """Give the name under which a file is written; it gets its own in the end, or stays as it was.
+
+    Raises:
+        WriteError: The system does not write it.
+    """
+    partial = partial_path(path)
+    with explaining_a_full_disk(path, None, "repeat the command"), removing_on_failure(partial):
+        yield partial
+        flush(partial)
+        partial.replace(path)
+
+
+@contextmanager
 def explaining_a_full_disk(
     path: Path, num_bytes: int | None, remedy: str = "make room", also: Sequence[Path] = ()
 ) -> Iterator[None]:

@@ -42,6 +42,31 @@ def require_apart(
                     )
 
 
+def require_replaceable(files: Sequence[Path], model: str | Path, source: str, *, overwrite: bool) -> None:
+    """Make sure that a command may write its `--output`.
+
+    Args:
+        files: In one folder.
+        model: That the command reads.
+        source: The file that it reads; `-` is none.
+        overwrite: Whether the files may be there.
+
+    Raises:
+        ValueError: They may not, and are; or they lie in no folder or in the model's, or one is read.
+    """
+    folder = files[0].absolute().parent
+    if not folder.is_dir():
+        raise ValueError(f"--output {files[0]} is in a folder that does not exist: create it first")
+    if Path(model).is_dir() and folder.resolve() == Path(model).resolve():
+        raise ValueError(f"--output {files[0]} lies in the model {model}: choose another --output")
+    texts = {} if source == "-" else {"FILE": source}
+    require_apart(folder, [file.name for file in files], {"MODEL": model}, texts)
+    for file in files:
+        if file.is_dir() or (file.exists() and not overwrite):
+            remedy = "choose another --output" + ("" if file.is_dir() else ", or add --overwrite")
+            raise ValueError(f"{file} exists: {remedy}")
+
+
 def paths_of(value: Input) -> Iterator[Path]:
     """Yield the paths that a recipe names, but for what can be no path."""
     for name in [value] if isinstance(value, str | Path) else value or []:

@@ -234,7 +234,10 @@ def recipe_of(tmp_path):
         write_rows(tmp_path / "data" / "shots.jsonl", rows_of(9, 1))
         data = {
             "task": {"kind": kind} | TASKS[kind] | parts.pop("task", {}),
-            "data": {"folder": str(tmp_path / "data"), "test": "rows.jsonl", "demonstrations": "shots.jsonl"}
+            "data": {
+                "test": str(tmp_path / "data" / "rows.jsonl"),
+                "demonstrations": str(tmp_path / "data" / "shots.jsonl"),
+            }
             | parts.pop("data", {}),
             "prompting": {"num_fewshot": [0] if kind in WITHOUT_SHOTS else [0, 2]}
             | parts.pop("prompting", {}),

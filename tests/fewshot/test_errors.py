@@ -291,7 +291,7 @@ def test_what_is_wrong_is_one_line_with_a_remedy(name, model_of, tmp_path):
         task = {"kind": "generation", "context": task["context"], "answers": "{{ choices[0] }}"}
     data = {
         "task": task,
-        "data": {"folder": str(tmp_path), "test": "rows.jsonl"} | parts.pop("data", {}),
+        "data": {"test": str(tmp_path / "rows.jsonl")} | parts.pop("data", {}),
         "models": [str(model_of(each)) for each in parts.pop("models", ["decoder"])],
         "output": str(tmp_path / "run"),
     }

@@ -141,7 +141,7 @@ def test_accuracies_and_picks_are_equal(kind, name, harness, saved, tmp_path):
     expected: Any = simple_evaluate(
         model=harness(name), tasks=["asked"], task_manager=manager, bootstrap_iters=0, log_samples=True
     )
-    data = {"folder": str(tmp_path), "test": "rows.jsonl"}
+    data = {"test": str(tmp_path / "rows.jsonl")}
     recipe = {
         "task": task["ours"],
         "data": data,
@@ -174,7 +174,7 @@ def test_written_answers_are_equal(name, harness, saved, tmp_path):
     task = {"kind": "generation", "context": "{{ text }}", "answers": "{{ last }}", "max_new_tokens": 12}
     recipe = {
         "task": task | {"stop": [" the", "\n"]},
-        "data": {"folder": str(tmp_path), "test": "rows.jsonl"},
+        "data": {"test": str(tmp_path / "rows.jsonl")},
         "models": [str(saved(name))],
         "output": str(tmp_path / "run"),
     }

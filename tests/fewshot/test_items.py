@@ -72,7 +72,7 @@ def test_a_row_without_a_hole_is_refused():
 def test_a_right_answer_is_named_or_counted():
     assert [place_of(str(star), STARS, []) for star in range(1, 6)] == [0, 1, 2, 3, 4]
     assert [place_of(star, STARS, STARS) for star in range(1, 6)] == [0, 1, 2, 3, 4]
-    assert [place_of(star, STARS, [], are_fixed=False) for star in range(5)] == [0, 1, 2, 3, 4]
+    assert [place_of(place, ["9", "8", "0"], [], are_fixed=False) for place in (1, 2)] == [1, 2]
     assert [place_of(number, ["0", "1"], []) for number in range(2)] == [0, 1]
     assert [place_of(number, ["yes", "no"], []) for number in (0, "1", "no")] == [0, 1, 1]
     assert [place_of(label, ["yes", "no"], []) for label in ("no ", "\tyes", "no\u00a0")] == [1, 0, 1]
@@ -84,6 +84,14 @@ def test_a_right_answer_that_may_be_two_is_refused():
         place_of(1, STARS, [])
     with pytest.raises(ValueError, match=r"gives 5, but an integer is the index .* from 0"):
         place_of(5, ["5", "6", "7"], [], are_fixed=False)
+    with pytest.raises(
+        ValueError, match=r"gives 1, which is the index .* for the text, write task.target: .*string"
+    ):
+        place_of(1, ["3", "2", "1"], [], are_fixed=False)
+    with pytest.raises(
+        ValueError, match=r"gives 2, which is none .*from 1, write task.target: \(TARGET\) - 1"
+    ):
+        place_of(2, ["yes", "no"], [], are_fixed=False)
 
 
 def test_an_answer_that_reads_like_the_right_one_is_right():

@@ -25,8 +25,9 @@ LARGE = {"blimp", "blimp-filtered", "sentiment", "sentiment-cloze", "zhoblimp"}
         if name != "recall"
     ],
 )
-def test_recipe_reads_its_data(name):
-    recipe = load_recipe(FewShotRecipe, name, [f"data.folder={ROOT / 'data'}"])
+def test_recipe_reads_its_data(name, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    recipe = load_recipe(FewShotRecipe, name, [])
     if absent := [file for file in files_of(recipe.data) if not file.exists()]:
         pytest.skip(f"{absent[0]} is not here")
     items = read_items(recipe)
@@ -43,7 +44,7 @@ def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
     program = runpy.run_path(str(ROOT / "examples" / "learn_in_context.py"))
     rows = program["draw_rows"](20, seed=0)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    recipe = load_recipe(FewShotRecipe, "recall", [f"data.folder={tmp_path}"])
+    recipe = load_recipe(FewShotRecipe, "recall", [f"data.test={tmp_path / 'rows.jsonl'}"])
     items = read_items(recipe)
     drawer = Demonstrations(items.demonstrations, recipe.prompting, are_test=items.are_one_split)
     shares = []

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tercet.fewshot.recipe import DataRecipe
-from tercet.fewshot.rows import as_numbers, items_of, read_rows
+from tercet.fewshot.rows import as_numbers, files_of, items_of, read_rows
 from tercet.fewshot.task_recipes import TaskRecipe
 from tercet.fewshot.tasks import build_task
 from tercet.fewshot.templates import Template
@@ -14,7 +14,7 @@ from tercet.fewshot.templates import Template
 
 def test_a_number_of_a_table_is_shown_as_it_is_written_and_compares_as_a_number(tmp_path):
     (tmp_path / "rows.csv").write_text("price,code\n19.90,007\n2,1\n1e3,2\n")
-    rows = read_rows(DataRecipe(test="rows.csv", folder=str(tmp_path)), "rows.csv")
+    rows = read_rows(DataRecipe(test="x"), str(tmp_path / "rows.csv"))
     shown = Template("prompt", "{{ price }} {{ code }}")
     assert [shown(row) for row in rows] == ["19.90 007", "2 1", "1e3 2"]
     is_dear = Template("data.where", "price > 15 and price * 2 < 40", is_expression=True)
@@ -24,7 +24,7 @@ def test_a_number_of_a_table_is_shown_as_it_is_written_and_compares_as_a_number(
 def test_a_column_that_is_there_twice_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("text,text,label\na,b,0\n")
     with pytest.raises(ValueError, match=r"rows.csv has several columns 'text': give all but one another"):
-        read_rows(DataRecipe(test="rows.csv", folder=str(tmp_path)), "rows.csv")
+        read_rows(DataRecipe(test="x"), str(tmp_path / "rows.csv"))
 
 
 def test_a_column_called_row_is_that_column():
@@ -68,3 +68,12 @@ def test_two_spaces_before_an_answer_are_told(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(items(delimiter="")) == len(items(delimiter="\n")) == 2
+
+
+def test_a_path_is_one_from_the_current_folder(tmp_path, monkeypatch):
+    """As in every other recipe."""
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    data = DataRecipe(test="rows.jsonl")
+    assert read_rows(data, data.test) == [{"text": "a"}]
+    assert [file.exists() for file in files_of(data)] == [True]

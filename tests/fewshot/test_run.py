@@ -124,7 +124,7 @@ def test_perplexity_per_word_is_a_sum_over_sub_words_of_a_plain_text(recipe_of, 
         "perplexity",
         [saved("decoder"), saved("seq2seq")],
         task={"text": "{{ text }}", "metric": "perplexity_per_word"},
-        data={"test": "rows.txt"},
+        data={"test": str(tmp_path / "data" / "rows.txt")},
     )
     results, items = read(fewshot(recipe))
     assert results["criterion"] == "perplexity_per_word"
@@ -200,7 +200,7 @@ def test_command_prints_the_folder_and_explains(recipe_of, saved, tmp_path, caps
     file = tmp_path / "task.yaml"
     file.write_text(
         f"task: {{kind: completion, context: '{{{{ text }}}} =', answer: '{{{{ answer }}}}'}}\n"
-        f"data: {{folder: {tmp_path / 'data'}, test: rows.jsonl}}\noutput: {tmp_path / 'told'}\n"
+        f"data: {{test: {tmp_path / 'data' / 'rows.jsonl'}}}\noutput: {tmp_path / 'told'}\n"
     )
     command = ["fewshot", str(file), "--model", str(saved("decoder")), "prompting.num_fewshot=[1]"]
     assert main([*command, "models=[nothing]", "--explain"]) == 0  # --model is what counts, as in a run
@@ -233,10 +233,11 @@ def test_contexts_that_are_too_long_lose_their_beginning(recipe_of, saved):
     assert all(item["cut"] > 0 for item in items)
 
 
-def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved):
+def test_a_row_without_a_demonstration_is_none_of_any_k_above_0(recipe_of, saved, tmp_path):
     long = "{{ ('the cat ' * 85) if gold else '' }}{{ text }}\nAnswer:"
     parts = {"prompting": {"num_fewshot": [0, 1, 4], "seeds": [0, 1]}, "task": {"context": long}}
-    demonstrations = {"where": "gold == 1 or number < 9", "demonstrations": "rows.jsonl"}
+    same = str(tmp_path / "data" / "rows.jsonl")
+    demonstrations = {"where": "gold == 1 or number < 9", "demonstrations": same}
     recipe = recipe_of("multiple_choice", [saved("decoder")], **parts, data=demonstrations)
     results, items = read(fewshot(recipe))
     (model,) = results["models"]

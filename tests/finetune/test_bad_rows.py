@@ -162,3 +162,25 @@ def test_what_was_left_out_is_told_once_and_recorded(recipe_of, tmp_path, capsys
     assert line[1:] in (recipe.folder / "report.md").read_text()
     assert line[1:-8] in unescape((recipe.folder / "report.html").read_text())
     assert prepare(recipe).bad_rows["train"]["left_out"]
+
+
+@pytest.mark.parametrize("on_bad_row", ["stop", "skip"])
+def test_numbers_that_count_from_one_are_refused_before_any_is_left_out(on_bad_row, tmp_path):
+    """Without the rows that have the last number, the others would be learned, each shifted by one."""
+    choices = [{"query": "q", "choices": ["a", "b", "c"], "gold": 1 + row % 3} for row in range(30)]
+    named = {"kind": "classification", "label_names": ["bad", "good"]}
+    tagged = {"kind": "tagging", "scheme": "none", "label_names": ["x", "y"]}
+    for task, rows in (
+        ("multiple_choice", choices),
+        (named, [{"text": "t", "label": 1 + row % 2} for row in range(30)]),
+        (tagged, [{"tokens": ["t", "u"], "tags": [1, 1 + row % 2]} for row in range(30)]),
+    ):
+        file = write_rows(tmp_path / "rows.jsonl", rows)
+        with pytest.raises(
+            ValueError, match=r"line \d+: row \d+ has \d in .* from 1\? Then subtract 1"
+        ) as caught:
+            read_splits(recipe_on(task, file, on_bad_row))
+        assert "on_bad_row" not in str(caught.value)
+    choices[7]["gold"] = 0  # which counts from 0, so that the others are bad rows
+    file = write_rows(tmp_path / "rows.jsonl", choices)
+    assert read_splits(recipe_on("multiple_choice", file, "skip")).bad_rows["train"]["left_out"]

@@ -3,6 +3,7 @@
 import json
 import random
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -314,3 +315,12 @@ def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
     lengths = [len(ids) for ids in objective.write(prepared.pretrained.model.eval(), batch)]
     assert lengths[0] > 0
     assert lengths[1] == 0
+
+
+def test_dialogues_whose_answer_lies_behind_the_cut_are_left_out(recipe_on, families):
+    good = rows(8, 0)
+    long = [{"role": "user", "content": "the cat " * 80}, {"role": "assistant", "content": "cat"}]
+    recipe = recipe_on([*good[:3], {"messages": long}, *good[3:]], good)
+    prepared = prepare(replace(recipe, data=replace(recipe.data, on_bad_row="skip")))
+    assert prepared.splits["train"].rows.to_list() == Dataset.from_list(good).to_list()
+    assert prepared.bad_rows["train"]["left_out"] == {"has no answer within 64 tokens": 1}

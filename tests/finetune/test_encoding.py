@@ -125,7 +125,8 @@ def test_a_warning_counts_what_is_cut(families, encode, recwarn, caplog, name, p
     (warning,) = recwarn.list
     assert str(warning.message) == (
         f"{2 if paired else 1} of 3 texts are longer than 20 tokens, the longest has {longest}: "
-        "they are truncated"
+        "they are truncated; they begin 'the house the house the house the house '"
+        + (", 'a'" if paired else "")
     )
     assert not caplog.records
 
@@ -176,3 +177,12 @@ def test_a_pair_without_anything_to_put_between_is_refused(families):
 def test_a_tokenizer_that_is_not_fast_is_refused():
     with pytest.raises(ValueError, match="SimpleNamespace is not a fast tokenizer"):
         TextEncoder(cast(Any, SimpleNamespace(is_fast=False)), LONG, has_token_types=False)
+
+
+def test_words_behind_the_end_are_told_to_have_no_label_of_their_own(families):
+    encoder = TextEncoder(families["wordpiece"], 12, has_token_types=False)
+    message = (
+        r"1 of 2 texts .* truncated, and words behind the end get the most frequent label; they begin 'over"
+    )
+    with pytest.warns(UserWarning, match=message):
+        encoder.encode_words([["the", "cat"], ["over", *["the"] * 20]])

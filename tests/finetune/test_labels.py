@@ -3,14 +3,20 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
+from tercet.configs.recipe import parse_recipe
 from tercet.finetune.labels import Labels, find_labels
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tagging import Tagging
 from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
 from tercet.finetune.texts import Classification, MultiLabel
 from tercet.text.row_files import read_file
+
+from .conftest import write_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels")
 
@@ -182,13 +188,35 @@ def test_whole_numbers_in_another_form_are_told():
         labels.numbers_of(column(["1"]), "label")
 
 
-def test_labels_that_differ_in_case_alone_are_told():
-    with pytest.warns(UserWarning, match=r"differ in upper and lower case alone \(Yes, yes\): each is one"):
-        assert found(["Yes", "no", "yes"])[0] == ["Yes", "no", "yes"]
+def tell_of(rows, tmp_path, **task):
+    """Find the task of rows in a file."""
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+    data = {"train": str(file), "validation": str(file)}
+    about = {"model": {"path": "x"}, "task": {"kind": "classification"} | task, "output": "x", "data": data}
+    recipe = parse_recipe(FineTuningRecipe, about)
+    find_task(recipe, read_splits(recipe))
+
+
+def test_labels_that_may_be_mistyped_are_told_in_one_line(tmp_path):
+    rows = [{"text": "t", "label": "positive" if row % 2 else "negative"} for row in range(1200)]
+    for row, label in ((7, "positve"), (9, "NEGATIVE"), (11, "odd")):
+        rows[row]["label"] = label
+    with pytest.warns(UserWarning, match="labels that few rows have, or nearly another") as caught:
+        tell_of(rows, tmp_path)
+    (warning,) = caught
+    assert str(warning.message).endswith(
+        f": 'NEGATIVE' in 1 (first {tmp_path}/rows.jsonl, line 10; nearly 'negative' in 600), 'odd' in 1 "
+        f"(first {tmp_path}/rows.jsonl, line 12), 'positve' in 1 (first {tmp_path}/rows.jsonl, line 8; "
+        "nearly 'positive' in 597): correct mistyped ones"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found(["Yes", "yes"], names=("Yes", "yes"))
-        found(["yes", "no"])
+        tell_of([{"text": "t", "label": f"class {row % 4}"} for row in range(20)], tmp_path)
+        tell_of(rows, tmp_path, label_names=["negative", "positive", "positve", "NEGATIVE", "odd"])
+    tags = [{"tokens": ["a", "b"], "tags": ["B-PER", "I-PER"]} for _ in range(20)]
+    tags[3]["tags"] = ["B-PER", "B-pER"]
+    with pytest.warns(UserWarning, match=r": 'pER' in 1 \(first .*, line 4; nearly 'PER' in 20\): correct"):
+        tell_of(tags, tmp_path, kind="tagging")
 
 
 def test_labels_in_lists_are_found():
@@ -300,11 +328,13 @@ def test_names_found_in_a_column_have_no_numbers_that_another_column_could_write
 
 
 @pytest.mark.parametrize(
-    ("names", "values"), [(["bad", "good"], ["bad", "good"]), (["1", "5"], [1, 5]), (["0", "x"], ["0", "x"])]
+    "values", [["bad", "good"], [1, 5], ["1", "5"], ["0", "x"], [False, True], ["False", "True"]], ids=repr
 )
-def test_labels_that_are_whole_numbers_are_integers_in_predictions(names, values):
-    labels = Labels(names, are_numbered=False)
-    assert [labels.value(number) for number in range(2)] == values
+def test_predictions_have_labels_of_the_kind_that_rows_have(values):
+    labels = Labels.of(find_labels(column(values), "label").facts)
+    found, names = [labels.value(number) for number in range(2)], labels.names
+    assert found == values
+    assert [*map(type, found)] == [*map(type, values)]
     recipe = ClassificationRecipe(kind="classification")
     task = Classification(recipe, labels.facts | {"shares": [0.5, 0.5]})
     prediction = task.prediction(np.array([0.25, 0.75]))
@@ -313,3 +343,26 @@ def test_labels_that_are_whole_numbers_are_integers_in_predictions(names, values
     assert task.format_prediction(prediction) == f"{names[1]} (75%)"
     several = MultiLabel(MultiLabelRecipe(kind="multi_label"), labels.facts)
     assert several.prediction(np.array([0.6, 0.7]))["labels"] == values
+
+
+def test_tags_are_of_the_kind_that_rows_have():
+    rows = Dataset.from_dict({"tokens": [["a", "b"], ["c"]], "tags": [[3, 4], [4]]})
+    recipe = TaggingRecipe(kind="tagging", scheme="none")
+    task = Tagging(recipe, Tagging(recipe).find(rows))
+    found = task.predictions([np.array([[0, 0]]), np.array([[0, 1]])], rows)
+    assert [each["tags"] for each in found] == [[3, 4], [4]]
+    assert task.score(found, task.references(rows)) == {"accuracy": 1.0}
+
+
+def test_whole_numbers_of_a_table_are_integers(tmp_path):
+    """Its cells are texts of no kind, as which no program reads numbers."""
+    for name, kind in (("rows.csv", int), ("rows.jsonl", str)):
+        rows = [{"text": "t", "label": label} for label in "15" * 10]
+        if kind is int:
+            pd.DataFrame(rows).to_csv(tmp_path / name, index=False)
+        else:
+            write_rows(tmp_path / name, rows)
+        about = {"model": {"path": "x"}, "task": {"kind": "classification"}, "output": "x"}
+        recipe = parse_recipe(FineTuningRecipe, about | {"data": {"train": str(tmp_path / name)}})
+        task = find_task(recipe, read_splits(recipe))
+        assert isinstance(task.prediction(np.array([0.5, 0.5]))["label"], kind)

@@ -9,7 +9,15 @@ import pytest
 import torch
 from datasets import ClassLabel, Dataset
 from torch import nn
-from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LlamaForQuestionAnswering,
+)
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.model import learner_of, load_pretrained_model, merged
@@ -18,6 +26,7 @@ from tercet.finetune.task_recipes import (
     ChatRecipe,
     ClassificationRecipe,
     GenerationRecipe,
+    QuestionAnsweringRecipe,
     RankingRecipe,
 )
 from tercet.finetune.tasks import build_task, task_of
@@ -187,3 +196,25 @@ def test_a_task_names_the_kind_of_model_that_it_needs(kind, model, message, base
     task = task_of(parse_recipe(RECIPES[kind], {"kind": kind}))
     with pytest.raises(ValueError, match=re.escape(message)):
         load_pretrained_model(PretrainedModelRecipe(str(folder)), task, seed=0)
+
+
+@pytest.mark.parametrize("model_class", [LlamaForCausalLM, LlamaForQuestionAnswering])
+def test_a_stock_decoder_learns_to_answer_with_the_weights_that_it_has(model_class, bases, tmp_path):
+    """Which its class for questions has under another name than all others."""
+    tokenizer = AutoTokenizer.from_pretrained(bases / "decoder")
+    sizes: Any = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    stock = model_class(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes))
+    stock.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    task = build_task(
+        QuestionAnsweringRecipe("question_answering"), Dataset.from_list(ROWS["question_answering"](9, 0))
+    )
+    found = load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)
+    is_answering = model_class is LlamaForQuestionAnswering
+    assert found.fresh == ([] if is_answering else ["qa_outputs.out_proj.bias", "qa_outputs.out_proj.weight"])
+    assert found.model.get_input_embeddings().weight.equal(stock.get_input_embeddings().weight)

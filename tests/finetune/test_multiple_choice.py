@@ -172,3 +172,10 @@ def test_rows_that_cannot_be_used_are_named(change, message, study_of):
     good = {"query": "the cat", "choices": ["sat", "ran"], "gold": 0}
     with pytest.raises(ValueError, match=message):
         encode(study_of("encoder"), [good, good | change])
+
+
+def test_that_the_first_choice_is_never_right_is_told():
+    """Numbers from 1 to 3 of four choices are possible ones, and shifted by one."""
+    rows = [{"query": "q", "choices": list("abcd"), "gold": 1 + row % 3} for row in range(30)]
+    with pytest.warns(UserWarning, match="none of 30 rows has 0: if it counts from 1, subtract 1 from each"):
+        task_of(ROWS).require_consistent(Dataset.from_list(rows))

@@ -1,17 +1,21 @@
-"""Predictions of a file: whole or not there, continued only with what they were begun with."""
+"""Predictions of a file: whole or not there, behind the rows that they are of."""
 
 import errno
 import io
 import json
 import os
+from functools import partial
 
+import pandas as pd
 import pytest
 import torch
+from datasets import Dataset
 
 from tercet.finetune import prediction
-from tercet.finetune.prediction import predict_file
+from tercet.finetune.prediction import load_predictor, predict_file, predict_rows
 from tercet.finetune.run import finetune
 from tercet.text.bad_records import RowError
+from tercet.text.row_writers import WRITERS, LineWriter
 from tercet.text.rows import lines_of_json
 from tercet.training.disk import DiskFullError, WriteError
 from tercet.training.lock import locked
@@ -54,43 +58,21 @@ def texts(seed):
     return [{"text": row["text"]} for row in ROWS["classification"](COUNT, seed)]
 
 
-def interrupt(monkeypatch, folder, rows, output, after=2, error=KeyboardInterrupt):
-    """Predict until the lines of so many chunks are written."""
-    write, calls = prediction.write, []
-
-    def written(*arguments):
-        if len(calls) == after:
-            raise error
-        calls.append(1)
-        return write(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(prediction, "write", written)
-        with pytest.raises(error if isinstance(error, type) else (KeyboardInterrupt, OSError)):
-            predict_file(str(folder), str(rows), str(output))
-
-
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_an_interrupted_prediction_goes_on(folder, rows, tmp_path, monkeypatch):
-    output = tmp_path / "out.jsonl"
-    predict_file(str(folder), str(rows), str(tmp_path / "whole.jsonl"))
-    interrupt(monkeypatch, folder, rows, output)
-    assert names(tmp_path) == [".out.jsonl.origin", ".out.jsonl.partial", "new.jsonl", "whole.jsonl"]
-    with (tmp_path / ".out.jsonl.partial").open("a") as file:
-        file.write('{"half of')  # a chunk that was not noted
-    with pytest.raises(ValueError, match="is unfinished: add --resume or --overwrite"):
-        predict_file(str(folder), str(rows), str(output))
-    moved = rows.rename(tmp_path / "moved.jsonl")  # it is the contents that count
-    assert predict_file(str(folder), str(moved), str(output), resume=True) == COUNT
-    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    assert names(tmp_path) == ["moved.jsonl", "out.jsonl", "whole.jsonl"]
-    with pytest.raises(ValueError, match=r"exists: choose another --output, or add --overwrite"):
-        predict_file(str(folder), str(moved), str(output))
-    with pytest.raises(ValueError, match=r"exists, so there is nothing to resume: choose"):
-        predict_file(str(folder), str(moved), str(output), resume=True)
+def stop_after_a_chunk(monkeypatch, error):
+    """Let the second chunk of rows raise an error where it is written."""
+    write, calls = LineWriter.write, []
+
+    def written(*arguments):
+        if calls:
+            raise error
+        calls.append(1)
+        write(*arguments)
+
+    monkeypatch.setattr(LineWriter, "write", written)
 
 
 def test_a_row_that_cannot_be_read_is_named_with_its_file(folder, tmp_path):
@@ -103,42 +85,6 @@ def test_a_row_that_cannot_be_read_is_named_with_its_file(folder, tmp_path):
 def test_a_line_that_is_no_json_is_answered_with_an_example():
     with pytest.raises(RowError, match=r"""row 1 is 'plain text': .* such as \{"text": "\.\.\."\}"""):
         list(lines_of_json(("text",), io.StringIO("plain text\n")))
-
-
-@pytest.mark.parametrize("kept", [0, 3, COUNT])
-def test_other_rows_under_the_same_name_are_noticed(kept, folder, rows, tmp_path, monkeypatch):
-    output = tmp_path / "out.jsonl"
-    interrupt(monkeypatch, folder, rows, output)
-    before = (tmp_path / ".out.jsonl.partial").read_bytes()
-    others = texts(2)[:kept] + texts(3)[kept:]
-    write_rows(rows, others if kept < COUNT else others[:5])  # or fewer than were predicted
-    with pytest.raises(ValueError, match=r"the first 8 rows of .* are not those that were predicted before"):
-        predict_file(str(folder), str(rows), str(output), resume=True)
-    assert (tmp_path / ".out.jsonl.partial").read_bytes() == before
-    assert (
-        predict_file(str(folder), str(rows), str(output), overwrite=True)
-        == len(rows.read_text().split("\n")) - 1
-    )
-
-
-def test_rows_behind_those_that_were_predicted_may_change(folder, rows, tmp_path, monkeypatch):
-    interrupt(monkeypatch, folder, rows, tmp_path / "out.jsonl")
-    write_rows(rows, texts(2)[:8] + texts(3)[:3])
-    assert predict_file(str(folder), str(rows), str(tmp_path / "out.jsonl"), resume=True) == 11
-
-
-def test_another_model_or_precision_is_noticed(folder, rows, tmp_path, monkeypatch):
-    output = tmp_path / "out.jsonl"
-    interrupt(monkeypatch, folder, rows, output)
-    with pytest.raises(ValueError, match="was started with another model or precision"):
-        predict_file(str(folder), str(rows), str(output), resume=True, precision="bf16")
-    monkeypatch.setattr(prediction, "hash_of", lambda file: "another")
-    with pytest.raises(ValueError, match="was started with another model or precision"):
-        predict_file(str(folder), str(rows), str(output), resume=True)
-
-
-def test_resuming_what_was_not_begun_begins(folder, rows, tmp_path):
-    assert predict_file(str(folder), str(rows), str(tmp_path / "out.jsonl"), resume=True) == COUNT
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -156,7 +102,7 @@ def test_rows_are_not_replaced_by_their_predictions(name, overwrite, folder, row
     assert rows.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "predictions.jsonl"])
+@pytest.mark.parametrize("name", ["config.json", "predictions.jsonl"])
 def test_model_is_not_replaced_by_predictions(name, folder, rows):
     before = names(folder)
     with pytest.raises(ValueError, match="lies in the model"):
@@ -164,26 +110,52 @@ def test_model_is_not_replaced_by_predictions(name, folder, rows):
     assert names(folder) == before
 
 
-def test_file_that_holds_no_predictions_stays(folder, rows, tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match="is no file of predictions"):
-        predict_file(str(folder), str(rows), str(tmp_path / "thesis.tex"), overwrite=True)
-    assert (tmp_path / "thesis.tex").read_text() == "years of work"
-
-
 def test_earlier_predictions_stay_until_the_new_ones_are_whole(folder, rows, tmp_path, monkeypatch):
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
     output = tmp_path / "out.jsonl"
     output.write_text('{"label": "old"}\n')
+    with pytest.raises(ValueError, match=r"out\.jsonl exists: choose another --output, or add --overwrite"):
+        predict_file(str(folder), str(rows), str(output))
     with monkeypatch.context() as patch:
-        patch.setattr(prediction, "write", interrupt)
+        stop_after_a_chunk(patch, KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             predict_file(str(folder), str(rows), str(output), overwrite=True)
     assert output.read_text() == '{"label": "old"}\n'
-    predict_file(str(folder), str(rows), str(output), overwrite=True)
+    assert names(tmp_path) == ["new.jsonl", "out.jsonl"]
+    assert predict_file(str(folder), str(rows), str(output), overwrite=True) == COUNT
     assert len(output.read_text().splitlines()) == COUNT
+
+
+def table_of(file):
+    """Read a table of predictions as its users do."""
+    of_lines, of_cells = partial(pd.read_json, lines=True), partial(pd.read_csv, sep="\t")
+    readers = {".jsonl": of_lines, ".json": pd.read_json, ".parquet": pd.read_parquet, ".tsv": of_cells}
+    return readers.get(file.suffix, pd.read_csv)(file)
+
+
+@pytest.mark.parametrize("source", [".csv", ".parquet", ".jsonl"])
+@pytest.mark.parametrize("ending", WRITERS)
+def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending, folder, tmp_path, capsys):
+    frame = pd.DataFrame([{"id": row, "label": f'a "b",\t{row}'} | each for row, each in enumerate(texts(2))])
+    file, output = tmp_path / f"rows{source}", tmp_path / f"out{ending}"
+    write = {".csv": partial(frame.to_csv, index=False), ".parquet": frame.to_parquet}
+    write.get(source, partial(frame.to_json, orient="records", lines=True))(file)
+    predict_file(str(folder), str(file), str(output))
+    said = capsys.readouterr().err
+    assert f"9 rows answered: {output} has the columns of {file}, then label, score, scores" in said
+    assert "(its own label with given_ before the name)" in said
+    found = table_of(output)
+    assert [*found.columns] == ["id", "given_label", "text", "label", "score", "scores"]
+    own = found.rename(columns={"given_label": "label"}).iloc[:, :3].astype({"id": int})
+    assert own.to_dict("records") == frame.to_dict("records")
+    wanted = predict_rows(load_predictor(str(folder)), Dataset.from_list(texts(2)), "rows")
+    assert found["label"].tolist() == [each["label"] for each in wanted]
+    for scores, each in zip(found["scores"], wanted, strict=True):
+        assert (json.loads(scores) if isinstance(scores, str) else scores) == pytest.approx(each["scores"])
+
+
+def test_an_output_of_another_ending_is_refused(folder, rows, tmp_path):
+    with pytest.raises(ValueError, match=r"out\.txt': end its name in \.jsonl, \.json, \.csv, "):
+        predict_file(str(folder), str(rows), str(tmp_path / "out.txt"))
 
 
 def test_predictions_of_another_process_are_left_alone(folder, rows, tmp_path):
@@ -202,24 +174,13 @@ def test_output_in_no_folder_is_told_of(folder, rows, tmp_path):
     ("number", "kind", "said"),
     [(errno.ENOSPC, DiskFullError, "no room on the disk"), (errno.EFBIG, WriteError, "ulimit -f")],
 )
-def test_disk_that_takes_no_more_is_told_of_and_what_was_written_is_kept(
+def test_disk_that_takes_no_more_is_told_of_and_nothing_is_left(
     number, kind, said, folder, rows, tmp_path, monkeypatch
 ):
-    write, calls = prediction.write, []
-
-    def full(*arguments):
-        if len(calls) == 1:
-            raise OSError(number, os.strerror(number))
-        calls.append(1)
-        return write(*arguments)
-
-    output = tmp_path / "out.jsonl"
-    with monkeypatch.context() as patch:
-        patch.setattr(prediction, "write", full)
-        with pytest.raises(kind, match=f"{said}.*the rows that were predicted are kept"):
-            predict_file(str(folder), str(rows), str(output))
-    assert json.loads((tmp_path / ".out.jsonl.origin").read_text())["num_rows"] == AT_ONCE
-    assert predict_file(str(folder), str(rows), str(output), resume=True) == COUNT
+    stop_after_a_chunk(monkeypatch, OSError(number, os.strerror(number)))
+    with pytest.raises(kind, match=f"{said}.*repeat the command"):
+        predict_file(str(folder), str(rows), str(tmp_path / "out.jsonl"))
+    assert names(tmp_path) == ["new.jsonl"]
 
 
 def test_a_model_that_computes_no_numbers_predicts_nothing(folder, rows, tmp_path, monkeypatch):

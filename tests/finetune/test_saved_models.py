@@ -162,7 +162,7 @@ def test_whoever_asks_a_saved_model_gets_the_predictions_of_its_run(name, base, 
 def require_same(one: Any, other: Any) -> None:
     """Compare what two ways of asking have in common."""
     if isinstance(other, list):  # labels of words, where a word has a token
-        (own,) = one.values()
+        *_, own = one.values()
         assert all(label in (None, found) for found, label in zip(own, other, strict=True))
         return
     flat, expected = flattened(one), flattened(other)

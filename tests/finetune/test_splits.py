@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
@@ -179,3 +180,17 @@ def test_token_types_are_given_to_models_that_read_them(families):
         fields = encoder.encode(["the house"], ["its doors"])
         assert ("token_type_ids" in fields) is has
         assert ("token_type_ids" in encoder.settled().model_input_names) is has
+
+
+def test_rows_of_a_group_are_on_one_side(recipe):
+    """Near-copies on both sides would be known by heart, even with random labels."""
+    rows = [row | {"source": number // 4} for number, row in enumerate(ROWS)]
+    made = recipe(train=rows, share=0.3)
+    grouped = read_splits(replace(made, data=replace(made.data, group="source")))
+    sides = [set(grouped[split]["source"]) for split in ("train", "validation")]
+    assert not sides[0] & sides[1]
+    assert len(grouped["validation"]) == 4
+    with pytest.raises(ValueError, match=r"has no column 'origin'.* in data.group"):
+        read_splits(replace(made, data=replace(made.data, group="origin")))
+    with pytest.raises(ValueError, match=r"data.group is source, .* data.validation names"):
+        replace(made.data, group="source", validation="held.csv")

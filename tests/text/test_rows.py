@@ -250,3 +250,29 @@ def test_a_table_may_have_what_spreadsheets_write_around_it(file):
     table = "sep=;\r\ntext;label;more\r\none;1;x\r\n;2;\r\n;;\r\n;;\r\n"
     assert columns(file("rows.csv", table), "text", "label") == [["one", ""], ["1", "2"]]
     assert columns(file("one.csv", 'text\n""\nsep=\n'), "text") == [["", "sep="]]
+
+
+def test_empty_fields_between_rows_are_a_row_so_that_none_moves_up(file):
+    """A line of predictions or vectors belongs to the row of its number."""
+    for name, table, rows in (
+        ("several.csv", "text,label\none,1\n,\n\ntwo,2\n,,\n,\n\n", ["one", "", "two"]),
+        ("several.tsv", "text\tlabel\n\none\t1\n\t\n\t\ntwo\t2\n\n", ["one", "", "", "two"]),
+        ("one.csv", "\ntext\none\n\ntwo\n\n", ["one", "", "two"]),
+    ):
+        source = file(name, table)
+        assert columns(source, "text") == [rows]
+        assert [row["text"] for row in stream_rows(source, ["text"])] == rows
+        with pytest.raises(ValueError, match=r"line \d: row 2 has nothing in column 'text'"):
+            read_rows(source, ["text"], "data.train")
+        assert len(read_rows(source, ["text"], "data.train", on_bad_row="skip").rows) == 2
+    with pytest.raises(ValueError, match=r"wide\.csv, line 3: not valid CSV \(3 fields under 2 names\)"):
+        columns(file("wide.csv", "text,label\none,1\n,,\ntwo,2\n"), "text")
+
+
+def test_the_names_of_the_columns_are_no_row_of_a_table(file):
+    """As where files were joined; a single column may hold its own name."""
+    joined = file("joined.csv", "text,label\none,1\ntext,label\ntwo,2\n")
+    with pytest.raises(ValueError, match=r"line 3: not valid CSV \(the names of the columns again"):
+        columns(joined, "text", "label")
+    assert read_rows(joined, ["text"], "data.train", on_bad_row="skip").rows["text"] == ["one", "two"]
+    assert columns(file("words.csv", "text\nword\ntext\n"), "text") == [["word", "text"]]

@@ -15,7 +15,8 @@ from tercet.training.run_folder import delete
 from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, claimed, folder_of
 
 NO_PATHS = {
-    *("output", "data.folder", "data.dataset", "data.subset", "task.data.dataset", "task.data.subset"),
+    "output",
+    *(f"{part}data.{name}" for part in ("", "task.") for name in ("dataset", "subset", "group")),
     *("model.preset", "model.revision", "data.where", "lora.target_modules"),
     *(
         f"{part}corpus.{name}"
@@ -85,7 +86,7 @@ def test_every_text_of_a_recipe_is_guarded_or_known_to_name_no_file(command, tmp
         ("distill", {"task": {"teacher": "{}", "data": ROWS}}),
         ("distill", {"task": {"teacher": "t", "data": ROWS, "unlabelled": "{}/a.csv"}}),
         ("fewshot", {"models": ["m", "{}"]}),
-        ("fewshot", {"data": {"test": "a.jsonl", "folder": "{}"}}),
+        ("fewshot", {"data": {"test": "{}/a.jsonl"}}),
         ("fewshot", {"contamination": {"corpus": "{}"}}),
     ],
 )
