@@ -106,8 +106,15 @@ SIZES = (
 """Fields that may grow, each by the rules below."""
 
 FREE = (
-    *("dropout", "attention_dropout", "activation_dropout", "initializer_range", "zero_init_residual"),
-    *("rope_parameters", "pad_token_id", "bos_token_id", "eos_token_id"),
+    *("dropout", "embedding_dropout", "attention_dropout", "attention_out_dropout", "activation_dropout"),
+    *(
+        "final_dropout",
+        "embedding_input_dropout",
+        "initializer_range",
+        "zero_init_residual",
+        "rope_parameters",
+    ),
+    *("pad_token_id", "bos_token_id", "eos_token_id"),
 )
 """Fields that change no prediction, or follow from others."""
 

@@ -20,7 +20,6 @@ from ..configuration_neural import (
     NeuralConfig,
     require_at_least,
     require_choice,
-    require_probability,
 )
 from .words import NUM_IDS, PAD
 
@@ -250,7 +249,6 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
         """Refuse sizes that no recurrent translator can have."""
         for name in ("num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
             require_at_least(1, name, getattr(self, name))
-        require_probability("attention_dropout", self.attention_dropout)
         require_choice("attention_score", self.attention_score, (*SCORES, NO_ATTENTION))
         require_halves(self.hidden_size)
         if self.hidden_size % self.num_attention_heads:
@@ -354,7 +352,6 @@ class TercetTaggerConfig(NeuralConfig):
         require_at_least(NUM_IDS, "vocab_size", self.vocab_size)
         require_at_least(1, "num_hidden_layers", self.num_hidden_layers)
         require_at_least(1, "projection_size", self.projection_size or 1)
-        require_probability("word_dropout", self.word_dropout)
         require_halves(self.hidden_size)
         if not self.embeddings or not all("model_type" in each for each in self.embeddings):
             raise ValueError(
