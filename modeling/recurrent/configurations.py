@@ -10,6 +10,7 @@ vectors, a bidirectional LSTM and a conditional random field (Huang et al., 2015
 Models for Sequence Tagging"; Lample et al., 2016; on contextual word vectors Akbik et al., 2018).
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
@@ -299,6 +300,19 @@ class TercetWordVectorsConfig(NeuralConfig):
         require_at_least(self.shortest_ngram, "longest_ngram", self.longest_ngram)
 
 
+BEGIN, INSIDE = "B-", "I-"
+
+
+def with_insides(names: Sequence[str]) -> list[str]:
+    """Add to the names of labels the "I-" of each "B-" that has none, which the bytes of its words need.
+
+    >>> with_insides(["B-LOC", "O"])
+    ['B-LOC', 'O', 'I-LOC']
+    """
+    insides = [INSIDE + name.removeprefix(BEGIN) for name in names if name.startswith(BEGIN)]
+    return [*names, *(inside for inside in insides if inside not in names)]
+
+
 @strict
 class TercetTaggerConfig(NeuralConfig):
     """Labels of words by a BiLSTM-CRF on word vectors of pretrained models.
@@ -341,6 +355,10 @@ class TercetTaggerConfig(NeuralConfig):
             static = TercetWordVectorsConfig.model_type
             self.embeddings = [{"model_type": static, "hidden_size": 100}]
         super().__post_init__(**kwargs)
+        names = [name for _, name in sorted((self.id2label or {}).items())]
+        if (complete := with_insides(names)) != names:
+            self.id2label = dict(enumerate(complete))
+            self.label2id = {name: number for number, name in enumerate(complete)}
 
     @property
     def direction_width(self) -> int:
