@@ -11,6 +11,7 @@ from tercet import modeling
 from tercet.configs.recipe import load_preset, preset_names
 from tercet.modeling import TercetConfig
 from tercet.stock import certify, from_stock, to_stock
+from tercet.stock.architectures import options_of_export
 
 SMALL = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 40}
 EXCUSE = "# No stock architecture: "
@@ -59,12 +60,15 @@ def test_a_preset_is_exported_or_says_what_it_gains(name: str) -> None:
     ours = model_class(AutoConfig.for_model(**shrunk(name))).eval()
     if EXCUSE not in comment:
         stock = to_stock(ours)
+        ours.config.architectures = [model_class.__name__]
+        assert options_of_export(ours.config) == ""
         assert certify(stock, ours).holds
         assert dropouts(from_stock(stock).config) == dropouts(ours.config)
         return
     nearest = re.search(rf"{EXCUSE}(.*)", comment)[1]  # pyright: ignore[reportOptionalSubscript]
     with pytest.raises(ValueError, match="the nearest is ") as refusal:
         to_stock(ours)
+    assert options_of_export(ours.config) == " --onnx"
     architecture = re.search(r"the nearest is (\w+)", str(refusal.value))[1]  # pyright: ignore[reportOptionalSubscript]
     assert architecture in nearest.lower() + " marian" * (name == "vaswani-base")
 
