@@ -200,8 +200,8 @@ def write_graphs(
         if not found.holds:
             raise ValueError(
                 f"{path.name} computes outputs that differ by {found.difference:.1e} from the model's, and "
-                f"by {found.alone:.1e} between a batch and a text alone, more than {TOLERANCE:.0e}: export to a "
-                "stock architecture, without --onnx"
+                f"by {found.alone:.1e} between a batch and a text alone, more than {TOLERANCE:.0e}: export "
+                "to a stock architecture, without --onnx"
             )
         measured.append(found)
         if int8:

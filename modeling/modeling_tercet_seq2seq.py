@@ -24,7 +24,14 @@ from .attention.masks import tokens_of
 from .attention.packing import packed_bounds, select_positions
 from .configuration_tercet import TercetSeq2SeqConfig
 from .generation.decoding import TercetGenerativeModel
-from .heads.losses import begin_sequences, behind_start, select_targets, take_loss_arguments, without_pads
+from .heads.losses import (
+    begin_sequences,
+    behind_start,
+    mask_of_labels,
+    select_targets,
+    take_loss_arguments,
+    without_pads,
+)
 from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, recordings
@@ -209,8 +216,10 @@ class TercetSeq2SeqForConditionalGeneration(
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_input_ids = behind_start(labels, self.config, begin_sequences(labels, *bounds))
+                bounds = decoder_position_ids, kwargs.get("cu_seq_lens_q")
+                decoder_attention_mask = mask_of_labels(labels, decoder_attention_mask, *bounds)
+                is_first = begin_sequences(labels, decoder_attention_mask, *bounds)
+                decoder_input_ids = behind_start(labels, self.config, is_first)
         outputs = self.model(
             input_ids,
             attention_mask,

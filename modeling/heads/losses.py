@@ -42,6 +42,22 @@ def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
     return labels.masked_fill(attention_mask[:, -labels.shape[1] :] == 0, IGNORE)
 
 
+def mask_of_labels(
+    labels: Tensor, attention_mask: Any, position_ids: Tensor | None, cu_seq_lens: Tensor | None
+) -> Any:
+    """Return the mask of what a decoder reads in front of labels (B, T), padded on the left perhaps.
+
+    It hides the leading `IGNORE` of each row that has a label. Where anything else tells where texts begin,
+    or no row has any, the mask stays as it is given.
+    """
+    if not (attention_mask is position_ids is cu_seq_lens is None):
+        return attention_mask
+    is_text = (labels != IGNORE).cumsum(-1) > 0
+    is_text |= ~is_text[:, -1:]
+    is_whole = labels.is_meta or not is_tracing() and bool(is_text.all())
+    return None if is_whole else is_text.long()
+
+
 def tells_pads(attention_mask: object, labels: Tensor) -> TypeGuard[Tensor]:
     """Return whether a mask is of the tokens that labels (B, T) are for, and maybe of a cache before them."""
     if not is_padding_mask(attention_mask) or len(attention_mask) != len(labels):
