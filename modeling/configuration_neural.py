@@ -51,7 +51,7 @@ ClassifierPooling = Literal["first", "last", "mean"]
 ClassifierActivation = Literal["tanh", Activation]
 
 
-NAMED_DROPOUTS: dict[str, float | None] = {
+NAMED_DROPOUTS: dict[str, Any] = {
     "embedding_dropout": None,
     "embedding_input_dropout": 0.0,
     "classifier_input_dropout": 0.0,

@@ -54,7 +54,7 @@ def mask_of_labels(
         return attention_mask
     is_text = (labels != IGNORE).cumsum(-1) > 0
     is_text |= ~is_text[:, -1:]
-    is_whole = labels.is_meta or not is_tracing() and bool(is_text.all())
+    is_whole = labels.is_meta or (not is_tracing() and bool(is_text.all()))
     return None if is_whole else is_text.long()
 
 

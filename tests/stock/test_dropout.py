@@ -4,17 +4,23 @@ What is dropped is random: here a fixed function of each element and of the prob
 every place shows in the logits, and the two models must agree to rounding.
 """
 
+import warnings
+
 import pytest
 import torch
 import transformers
 from torch import Tensor
 from torch.testing import assert_close
 
+from tercet.configs.recipe import load_preset
+from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.modeling.layers import position_wise
-from tercet.stock import from_stock
+from tercet.stock import from_stock, to_stock
 from tercet.stock.architectures import ARCHITECTURES
 from tercet.stock.certificate import answers
 from tercet.stock.probes import Probe, probes_for
+
+from .conftest import COMMON
 
 RATES = {
     "hidden_dropout_prob": 0.11,
@@ -75,3 +81,18 @@ def test_an_imported_model_drops_where_the_stock_model_does(stock, name: str) ->
     theirs = in_training(model, probe)
     assert_close(in_training(ours, probe), theirs, rtol=1e-5, atol=1e-5, check_dtype=False)
     assert not torch.equal(theirs[0], answers(model.eval(), probe)[0])
+
+
+def test_an_export_says_where_it_drops_otherwise() -> None:
+    sizes = {**COMMON, "max_position_embeddings": 40, "dropout": 0.1, "attention_dropout": 0.2}
+    preset = load_preset("opt-125m") | sizes
+    del preset["model_type"]
+    exact, other = (
+        TercetDecoderForCausalLM(TercetDecoderConfig(**preset | more))
+        for more in ({}, {"embedding_dropout": None})
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        to_stock(exact, "opt")
+    with pytest.warns(UserWarning, match=r"the exported opt has embedding_dropout=0 instead of 0\.1$"):
+        to_stock(other, "opt")
