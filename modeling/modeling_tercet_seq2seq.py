@@ -25,9 +25,8 @@ from .attention.packing import packed_bounds, select_positions
 from .configuration_tercet import TercetSeq2SeqConfig
 from .generation.decoding import TercetGenerativeModel
 from .heads.losses import (
-    begin_sequences,
     behind_start,
-    mask_of_labels,
+    read_of_labels,
     select_targets,
     take_loss_arguments,
     without_pads,
@@ -216,10 +215,8 @@ class TercetSeq2SeqForConditionalGeneration(
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                bounds = decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_attention_mask = mask_of_labels(labels, decoder_attention_mask, *bounds)
-                is_first = begin_sequences(labels, decoder_attention_mask, *bounds)
-                decoder_input_ids = behind_start(labels, self.config, is_first)
+                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
+                decoder_input_ids, decoder_attention_mask = read_of_labels(labels, self.config, *bounds)
         outputs = self.model(
             input_ids,
             attention_mask,

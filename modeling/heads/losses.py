@@ -42,22 +42,6 @@ def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
     return labels.masked_fill(attention_mask[:, -labels.shape[1] :] == 0, IGNORE)
 
 
-def mask_of_labels(
-    labels: Tensor, attention_mask: Any, position_ids: Tensor | None, cu_seq_lens: Tensor | None
-) -> Any:
-    """Return the mask of what a decoder reads in front of labels (B, T), padded on the left perhaps.
-
-    It hides the leading `IGNORE` of each row that has a label. Where anything else tells where texts begin,
-    or no row has any, the mask stays as it is given.
-    """
-    if not (attention_mask is position_ids is cu_seq_lens is None):
-        return attention_mask
-    is_text = (labels != IGNORE).cumsum(-1) > 0
-    is_text |= ~is_text[:, -1:]
-    is_whole = labels.is_meta or (not is_tracing() and bool(is_text.all()))
-    return None if is_whole else is_text.long()
-
-
 def tells_pads(attention_mask: object, labels: Tensor) -> TypeGuard[Tensor]:
     """Return whether a mask is of the tokens that labels (B, T) are for, and maybe of a cache before them."""
     if not is_padding_mask(attention_mask) or len(attention_mask) != len(labels):
@@ -180,6 +164,27 @@ def begin_sequences(
     if attention_mask is not None:
         return position_ids == 0
     return F.pad(position_ids.diff(dim=-1) != 1, (1, 0), value=True)
+
+
+def read_of_labels(
+    labels: Tensor,
+    config: PreTrainedConfig,
+    attention_mask: Any,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> tuple[Tensor, Any]:
+    """Return what a decoder reads in front of labels (B, T), and its mask.
+
+    Where no argument tells where texts begin, the leading `IGNORE` of a row, which pads on the left are, is
+    hidden, unless the row has no label. Graphs and transformed passes, which look at no value, need a mask.
+    """
+    looks = not (is_tracing() or labels.is_meta)
+    if attention_mask is position_ids is cu_seq_lens is None and looks:
+        is_text = (labels != IGNORE).cumsum(-1) > 0
+        is_text |= ~is_text[:, -1:]
+        attention_mask = None if is_text.all() else is_text.long()
+    is_first = begin_sequences(labels, attention_mask, position_ids, cu_seq_lens)
+    return behind_start(labels, config, is_first), attention_mask
 
 
 logger = logging.get_logger(__name__)

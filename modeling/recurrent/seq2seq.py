@@ -22,7 +22,7 @@ from transformers.utils.generic import can_return_tuple
 from ..attention.masks import require_mask, require_mask_of_tokens
 from ..attention.packing import PackedSequences, packed_bounds, require_source_bounds
 from ..generation.decoding import refuse_prompt_chunks
-from ..heads.losses import begin_sequences, behind_start, mask_of_labels, take_loss_arguments, without_pads
+from ..heads.losses import behind_start, read_of_labels, take_loss_arguments, without_pads
 from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetRecurrentSeq2SeqConfig
@@ -160,10 +160,8 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                bounds = decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_attention_mask = mask_of_labels(labels, decoder_attention_mask, *bounds)
-                is_first = begin_sequences(labels, decoder_attention_mask, *bounds)
-                decoder_input_ids = behind_start(labels, self.config, is_first)
+                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
+                decoder_input_ids, decoder_attention_mask = read_of_labels(labels, self.config, *bounds)
         outputs = self.model(
             input_ids,
             attention_mask,
