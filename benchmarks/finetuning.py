@@ -58,7 +58,7 @@ from tercet.finetune.tasks import build_task
 from tercet.ground.messages import quietly
 from tercet.text.row_files import read_file
 from tercet.training.heap import retain_heap
-from tercet.training.precision import has_bfloat16
+from tercet.training.precision import fast_bfloat16
 
 BATCH_SIZE, RATE, WARMUP, DECAY = 32, 2e-4, 0.1, 0.01
 """As in Devlin et al., 2019, section A.3, but for the rate, of which a small model needs more."""
@@ -175,7 +175,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
     with quietly():
         model = model_class.from_pretrained(contest.model, **task.config_fields)
     collator = (DataCollatorForTokenClassification if is_tagging else DataCollatorWithPadding)(tokenizer)
-    is_faster = has_bfloat16(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    is_faster = fast_bfloat16(torch.device("cuda" if torch.cuda.is_available() else "cpu")) is not None
     faster = {"bf16": is_faster, "bf16_full_eval": False, "train_sampling_strategy": "group_by_length"}
     arguments = TrainingArguments(
         str(folder),

@@ -278,7 +278,10 @@ def fill(model: TercetPreTrainedModel, tensors: dict[str, Tensor]) -> Reading:
     )
 
 
-OF_TRAINING = ("dropout", "attention_dropout", "activation_dropout", "initializer_range")
+OF_TRAINING = (
+    *("dropout", "embedding_dropout", "attention_dropout", "attention_out_dropout", "activation_dropout"),
+    *("final_dropout", "embedding_input_dropout", "initializer_range"),
+)
 """Fields that change no prediction: those of the encoder hold for both."""
 
 OF_HEAD = ("head_bias", "head_transform", "tie_word_embeddings")

@@ -34,6 +34,7 @@ from ..reporting.verdicts import (
     outcome_of_difference,
     shown,
 )
+from ..stock.architectures import options_of_export
 from ..storage.model_folder import load_config
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
@@ -144,10 +145,11 @@ def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
 
 def what_comes_next(model: str, task: PreparedTaskStep | None) -> Iterator[NextStep]:
     """Yield what may be done with the student."""
+    export = options_of_export(load_config(Path(model)))
     if task is None:
-        return after_pretraining(model, classifies=False)
+        return after_pretraining(model, classifies=False, export=export)
     recipe = task.task.recipe
-    return after_learning_a_task(model, example_texts(recipe), recipe.input_columns)
+    return after_learning_a_task(model, example_texts(recipe), recipe.input_columns, export)
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:

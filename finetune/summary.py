@@ -18,7 +18,9 @@ from ..reporting.next_steps import after_learning_a_task
 from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, shown, trusted
+from ..stock.architectures import options_of_export
 from ..storage.finished_run import EVALUATION, TEXTS
+from ..storage.model_folder import load_config
 from ..storage.scores import INTERVAL
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
@@ -87,7 +89,8 @@ def conclude(
         "reason": rate.reason if rate else "as the recipe or its grid says",
     }
     model, task = str(folder / MODEL), recipe.task
-    steps = after_learning_a_task(model, example_texts(task), task.input_columns)
+    export = options_of_export(load_config(folder / MODEL))
+    steps = after_learning_a_task(model, example_texts(task), task.input_columns, export)
     summary["next_steps"] = steps_as_data(steps)
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
     replace_text(

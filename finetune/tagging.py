@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from ..metrics.labels import LabelRow, label_table
 from ..metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
 from ..modeling import TercetTaggerForTokenClassification
+from ..modeling.recurrent.configurations import with_insides
 from ..modeling.recurrent.tagger import TercetTaggerOutput
 from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
@@ -179,6 +180,8 @@ class Tagging(Task):
         """Find the labels, and the most frequent one."""
         labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)
         tags = tags_in(train, self.recipe, labels)
+        if self.recipe.scheme == "iob2":
+            labels = Labels(with_insides(labels.names), labels.are_numbered, labels.renamed)
         return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
 
     @property

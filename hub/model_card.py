@@ -17,6 +17,7 @@ from ..configs.documents import write_document
 from ..ground.markdown import Code, as_code, escaped, in_fence, table
 from ..ground.saved_weights import StoredWeights
 from ..modeling import CONFIGURATIONS
+from ..stock.architectures import options_of_export
 from ..stock.certificate import Certificate
 from ..storage.finished_run import RECIPE, FinishedRun
 from ..storage.model_folder import CERTIFICATE
@@ -121,6 +122,8 @@ class Usage:
     """The Auto class to call."""
     needs_code: bool
     """Whether code comes with the weights, for those without Tercet."""
+    export: str | None = None
+    """Options with which `tercet export` writes the model without code, if it can."""
 
 
 def usage_of(run: FinishedRun) -> Usage:
@@ -132,8 +135,9 @@ def usage_of(run: FinishedRun) -> Usage:
     )
     if run.recipe.get("objective", {}).get("kind") == "translation":
         pipeline = "translation"
-    is_ours = config.get("model_type") in {known.model_type for known in CONFIGURATIONS}
-    return Usage(pipeline, auto_class, needs_code=is_ours or "auto_map" in config)
+    ours = {known.model_type: known for known in CONFIGURATIONS}.get(config.get("model_type", ""))
+    export = None if ours is None else options_of_export(ours.from_dict(config))
+    return Usage(pipeline, auto_class, ours is not None or "auto_map" in config, export)
 
 
 TITLE = "Tercet: encoder, decoder and sequence-to-sequence Transformers from one set of blocks"
@@ -216,10 +220,13 @@ def loading(usage: Usage, repo: str, revision: str | None) -> str:
     with_tercet = program(
         usage.auto_class, repo, "import tercet  # registers the model with transformers\n", place
     )
+    has_form = usage.export is not None and revision is None  # the command reads the main branch
+    command = f"`tercet export {repo} FOLDER{usage.export}`"
+    exported = f" {command} writes it for programs without Tercet's code." if has_form else ""
     return (
         f"## How to load it\n\n{with_code}\n\nThe code of the model is in this repository; review it before "
         f"you set `trust_remote_code=True`. Where Tercet is installed, it is not "
-        f"needed:\n\n{with_tercet}"
+        f"needed:\n\n{with_tercet}{exported}"
     )
 
 

@@ -51,6 +51,14 @@ ClassifierPooling = Literal["first", "last", "mean"]
 ClassifierActivation = Literal["tanh", Activation]
 
 
+NAMED_DROPOUTS: dict[str, Any] = {
+    "embedding_dropout": None,
+    "embedding_input_dropout": 0.0,
+    "classifier_input_dropout": 0.0,
+}
+"""Fields that are saved only where they have another value than this."""
+
+
 @strict
 class NeuralConfig(PreTrainedConfig):
     """What every neural member has. Abstract: each member adds what it is made of.
@@ -90,6 +98,10 @@ class NeuralConfig(PreTrainedConfig):
 
     dropout: float | int = 0.0
     """On the embeddings, and on what every sub-layer or layer passes on."""
+    embedding_dropout: float | int | None = NAMED_DROPOUTS["embedding_dropout"]
+    """On the embeddings; `None`: `dropout`."""
+    embedding_input_dropout: float | int = NAMED_DROPOUTS["embedding_input_dropout"]
+    """Before the norm of the embeddings (BigBird)."""
 
     tie_word_embeddings: bool = True
     head_bias: bool = False
@@ -107,6 +119,8 @@ class NeuralConfig(PreTrainedConfig):
     """A bias in the first layer from a sequence to its labels; a second one always has it."""
     classifier_dropout: float | int | None = None
     """Before the last layer of a head of labels; `None`: `dropout`."""
+    classifier_input_dropout: float | int = NAMED_DROPOUTS["classifier_input_dropout"]
+    """Before the dense layer from a sequence to its labels (RoBERTa, ELECTRA, BART)."""
 
     initializer_range: float = 0.02
     pad_token_id: int | None = 0
@@ -121,9 +135,18 @@ class NeuralConfig(PreTrainedConfig):
         self.architectures = self.architectures or []  # through which transformers looks for a model's class
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields; one without code or model does not speak of any."""
+        """Return the fields that are set, of `OF_MODELS` and `NAMED_DROPOUTS`, and all others."""
         fields = super().to_dict()
-        return {name: value for name, value in fields.items() if value or name not in OF_MODELS}
+        return {
+            name: value
+            for name, value in fields.items()
+            if (value or name not in OF_MODELS) and not is_unset(name, value, NAMED_DROPOUTS)
+        }
+
+    def dropout_of(self, place: str) -> float:
+        """Return the field `place`, the dropout of one place; `None` there means `dropout`."""
+        own = getattr(self, place)
+        return self.dropout if own is None else own
 
     @property
     def embedding_width(self) -> int:
@@ -149,6 +172,11 @@ class NeuralConfig(PreTrainedConfig):
         """Raise a `ValueError` unless the fields that a member adds describe it."""
 
 
+def is_unset(name: str, value: object, usual: dict[str, Any]) -> bool:
+    """Return whether a field is one of those named and has its `usual` value."""
+    return name in usual and value == usual[name]
+
+
 def warn_of_unknown(config: PreTrainedConfig, given: dict[str, Any]) -> None:
     """Warn of names among those `given` that are no fields of `config`: they are kept, but change nothing."""
     known = OF_TRANSFORMERS | {*GenerationConfig().to_dict()}
@@ -167,14 +195,14 @@ def require_neural(config: NeuralConfig) -> None:
         require_finite(field.name, value := getattr(config, field.name))
         if field.name.endswith("num_hidden_layers") and (value or 0) > MOST_LAYERS:
             raise ValueError(f"{field.name} is {value:,}: choose {MOST_LAYERS:,} or fewer")
+        if field.name.endswith("dropout"):
+            require_probability(field.name, value or 0)
     require_positive("norm_eps", config.norm_eps)
     require_at_least(0, "initializer_range", config.initializer_range)
     for name in ("vocab_size", "hidden_size"):
         require_at_least(1, name, getattr(config, name))
     require_at_least(1, "embedding_size", config.embedding_width)
     require_at_least(0, "type_vocab_size", config.type_vocab_size)
-    require_probability("dropout", config.dropout)
-    require_probability("classifier_dropout", config.classifier_dropout or 0)
     if config.norm_bias and config.norm_type == "rms_norm":
         raise ValueError("norm_bias=True needs norm_type='layer_norm': a root-mean-square norm has no bias")
     if config.classifier_norm and config.classifier_act is None:

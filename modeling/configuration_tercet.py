@@ -36,10 +36,10 @@ from .configuration_neural import (
     ClassifierActivation,
     ClassifierPooling,
     NeuralConfig,
+    is_unset,
     require_at_least,
     require_choice,
     require_positive,
-    require_probability,
 )
 from .configuration_rotary import RotaryConfig
 from .layers.positions import POSITIONS, NoPositions, build_rope_scaling
@@ -86,8 +86,6 @@ def require_architecture(config: PreTrainedConfig) -> None:
     for name in ("intermediate_size", "num_hidden_layers", "max_position_embeddings"):
         require_at_least(1, name, getattr(config, name))
     require_at_least(0, "position_offset", config.position_offset)
-    for name in ("attention_dropout", "activation_dropout"):
-        require_probability(name, getattr(config, name))
     require_heads(config.hidden_size, config.head_dim, config.num_attention_heads, config.num_key_value_heads)
     require_layer_types(config)
     require_choice("attention_score", config.attention_score, SCORES)
@@ -269,6 +267,8 @@ NAMED_IF_SET = {
     "attention_random_blocks": 3,
     "attention_random_seed": 0,
     "answer_head": "linear",
+    "attention_out_dropout": None,
+    "final_dropout": 0.0,
 }
 """Fields that are saved only where they have another value than this."""
 
@@ -356,8 +356,12 @@ class TercetConfig(RotaryConfig, NeuralConfig):
 
     attention_dropout: float | int = 0.0
     """On the attention weights."""
+    attention_out_dropout: float | int | None = NAMED_IF_SET["attention_out_dropout"]
+    """On what attention passes on; `None`: `dropout`."""
     activation_dropout: float | int = 0.0
     """Inside the feed-forward network."""
+    final_dropout: float | int = NAMED_IF_SET["final_dropout"]
+    """Behind the last norm (T5)."""
 
     def __post_init__(self, **kwargs: Any):
         if self.num_key_value_heads is None:
@@ -406,12 +410,7 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, but those of `NAMED_IF_SET` only where they are set."""
         given = super().to_dict()
-        return {name: value for name, value in given.items() if not is_unset(name, value)}
-
-
-def is_unset(name: str, value: object) -> bool:
-    """Return whether a field is one of `NAMED_IF_SET` and has its usual value."""
-    return name in NAMED_IF_SET and value == NAMED_IF_SET[name]
+        return {name: value for name, value in given.items() if not is_unset(name, value, NAMED_IF_SET)}
 
 
 SHARED_FIELDS = tuple(

@@ -27,8 +27,8 @@ from .configuration_tercet import TercetSeq2SeqConfig
 from .generation.decoding import TercetGenerativeModel, by_steps
 from .heads.losses import (
     LOSS_KEYWORDS,
-    begin_sequences,
     behind_start,
+    read_of_labels,
     select_targets,
     take_loss_arguments,
     without_pads,
@@ -220,7 +220,7 @@ class TercetSeq2SeqForConditionalGeneration(
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_input_ids = behind_start(labels, self.config, begin_sequences(labels, *bounds))
+                decoder_input_ids, decoder_attention_mask = read_of_labels(labels, self.config, *bounds)
         outputs = self.model(
             input_ids,
             attention_mask,

@@ -37,7 +37,7 @@ from .attention.relative_bias import dtype_of_scores
 from .compatibility import is_tracing
 from .configuration_tercet import TercetConfig, takes_bounds
 from .layers.block import BLOCKS, Block
-from .layers.position_wise import Embeddings, build_norm, look_up
+from .layers.position_wise import Dropout, Embeddings, build_norm, look_up
 from .layers.positions import POSITIONS
 from .pretrained import TercetPreTrainedModel
 
@@ -224,6 +224,7 @@ class TercetStack(TercetPreTrainedModel):
         )
         # With the norm after every sub-layer, the last sub-layer's norm is the final one.
         self.norm = build_norm(config) if config.norm_placement != "post" else nn.Identity()
+        self.dropout = Dropout(config.final_dropout)
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -441,7 +442,7 @@ class TercetStack(TercetPreTrainedModel):
                 cache=cache,
                 **arguments,
             )
-        x = self.norm(x).to(dtype)
+        x = self.dropout(self.norm(x)).to(dtype)
         if noted is not None:
             noted[self].append(x)
         if output_positions is None:

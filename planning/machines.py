@@ -22,7 +22,7 @@ from pydantic import Field
 
 from ..configs.recipe import load_recipe, parse_recipe, read_overrides
 from ..pretraining.recipe import PretrainingRecipe
-from ..training.precision import computes_on_cpu, fastest_float32_products, has_bfloat16
+from ..training.precision import computes_on_cpu, fast_bfloat16, fastest_float32_products
 from ..training.recipe import Positive
 from ..training.utilization import measure_peak
 
@@ -179,7 +179,7 @@ LINK = 1.25e9
 def measure_this_machine() -> Device:
     """Measure the device that a run would take, in every format that it multiplies by itself."""
     device = own_device()
-    formats = {"fp32": True, "bf16": has_bfloat16(device), "fp16": device.type == "cuda"}
+    formats = {"fp32": True, "bf16": fast_bfloat16(device) is not None, "fp16": device.type == "cuda"}
     with fastest_float32_products(device):
         peaks = {name: measure_peak(device, FORMATS[name]) for name, known in formats.items() if known}
     source = f"{name_of(device)}, measured just now; links to other devices are assumed"

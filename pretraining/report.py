@@ -53,6 +53,8 @@ from ..reporting.verdicts import (
     shown,
     with_interval,
 )
+from ..stock.architectures import options_of_export
+from ..storage.model_folder import load_config
 from ..storage.own_model import load_ours
 from ..storage.scores import INTERVAL, METRICS, what_is_scored
 from ..training.disk import replace_text
@@ -337,7 +339,9 @@ def what_comes_next(recipe: PretrainingRecipe, summary: Mapping[str, Any]) -> It
     """Yield what may be done with the model, unless it is of no use."""
     if is_usable(summary["scores"]):
         trained = summary["models"].get(MODEL, "")
-        yield from after_pretraining(str(recipe.folder / MODEL), classifies=classifies_texts(trained))
+        model = recipe.folder / MODEL
+        export = options_of_export(load_config(model))
+        yield from after_pretraining(str(model), classifies=classifies_texts(trained), export=export)
 
 
 def is_usable(scores: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
     model        decoder-tiny: 1,970,880 parameters, vocabulary of 4,096 tokens
     text         2,905,153 tokens in 27,215 examples
     steps        500 of at most 2,048 tokens: 0.35 epochs
-    device       cpu (AVX512), 2 threads, bf16
+    device       cpu (AVX512), 2 threads, bf16 (AMX)
     time         is known after the first steps
 
 How long the run will take is measured on its first steps (`training/tracking.py`), which no peak and no share
@@ -21,7 +21,7 @@ from torch import nn
 
 from ..reporting.blocks import counted
 from ..training.environment import device_name
-from ..training.precision import precision_of
+from ..training.precision import precision_in_words, precision_of
 from ..training.stages import TrainingData, epochs_of
 from ..training.weighting import WeightedSource
 from ..training.windows import windows_of
@@ -54,13 +54,13 @@ def as_block(lines: Mapping[str, str]) -> str:
 
 
 def device_in_words(device: torch.device, precision: str, num_processes: int = 1) -> str:
-    """Say what a run computes on, and in which format."""
+    """Say what a run computes on, in which format, and why in that."""
     told = [device_name(device)]
     if device.type == "cpu":
         told.append(counted(torch.get_num_threads(), "thread"))
     if num_processes > 1:
         told.append(f"{num_processes} processes")
-    return ", ".join([*told, precision])
+    return ", ".join([*told, precision_in_words(precision, device)])
 
 
 def start_lines(

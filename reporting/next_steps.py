@@ -26,36 +26,49 @@ class NextStep:
     """What one must have for it."""
 
 
-def after_pretraining(model: str, *, classifies: bool) -> Iterator[NextStep]:
+def after_pretraining(model: str, *, classifies: bool, export: str | None = None) -> Iterator[NextStep]:
     """Yield what may be done with a pretrained model.
 
     Args:
         model: Its folder.
         classifies: Whether its member has a head for labels of texts.
+        export: As in `to_hand_on`.
     """
     path, key = shlex.quote(model), shlex.quote(f"model.path={model}")
     yield NextStep(f"tercet play {path}", "lets you try the model on texts of your own")
     if classifies:
         command = f"tercet finetune text-classification {key} data.train={ROWS}"
         yield NextStep(command, "teaches it to label texts", "with rows of text and label")
+    yield from to_hand_on(model, export)
     yield NextStep(f"tercet doctor {path}", "examines it")
     yield NextStep(f"tercet pretrain RECIPE {key}", "trains it further, on the same or on other text")
 
 
-def after_learning_a_task(model: str, texts: Sequence[str], columns: Sequence[str]) -> Iterator[NextStep]:
+def after_learning_a_task(
+    model: str, texts: Sequence[str], columns: Sequence[str], export: str | None = None
+) -> Iterator[NextStep]:
     """Yield what may be done with a model that knows a task.
 
     Args:
         model: Its folder.
         texts: What stands for the texts of a row.
         columns: That hold these in a file of rows.
+        export: As in `to_hand_on`.
     """
     path = shlex.quote(model)
     yield NextStep(f"tercet predict {path} {' '.join(map(in_quotes, texts))}", "predicts a text")
     command = f"tercet predict {path} {ROWS} --output predictions.jsonl"
     yield NextStep(command, "predicts the rows of a file", f"with rows of {' and '.join(columns)}")
+    yield from to_hand_on(model, export)
     yield NextStep(f"tercet play {path}", "lets you try the model in a browser")
     yield NextStep(f"tercet push {path} OWNER/NAME", "publishes it on the Hub, with a card about this run")
+
+
+def to_hand_on(model: str, export: str | None) -> Iterator[NextStep]:
+    """Yield how others may use a model; `export` has the options of the command, `None`: it has no form."""
+    if export is not None:
+        command = f"tercet export {shlex.quote(model)} FOLDER{export}"
+        yield NextStep(command, "writes it with a comparison of both", "to use it without Tercet's code")
 
 
 def in_quotes(text: str) -> str:

@@ -92,6 +92,18 @@ def reasons_against(architecture: Architecture, config: TercetConfig, model_clas
     return reasons
 
 
+def options_of_export(config: PreTrainedConfig) -> str | None:
+    """Return the options with which `tercet export` writes a model that needs no code of Tercet.
+
+    None are needed where a stock architecture is the model; `None` if the model has no other form.
+    """
+    if not isinstance(config, TercetConfig):
+        return None
+    name = (config.architectures or [""])[0].replace("ForSentenceEmbedding", "Model")  # see without_vectors
+    candidates = [each for each in ARCHITECTURES.values() if each.config is type(config)]
+    return "" if any(not reasons_against(each, config, name) for each in candidates) else " --onnx"
+
+
 def no_match(model_class: str, candidates: Sequence[Architecture], reasons: Mapping[str, list[str]]) -> str:
     """Say in three lines which architecture is nearest to a model, what is in the way, and what else to do.
 

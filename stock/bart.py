@@ -20,7 +20,7 @@ from .architecture import (
     projections,
     same,
 )
-from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS
+from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, TWICE, UNDROPPED
 from .weights import AS_ONE_ROW, Dropped, IfNotZero
 
 FIELDS = (
@@ -89,8 +89,8 @@ BART = Architecture(
         "TercetSeq2Seq",
         Counterpart("Model"),
         Counterpart("ForConditionalGeneration", HEAD),
-        Counterpart("ForSequenceClassification", HEAD_LABELS, values=AT_THE_END, fields=ENDED),
-        Counterpart("ForQuestionAnswering", ANSWERS),
+        Counterpart("ForSequenceClassification", HEAD_LABELS, values=AT_THE_END, fields=ENDED | TWICE),
+        Counterpart("ForQuestionAnswering", ANSWERS, values=UNDROPPED),
     ),
     prefix="model.",
     by_weights={"head_bias": has_head_bias},
@@ -112,8 +112,10 @@ MBART = Architecture(
         "TercetSeq2Seq",
         Counterpart("Model"),
         Counterpart("ForConditionalGeneration", HEAD),
-        Counterpart("ForSequenceClassification", HEAD_LABELS, values=AT_THE_END, fields=STARTED_BY_THE_END),
-        Counterpart("ForQuestionAnswering", ANSWERS, fields=STARTED_BY_THE_END),
+        Counterpart(
+            "ForSequenceClassification", HEAD_LABELS, values=AT_THE_END, fields=STARTED_BY_THE_END | TWICE
+        ),
+        Counterpart("ForQuestionAnswering", ANSWERS, fields=STARTED_BY_THE_END, values=UNDROPPED),
     ),
     prefix="model.",
     by_weights={"head_bias": has_head_bias},

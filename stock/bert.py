@@ -5,9 +5,9 @@
     ELECTRA      embeddings may be narrower than layers (Clark et al., 2020)
     BigBird      embeddings may be scaled, and attention sparse (Zaheer et al., 2020)
 
-In training, DistilBERT drops nothing between self-attention and its residual sum, where ours does. BigBird's
-sparse attention is that of transformers in evaluation, with its defects: `attention/big_bird.py` in
-`modeling` says which. Its head for answers is a whole feed-forward network with a residual sum.
+In training, DistilBERT drops nothing between self-attention and its residual sum. BigBird's sparse attention
+is that of transformers in evaluation, with its defects: `attention/big_bird.py` in `modeling` says which. Its
+head for answers is a whole feed-forward network with a residual sum.
 """
 
 from typing import Any
@@ -24,7 +24,18 @@ from .architecture import (
     projections,
     same,
 )
-from .task_heads import ANSWERS, DENSE_LABELS, FIRST_TOKEN, LABELS, PLAIN, POOLER, head_dropout
+from .task_heads import (
+    ANSWERS,
+    DENSE_LABELS,
+    FIRST_TOKEN,
+    LABELS,
+    ONCE,
+    PLAIN,
+    POOLER,
+    TWICE,
+    UNDROPPED,
+    head_dropout,
+)
 from .weights import Dropped
 
 FIELDS = (
@@ -87,6 +98,8 @@ NEXT_SENTENCE = {
 POOLED_LABELS = {"bert.pooler.dense.*": "classifier.transform.dense.*", **LABELS}
 GELU = {"hidden_act": "gelu"}
 """What the dense layer before some vocabularies has, whatever the layers have."""
+OF_LAYERS = {"classifier_dropout": Field(lambda stock: stock.hidden_dropout_prob)}
+"""Some heads have the dropout of the layers, whatever `classifier_dropout` says."""
 
 BERT = Architecture(
     model_type="bert",
@@ -104,7 +117,7 @@ BERT = Architecture(
         Counterpart("ForNextSentencePrediction", NEXT_SENTENCE),
         Counterpart("ForSequenceClassification", POOLED_LABELS, values=POOLER),
         Counterpart("ForTokenClassification", LABELS, values=PLAIN),
-        Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN),
+        Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN | UNDROPPED),
         Counterpart("ForMultipleChoice", POOLED_LABELS, values=POOLER),
     ),
     prefix="bert.",
@@ -139,10 +152,10 @@ ROBERTA = Architecture(
         "TercetEncoder",
         Counterpart("Model", arguments=WITHOUT_POOLER),
         Counterpart("ForMaskedLM", ROBERTA_MASKED_LM, required=GELU),
-        Counterpart("ForSequenceClassification", DENSE_LABELS, values=POOLER),
+        Counterpart("ForSequenceClassification", DENSE_LABELS, fields=TWICE, values=POOLER),
         Counterpart("ForTokenClassification", LABELS, values=PLAIN),
-        Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN),
-        Counterpart("ForMultipleChoice", ROBERTA_CHOICES, values=POOLER),
+        Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN | UNDROPPED),
+        Counterpart("ForMultipleChoice", ROBERTA_CHOICES, fields=OF_LAYERS, values=POOLER | ONCE),
     ),
     prefix="roberta.",
 )
@@ -163,7 +176,7 @@ DISTILBERT = Architecture(
         "num_attention_heads": "n_heads",
         "hidden_act": "activation",
     },
-    fixed=FIXED | {"type_vocab_size": 0, "norm_eps": 1e-12},
+    fixed=FIXED | {"type_vocab_size": 0, "norm_eps": 1e-12, "attention_out_dropout": 0.0},
     required={},
     weights=EMBEDDINGS
     | projections("transformer.layer.*.attention.", "layers.*.self_attention.", "q_lin k_lin v_lin out_lin")
@@ -233,13 +246,16 @@ ELECTRA = Architecture(
         Counterpart("Model"),
         Counterpart("ForPreTraining", DISCRIMINATOR, ours="ForReplacedTokenDetection"),
         Counterpart("ForMaskedLM", GENERATOR, required=GELU),
-        Counterpart("ForSequenceClassification", DENSE_LABELS, values=DENSE_GELU),
+        Counterpart("ForSequenceClassification", DENSE_LABELS, fields=TWICE, values=DENSE_GELU),
         Counterpart("ForTokenClassification", LABELS, values=PLAIN),
-        Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN),
+        Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN | UNDROPPED),
         Counterpart(
             "ForMultipleChoice",
             {"sequence_summary.summary.*": "classifier.transform.dense.*", **LABELS},
-            fields={"classifier_dropout": head_dropout("summary_last_dropout")},
+            fields={
+                "classifier_dropout": head_dropout("summary_last_dropout"),
+                "classifier_input_dropout": Field(lambda stock: getattr(stock, "summary_first_dropout", 0.0)),
+            },
             values=DENSE_GELU,
             required={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
         ),
@@ -281,9 +297,10 @@ BIG_BIRD = Architecture(
         "layer_types": Field(layer_types, attention_type),
         "attention_block_size": "block_size",
         "attention_random_blocks": "num_random_blocks",
+        "embedding_input_dropout": Field(lambda stock: stock.hidden_dropout_prob),
     },
     fixed={name: value for name, value in FIXED.items() if name != "attention_bias"}
-    | {"attention_out_bias": True, "answer_head": "feed_forward"},
+    | {"attention_out_bias": True, "answer_head": "feed_forward", "embedding_dropout": 0.0},
     required=REQUIRED,
     weights=WEIGHTS | {"pooler.*": UNUSED_POOLER},
     counterparts=named(
@@ -295,12 +312,12 @@ BIG_BIRD = Architecture(
         Counterpart(
             "ForSequenceClassification",
             DENSE_LABELS,
-            fields={"classifier_act": Field(lambda stock: stock.hidden_act)},
+            fields={"classifier_act": Field(lambda stock: stock.hidden_act)} | TWICE,
             values=FIRST_TOKEN,
         ),
         Counterpart("ForTokenClassification", LABELS, values=PLAIN),
-        Counterpart("ForQuestionAnswering", BIG_BIRD_ANSWERS),
-        Counterpart("ForMultipleChoice", BIG_BIRD_CHOICES, values=POOLER),
+        Counterpart("ForQuestionAnswering", BIG_BIRD_ANSWERS, fields=OF_LAYERS),
+        Counterpart("ForMultipleChoice", BIG_BIRD_CHOICES, fields=OF_LAYERS, values=POOLER | ONCE),
     ),
     prefix="bert.",
 )

@@ -17,7 +17,7 @@ from .architecture import (
     same,
 )
 from .llama import HEAD, ROTARY, rope_parameters
-from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT
+from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, UNDROPPED
 from .weights import CHUNKED_BY_HEAD, TRANSPOSED, Place, Via, chunked, first_scaled
 
 
@@ -30,7 +30,7 @@ OF_ROWS = Counterpart("ForSequenceClassification", SCORES, values=LAST_TOKEN)
 OF_TASKS = (
     OF_ROWS,
     Counterpart("ForTokenClassification", LABELS, fields=TOKEN_DROPOUT, values=PLAIN),
-    Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN),
+    Counterpart("ForQuestionAnswering", ANSWERS, values=PLAIN | UNDROPPED),
 )
 QUERIES_KEYS_VALUES = "layers.*.self_attention.{q_proj,k_proj,v_proj}."
 
@@ -49,9 +49,10 @@ GPT2 = Architecture(
         "max_position_embeddings": "n_positions",
         "norm_eps": "layer_norm_epsilon",
         "hidden_act": "activation_function",
-        "dropout": Field(
-            lambda stock: stock.resid_pdrop,
-            lambda config: {"resid_pdrop": config.dropout, "embd_pdrop": config.dropout},
+        "dropout": "resid_pdrop",
+        "embedding_dropout": Field(
+            lambda stock: None if stock.embd_pdrop == stock.resid_pdrop else stock.embd_pdrop,
+            lambda config: {"embd_pdrop": config.dropout_of("embedding_dropout")},
         ),
         "attention_dropout": "attn_pdrop",
     },
@@ -146,7 +147,13 @@ OPT = Architecture(
         "mlp_bias": "enable_bias",
         "initializer_range": "init_std",
     },
-    fixed=PLAIN_LAYERS | {"position_embedding_type": "learned", "position_offset": 2, "norm_eps": 1e-5},
+    fixed=PLAIN_LAYERS
+    | {
+        "position_embedding_type": "learned",
+        "position_offset": 2,
+        "norm_eps": 1e-5,
+        "embedding_dropout": 0.0,
+    },
     required={"layer_norm_elementwise_affine": True, "_remove_final_layer_norm": False},
     weights={
         "decoder.embed_tokens.weight": "embeddings.embed_tokens.weight",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..modeling.configuration_tercet import TercetConfig, TercetDecoderConfig
 from .architecture import USUAL, Architecture, Counterpart, Field, named, projections, same
-from .task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES
+from .task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES, UNDROPPED
 
 
 def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -73,7 +73,7 @@ def family(name: str, reader: str = "transformer.", **facts: Any) -> Architectur
             Counterpart("ForCausalLM", HEAD),
             Counterpart("ForSequenceClassification", SCORES, values=LAST_TOKEN),
             Counterpart("ForTokenClassification", TOKEN_SCORES, fields=TOKEN_DROPOUT, values=PLAIN),
-            Counterpart("ForQuestionAnswering", ANSWERS, prefix=reader, values=PLAIN),
+            Counterpart("ForQuestionAnswering", ANSWERS, prefix=reader, values=PLAIN | UNDROPPED),
         ),
         **usual | facts,
     )

@@ -4,6 +4,7 @@ from_stock(GPT2LMHeadModel...)  ->  TercetDecoderForCausalLM
 to_stock(TercetDecoderForCausalLM...)  ->  LlamaForCausalLM
 """
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from .. import modeling
 from ..ground.saved_weights import Fit, compare_weights, inspect_weights, load_finite, require_fit
+from ..modeling.configuration_tercet import SHARED_FIELDS, TercetConfig
 from ..modeling.pretrained import TercetPreTrainedModel
 from ..storage.model_folder import find_folder, load_config
 from .architecture import Architecture, Counterpart
@@ -58,10 +60,17 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
 
     Raises:
         ValueError: If the architecture cannot be exactly this model, with every reason.
+
+    Warns:
+        UserWarning: In training it drops elsewhere, or not as much.
     """
     architecture = architecture_for(model, model_type)
     counterpart = architecture.counterpart(ours=type(model).__name__)
     config = architecture.stock_config(model.config, counterpart)
+    if apart := dropouts_apart(model.config, architecture.our_config(config, counterpart)):
+        warnings.warn(
+            f"in training, the exported {architecture.model_type} has {'; '.join(apart)}", stacklevel=2
+        )
     stock_class = getattr(transformers, counterpart.stock)
     # Built in its type: `.to` would round buffers, too, such as the wavelengths of positions.
     stock = stock_class._from_config(config, dtype=model.dtype, **counterpart.arguments)
@@ -69,6 +78,13 @@ def to_stock(model: TercetPreTrainedModel, model_type: str | None = None) -> Pre
     links = link(stock, model, architecture.table(counterpart))
     fill(stock, links.to_stock(model.state_dict()))
     return settled(stock, model)
+
+
+def dropouts_apart(own: TercetConfig, other: TercetConfig) -> list[str]:
+    """List where layers drop otherwise by another configuration; heads may be replaced before they learn."""
+    names = [name for name in SHARED_FIELDS if name.endswith("dropout") and not name.startswith("classifier")]
+    rates = [(name, other.dropout_of(name), own.dropout_of(name)) for name in names]
+    return [f"{name}={its:g} instead of {ours:g}" for name, its, ours in rates if its != ours]
 
 
 def part_head(stock: PreTrainedModel, ours: TercetPreTrainedModel) -> None:

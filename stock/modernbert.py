@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al., 2024).
 
 It counts both sides of a window at once. In training it drops of what attention adds to the stream as much as
-of attention's weights, where ours has the dropout of all sub-layers.
+of attention's weights, and nothing behind the feed-forward network.
 """
 
 from typing import Any
@@ -66,7 +66,11 @@ MODERNBERT = Architecture(
         "local_rope_theta": Field(lambda stock: stock.rope_parameters["sliding_attention"]["rope_theta"]),
         "rope_scaling": Field(common_scaling),
         "hidden_act": "hidden_activation",
-        "dropout": "embedding_dropout",
+        "embedding_dropout": Field(
+            lambda stock: stock.embedding_dropout,
+            lambda config: {"embedding_dropout": config.dropout_of("embedding_dropout")},
+        ),
+        "attention_out_dropout": Field(lambda stock: stock.attention_dropout),
         "activation_dropout": "mlp_dropout",
         "head_bias": "decoder_bias",
         "classifier_dropout": head_dropout("classifier_dropout"),
@@ -80,6 +84,7 @@ MODERNBERT = Architecture(
         "first_norm": False,
         "feed_forward_type": "gated",
         "head_transform": True,
+        "dropout": 0.0,
     },
     required={},
     weights={

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from ..modeling.configuration_tercet import TercetEncoderConfig, TercetSeq2SeqConfig
 from .architecture import Architecture, Counterpart, Field, named, same
-from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS
+from .task_heads import ANSWERS, AT_THE_END, DROPOUT, ENDED, HEAD_LABELS, LABELS, TWICE, UNDROPPED
 from .weights import Dropped, Place, Via, first_scaled, has_own_head
 
 
@@ -85,6 +85,9 @@ FIELDS = {
     "hidden_act": Field(lambda stock: stock.dense_act_fn),
     "norm_eps": "layer_norm_epsilon",
     "dropout": "dropout_rate",
+    "attention_dropout": Field(lambda stock: stock.dropout_rate),
+    "activation_dropout": Field(lambda stock: stock.dropout_rate),
+    "final_dropout": Field(lambda stock: stock.dropout_rate),
 } | DROPOUT
 DECODER_FIELDS = {
     "decoder_head_dim": Field(lambda stock: stock.d_kv),
@@ -116,9 +119,9 @@ T5 = Architecture(
             HEAD_LABELS,
             prefix="transformer.",
             values=AT_THE_END,
-            fields=ENDED,
+            fields=ENDED | TWICE,
         ),
-        Counterpart("ForQuestionAnswering", ANSWERS),
+        Counterpart("ForQuestionAnswering", ANSWERS, values=UNDROPPED),
     ),
     prefix="",
     by_weights={"tie_word_embeddings": is_tied},

@@ -3,7 +3,6 @@
 from typing import Any
 
 from ..modeling.configuration_tercet import TercetConfig
-from ..modeling.heads.classification import classifier_dropout
 from .architecture import Field
 
 
@@ -14,13 +13,28 @@ def head_dropout(option: str, default: float = 0.0) -> Field:
         return getattr(stock, option, default)
 
     def to_stock(config: TercetConfig) -> dict[str, float]:
-        return {option: classifier_dropout(config)}
+        return {option: config.dropout_of("classifier_dropout")}
 
     return Field(to_ours, to_stock)
 
 
 DROPOUT = {"classifier_dropout": head_dropout("classifier_dropout")}
 """Of the heads: a number, which with us may be everybody's."""
+
+
+def rate_of_labels(stock: Any) -> float:
+    """Return the dropout of a head: its own, or that of the layers."""
+    own = stock.classifier_dropout
+    return stock.hidden_dropout_prob if own is None else own
+
+
+TWICE = {"classifier_input_dropout": Field(rate_of_labels)}
+"""Sequences are labelled by a head that drops before its dense layer as much as behind it."""
+
+ONCE = {"classifier_input_dropout": 0.0}
+
+UNDROPPED = {"classifier_dropout": 0.0}
+"""Most stock models drop nothing before they score the ends of answers."""
 
 FIRST_TOKEN = {"classifier_pooling": "first", "classifier_bias": True, "classifier_norm": False}
 """Sequences are labelled by their first token, behind a dense layer."""
@@ -35,8 +49,7 @@ LAST_TOKEN = {
     "classifier_pooling": "last",
     "classifier_act": None,
     "classifier_bias": False,
-    "classifier_dropout": 0.0,
-}
+} | UNDROPPED
 """Sequences are labelled by their last token, and by nothing but a matrix."""
 
 TOKEN_DROPOUT = {"classifier_dropout": head_dropout("classifier_dropout", default=0.1)}

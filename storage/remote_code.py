@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import requires
 from inspect import getfile
 from pathlib import Path
 from symtable import SymbolTable, symtable
@@ -37,6 +38,23 @@ WIDTH = 110
 
 TITLE = '"""A model of Tercet, made of the modules of its `modeling/`, whose names stand before each."""'
 """What the files begin with."""
+
+NEEDED = next(each for each in requires("tercet") or () if each.startswith("transformers"))
+"""The versions of transformers that Tercet, and so the code, supports, as pip reads them."""
+
+OLDEST = [int(part) for part in NEEDED.partition(">=")[2].split(".")]
+
+CHECK = f"""\
+import transformers
+
+if [int(part) for part in transformers.__version__.split(".")[:{len(OLDEST)}]] < {OLDEST}:
+    raise ImportError(
+        f"this model's code needs {NEEDED}, but {{transformers.__version__}} is installed: "
+        "pip install '{NEEDED}', or write the model without its code where Tercet is installed: "
+        "tercet export MODEL FOLDER"
+    )
+"""
+"""What comes before all other imports, of which older versions lack some."""
 
 
 def save_code(folder: str | Path) -> None:
@@ -320,7 +338,7 @@ def written(modules: list[Module], statements: list[Statement], beside: dict[str
     """Write statements as a file; `beside` it are others, by the names that they define."""
     needed = {name for statement in statements for name in statement.uses}
     imports = {name: found for module in modules for name, found in module.imports.items() if name in needed}
-    parts = [TITLE, "", import_lines(imports)]
+    parts = [TITLE, "", CHECK, import_lines(imports)]
     parts += [
         import_line(f".{module}", sorted(names & needed)) + "\n"
         for module, names in beside.items()

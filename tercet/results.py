@@ -24,7 +24,7 @@ Scores = Mapping[str, Any]
 MOST_SHOWN = 3
 """Scores that stand for all of them in a line."""
 
-STEPS = 2
+STEPS = 3
 """Next commands that are named at the end; the report has all."""
 
 

@@ -72,7 +72,7 @@ def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next
         "mlm/accuracy": 0.1168,
         "mlm/targets": 9,
     }
-    steps = as_data(after_pretraining("m", classifies=True))
+    steps = as_data(after_pretraining("m", classifies=True, export=" --onnx"))
     lines = end("pretrain", {"scores": scores | {"nsp/accuracy": 0.512}, "next_steps": steps})
     assert lines == [
         "on held-out text: mlm: perplexity 568, accuracy 0.117; nsp: accuracy 0.512",
@@ -80,6 +80,7 @@ def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next
         f"report: {(tmp_path / 'report.html').as_uri()}",
         "next: tercet play m",
         "with rows of text and label: tercet finetune text-classification model.path=m data.train=FILE",
+        "to use it without Tercet's code: tercet export m FOLDER --onnx",
     ]
 
 

@@ -18,7 +18,7 @@ import transformers
 from accelerate import Accelerator
 from torch import nn
 
-from .precision import precision_of
+from .precision import fast_bfloat16, precision_of
 from .sharding import layout_of
 
 CONSEQUENCES = {
@@ -39,6 +39,7 @@ def environment_of(model: nn.Module, accelerator: Accelerator) -> dict[str, Any]
         "device": device_name(accelerator.device),
         "threads": torch.get_num_threads(),
         "precision": precision_of(accelerator),
+        "fast_bf16": fast_bfloat16(accelerator.device) or "none",
         "attention": attention_of(model, accelerator),
     } | versions()
 

@@ -32,23 +32,24 @@ class SequenceClassificationHead(nn.Module):
     """Labels of whole sequences: a vector for each, perhaps a dense layer, and a linear one.
 
     With the fields of `TercetConfig` it is the head of BERT (Devlin et al., 2019, section 3.2), RoBERTa,
-    DistilBERT, ELECTRA, BART, GPT-2 or ModernBERT. Dropout is drawn once, before the labels, as in BERT; some
-    of the others draw it before the dense layer as well.
+    DistilBERT, ELECTRA, BART, GPT-2 or ModernBERT.
     """
 
     def __init__(self, config: NeuralConfig, num_labels: int):
         super().__init__()
         has_transform = config.classifier_act is not None
         self.pool = POOLING[config.classifier_pooling]
+        self.input_dropout = Dropout(config.classifier_input_dropout if has_transform else 0.0)
         self.transform = ClassifierTransform(config) if has_transform else nn.Identity()
-        self.dropout = Dropout(classifier_dropout(config))
+        self.dropout = Dropout(config.dropout_of("classifier_dropout"))
         self.out_proj = nn.Linear(
             config.hidden_size, num_labels, bias=has_transform or config.classifier_bias
         )
 
     def forward(self, states: Tensor, sequences: Sequences) -> Tensor:
         """Scores of the labels (S, L) of sequences in states (B, T, C)."""
-        return self.out_proj(self.dropout(self.transform(self.pool(states, sequences))))
+        pooled = self.input_dropout(self.pool(states, sequences))
+        return self.out_proj(self.dropout(self.transform(pooled)))
 
 
 class TokenClassificationHead(nn.Module):
@@ -57,7 +58,7 @@ class TokenClassificationHead(nn.Module):
     def __init__(self, config: NeuralConfig, num_labels: int):
         super().__init__()
         self.transform = ClassifierTransform(config) if config.classifier_norm else nn.Identity()
-        self.dropout = Dropout(classifier_dropout(config))
+        self.dropout = Dropout(config.dropout_of("classifier_dropout"))
         self.out_proj = nn.Linear(config.hidden_size, num_labels)
 
     def forward(self, states: Tensor) -> Tensor:
@@ -82,11 +83,6 @@ class ClassifierTransform(nn.Module):
 def count_labels(config: NeuralConfig) -> int:
     """Number of labels that a configuration names, or two if it names none."""
     return len(config.id2label or ())
-
-
-def classifier_dropout(config: NeuralConfig) -> float:
-    """Dropout of the heads: their own, or everybody's."""
-    return config.dropout if config.classifier_dropout is None else config.classifier_dropout
 
 
 def classification_loss(
@@ -192,7 +188,7 @@ class FeedForwardAnswerHead(nn.Module):
         super().__init__()
         self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
         self.norm = build_norm(config)
-        self.dropout = Dropout(classifier_dropout(config))
+        self.dropout = Dropout(config.dropout_of("classifier_dropout"))
         self.out_proj = nn.Linear(config.hidden_size, 2)
 
     def forward(self, states: Tensor) -> Tensor:

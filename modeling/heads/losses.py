@@ -166,6 +166,27 @@ def begin_sequences(
     return F.pad(position_ids.diff(dim=-1) != 1, (1, 0), value=True)
 
 
+def read_of_labels(
+    labels: Tensor,
+    config: PreTrainedConfig,
+    attention_mask: Any,
+    position_ids: Tensor | None,
+    cu_seq_lens: Tensor | None,
+) -> tuple[Tensor, Any]:
+    """Return what a decoder reads in front of labels (B, T), and its mask.
+
+    Where no argument tells where texts begin, the leading `IGNORE` of a row, which pads on the left are, is
+    hidden, unless the row has no label. Graphs and transformed passes, which look at no value, need a mask.
+    """
+    looks = not (is_tracing() or labels.is_meta)
+    if attention_mask is position_ids is cu_seq_lens is None and looks:
+        is_text = (labels != IGNORE).cumsum(-1) > 0
+        is_text |= ~is_text[:, -1:]
+        attention_mask = None if is_text.all() else is_text.long()
+    is_first = begin_sequences(labels, attention_mask, position_ids, cu_seq_lens)
+    return behind_start(labels, config, is_first), attention_mask
+
+
 logger = logging.get_logger(__name__)
 
 CHUNK_BYTES = {"cpu": 2**26}

@@ -39,6 +39,7 @@ class Block(GradientCheckpointingLayer, ABC):
         self.cross_attention = CrossAttention(config, layer_idx) if has_cross_attention else None
         self.feed_forward_norm = build_norm(config)
         self.feed_forward = FEED_FORWARD[config.feed_forward_type](config)
+        self.attention_dropout = Dropout(config.dropout_of("attention_out_dropout"))
         self.dropout = Dropout(config.dropout)
 
     @property
@@ -97,12 +98,14 @@ class Block(GradientCheckpointingLayer, ABC):
 
         def attend(x: Tensor) -> Tensor:
             given = {"packed_bias": packed_bias, "output_positions": output_positions}
-            return self.dropout(self.self_attention(x, attention_mask, rotation, **given, **kwargs)[0])
+            return self.attention_dropout(
+                self.self_attention(x, attention_mask, rotation, **given, **kwargs)[0]
+            )
 
         def attend_to_encoder(x: Tensor) -> Tensor:
             assert self.cross_attention is not None
             source = encoder_hidden_states, encoder_attention_mask
-            return self.dropout(self.cross_attention(x, *source, **kwargs)[0])
+            return self.attention_dropout(self.cross_attention(x, *source, **kwargs)[0])
 
         x = select_positions(hidden_states, output_positions)
         return self.apply_sublayers(hidden_states, x, attend, attend_to_encoder)

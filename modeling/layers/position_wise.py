@@ -302,8 +302,9 @@ class Embeddings(nn.Module):
         self.embed_tokens = nn.Embedding(config.vocab_size, width)
         self.token_types = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
         self.positions = positions
+        self.input_dropout = Dropout(config.embedding_input_dropout)
         self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout_of("embedding_dropout"))
         is_projected = width != config.hidden_size
         self.projection = nn.Linear(width, config.hidden_size) if is_projected else nn.Identity()
         self.scale = width**0.5 if config.scale_embedding else 1.0
@@ -325,7 +326,7 @@ class Embeddings(nn.Module):
         x = x + self.segments(token_type_ids, position_ids)
         # The stream has the type of the weights: positions are float32, and autocast projects in less.
         dtype = self.embed_tokens.weight.dtype
-        return self.projection(self.dropout(self.norm(x.to(dtype)))).to(dtype)
+        return self.projection(self.dropout(self.norm(self.input_dropout(x.to(dtype))))).to(dtype)
 
     def segments(self, token_type_ids: Tensor | None, position_ids: Tensor) -> Tensor | float:
         """Vectors of the segments (B, T, E), by default the first segment's (E,); 0 if the model has none."""

@@ -10,6 +10,7 @@ vectors, a bidirectional LSTM and a conditional random field (Huang et al., 2015
 Models for Sequence Tagging"; Lample et al., 2016; on contextual word vectors Akbik et al., 2018).
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
@@ -20,7 +21,6 @@ from ..configuration_neural import (
     NeuralConfig,
     require_at_least,
     require_choice,
-    require_probability,
 )
 from .words import NUM_IDS, PAD
 
@@ -250,7 +250,6 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
         """Refuse sizes that no recurrent translator can have."""
         for name in ("num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
             require_at_least(1, name, getattr(self, name))
-        require_probability("attention_dropout", self.attention_dropout)
         require_choice("attention_score", self.attention_score, (*SCORES, NO_ATTENTION))
         require_halves(self.hidden_size)
         if self.hidden_size % self.num_attention_heads:
@@ -301,6 +300,19 @@ class TercetWordVectorsConfig(NeuralConfig):
         require_at_least(self.shortest_ngram, "longest_ngram", self.longest_ngram)
 
 
+BEGIN, INSIDE = "B-", "I-"
+
+
+def with_insides(names: Sequence[str]) -> list[str]:
+    """Add to the names of labels the "I-" of each "B-" that has none, which the bytes of its words need.
+
+    >>> with_insides(["B-LOC", "O"])
+    ['B-LOC', 'O', 'I-LOC']
+    """
+    insides = [INSIDE + name.removeprefix(BEGIN) for name in names if name.startswith(BEGIN)]
+    return [*names, *(inside for inside in insides if inside not in names)]
+
+
 @strict
 class TercetTaggerConfig(NeuralConfig):
     """Labels of words by a BiLSTM-CRF on word vectors of pretrained models.
@@ -343,6 +355,10 @@ class TercetTaggerConfig(NeuralConfig):
             static = TercetWordVectorsConfig.model_type
             self.embeddings = [{"model_type": static, "hidden_size": 100}]
         super().__post_init__(**kwargs)
+        names = [name for _, name in sorted((self.id2label or {}).items())]
+        if (complete := with_insides(names)) != names:
+            self.id2label = dict(enumerate(complete))
+            self.label2id = {name: number for number, name in enumerate(complete)}
 
     @property
     def direction_width(self) -> int:
@@ -354,7 +370,6 @@ class TercetTaggerConfig(NeuralConfig):
         require_at_least(NUM_IDS, "vocab_size", self.vocab_size)
         require_at_least(1, "num_hidden_layers", self.num_hidden_layers)
         require_at_least(1, "projection_size", self.projection_size or 1)
-        require_probability("word_dropout", self.word_dropout)
         require_halves(self.hidden_size)
         if not self.embeddings or not all("model_type" in each for each in self.embeddings):
             raise ValueError(

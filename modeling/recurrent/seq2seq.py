@@ -25,7 +25,7 @@ from ..attention.masks import require_mask, require_mask_of_tokens
 from ..attention.packing import PackedSequences, is_empty, packed_bounds, require_source_bounds
 from ..compatibility import CACHE, GENERATION_KEYWORDS, by_name, known_arguments, with_one_cache
 from ..generation.decoding import refuse_prompt_chunks
-from ..heads.losses import LOSS_KEYWORDS, begin_sequences, behind_start, take_loss_arguments, without_pads
+from ..heads.losses import LOSS_KEYWORDS, behind_start, read_of_labels, take_loss_arguments, without_pads
 from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
 from .configurations import TercetRecurrentSeq2SeqConfig
@@ -166,7 +166,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
             use_cache = False if use_cache is None else use_cache
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_input_ids = behind_start(labels, self.config, begin_sequences(labels, *bounds))
+                decoder_input_ids, decoder_attention_mask = read_of_labels(labels, self.config, *bounds)
         outputs = self.model(
             input_ids,
             attention_mask,

@@ -64,7 +64,7 @@ from ..heads.losses import (
 )
 from ..outputs import Keywords
 from ..pretrained import NeuralPreTrainedModel
-from .configurations import TercetTaggerConfig
+from .configurations import BEGIN, INSIDE, TercetTaggerConfig
 from .elmo import ScalarMix
 from .layers import LongShortTermMemory, read_in_full
 from .spelling import EvenLinear
@@ -272,9 +272,6 @@ def allow_only(emissions: Tensor, labels: Tensor) -> Tensor:
     return emissions.masked_fill(is_other, -torch.inf)
 
 
-BEGIN, INSIDE = "B-", "I-"
-
-
 def begin_and_inside(labels: Mapping[int, str]) -> list[tuple[int, int]]:
     """Find the numbers of labels that begin an entity, each with the one that continues it.
 
@@ -298,17 +295,18 @@ def continued(log_probabilities: Tensor, is_first: Tensor, labels: Mapping[int, 
         labels: Their names by number.
 
     Returns:
-        (N, L): behind a word's first token, what was probable as the beginning of an entity is so as its
-        inside. Other labels keep their probability.
+        (N, L): where a word most probably begins an entity, the tokens behind its first one have that
+        probability for the entity's inside, and the inside's for its beginning. All else stays.
     """
     pairs = begin_and_inside(labels)
     if not pairs:
         return log_probabilities
     begin, inside = torch.tensor(pairs, device=log_probabilities.device).T
-    behind = log_probabilities.clone()
-    behind[:, inside] = torch.logaddexp(log_probabilities[:, begin], log_probabilities[:, inside])
-    behind[:, begin] = torch.finfo(behind.dtype).min
-    return torch.where(is_first[:, None], log_probabilities, behind)
+    behind = torch.arange(log_probabilities.shape[-1], device=log_probabilities.device)
+    behind[begin] = inside
+    best = log_probabilities.argmax(-1, keepdim=True)
+    exchanged = torch.cat([best, behind[best]], dim=-1).where(~is_first[:, None], best)
+    return log_probabilities.scatter(1, exchanged, log_probabilities.gather(1, exchanged.flip(-1)))
 
 
 class SentenceDropout(nn.Module):
@@ -462,8 +460,8 @@ class TercetTaggerOutput(ModelOutput):
     Args:
         loss: Negative log-likelihood of the labels.
         logits: Log-probability of each label of each token's word, (B, T, L), whatever the labels of other
-            words are; absent in training with labels. Behind a word's first token, those of "B-" labels are
-            added to those of "I-": see `continued`.
+            words are; absent in training with labels. Behind a word's first token, a likeliest "B-" label
+            exchanges its own with that of its "I-": see `continued`.
         tags: The best sequence of labels, at every token that of its word, (B, T), -100 at pads; absent in
             training with labels.
         hidden_states: What the first layer reads and what each layer says, (B, T, ...), if requested.

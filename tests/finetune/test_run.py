@@ -41,9 +41,10 @@ def test_a_csv_of_two_columns_becomes_a_model_that_a_pipeline_answers_with(bases
     printed = capsys.readouterr()
     assert printed.out.strip() == str(folder)
     command = f'tercet predict {folder} "a text"'
-    assert printed.err.splitlines()[-2:] == [
+    assert printed.err.splitlines()[-3:] == [
         f"next: {command}",
         f"with rows of text: tercet predict {folder} FILE --output predictions.jsonl",
+        f"to use it without Tercet's code: tercet export {folder} FOLDER --onnx",
     ]
     assert f"`{command}` predicts a text." in (tmp_path / "run" / "report.md").read_text()
     answer = pipeline("text-classification", str(folder))("the cat sat")[0]

@@ -172,7 +172,7 @@ def test_a_finished_tagger_learns_other_labels(tagger_recipe, recipe_of, tmp_pat
         data={"train": str(file), "validation": None},
     )
     pretrained = prepare(recipe).pretrained
-    assert pretrained.model.config.id2label == {0: "B-X", 1: "O"}
+    assert pretrained.model.config.id2label == {0: "B-X", 1: "O", 2: "I-X"}
     assert {name.partition(".")[0] for name in pretrained.fresh} == {"classifier", "crf"}
     freeze(pretrained.model, -1)
     assert not any(each.requires_grad for each in pretrained.model.model.parameters())

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import transformers
 
-from tercet.hub.model_card import Usage, usage_of
+from tercet.hub.model_card import Usage, loading, usage_of
+from tercet.modeling import TercetDecoderConfig, TercetElmoConfig
 from tercet.stock.architectures import ARCHITECTURES
 from tercet.storage.finished_run import FinishedRun
 
@@ -17,8 +18,8 @@ PAIRS = [
 ]
 
 
-def usage(name: str) -> Usage:
-    config: Any = {"architectures": [name]}
+def usage(name: str, **fields: Any) -> Usage:
+    config: Any = {"architectures": [name]} | fields
     nothing: Any = {}
     return usage_of(FinishedRun(Path(), config, nothing, nothing, nothing, None, nothing, []))
 
@@ -32,3 +33,17 @@ def test_an_exported_model_is_loaded_as_what_it_is_and_has_the_task_of_ours(mode
         stock = stock.replace("ForPreTraining", "ForMaskedLM")
     assert loaded == stock
     assert found.pipeline == usage(ours).pipeline
+
+
+def test_the_card_names_the_export_that_there_is() -> None:
+    decoder = TercetDecoderConfig(attention_gate="headwise").to_dict()
+    for name, fields, options in (
+        ("TercetDecoderForCausalLM", TercetDecoderConfig().to_dict(), ""),
+        ("TercetDecoderForCausalLM", decoder, " --onnx"),
+        ("TercetElmoForLanguageModeling", TercetElmoConfig().to_dict(), None),
+        ("GPT2LMHeadModel", {"model_type": "gpt2"}, None),
+    ):
+        found = usage(name, **fields)
+        assert found.export == options
+        assert ("tercet export me/it FOLDER" in loading(found, "me/it", None)) == (options is not None)
+        assert "tercet export" not in loading(found, "me/it", "chck_1M")

@@ -21,7 +21,10 @@ from tercet import TercetElmoForSequenceClassification, TercetElmoForTokenClassi
 from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
+    TercetRecurrentSeq2SeqConfig,
+    TercetRecurrentSeq2SeqForConditionalGeneration,
     TercetSeq2SeqConfig,
+    TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.modeling.heads import losses as cross_entropy
 from tercet.modeling.heads.losses import (
@@ -86,6 +89,29 @@ def test_where_sequences_begin_is_found_in_one_graph_without_waiting(mask, posit
     assert torch.equal(torch.compile(read, backend="eager", fullgraph=True)(labels, *given), expected)
     on_meta = [None if each is None else each.to("meta") for each in (labels, *given)]
     assert read(*on_meta).shape == labels.shape  # a value that is asked for is an error there
+
+
+SMALL = {"vocab_size": V, "hidden_size": 16, "pad_token_id": 0}
+TRANSLATORS = {
+    TercetSeq2SeqForConditionalGeneration: TercetSeq2SeqConfig(
+        **SMALL, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2
+    ),
+    TercetRecurrentSeq2SeqForConditionalGeneration: TercetRecurrentSeq2SeqConfig(
+        **SMALL, embedding_size=16, dropout=0.0
+    ),
+}
+
+
+@pytest.mark.parametrize("architecture", TRANSLATORS)
+@pytest.mark.parametrize("training", [False, True])
+def test_labels_that_are_padded_on_the_left_are_read_as_those_on_the_right(architecture, training):
+    torch.manual_seed(0)
+    model = architecture(TRANSLATORS[architecture]).train(training)
+    source, short, whole = torch.tensor([[1, 2, 3]] * 2), [4, 5], [6, 7, 8, 9]
+    left, right = (torch.tensor([row, whole]) for row in ([IGNORE] * 2 + short, short + [IGNORE] * 2))
+    assert_close(model(source, labels=left).loss, model(source, labels=right).loss)
+    nothing = torch.tensor([[IGNORE] * 4, whole])
+    assert_close(model(source, labels=nothing).loss, model(source[:1], labels=nothing[1:]).loss)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])

@@ -393,42 +393,46 @@ def test_half_precision_makes_nothing_more_likely_than_certain(crf):
     assert_close(loss, crf.float().negative_log_likelihood(emissions, torch.tensor([301]), labels), **NEAR)
 
 
-def test_labels_without_an_inside_stay_as_they_are():
+def test_labels_that_begin_nothing_stay_as_they_are():
     scores = torch.randn(3, 2).log_softmax(-1)
-    assert continued(scores, torch.tensor([True, False, True]), {0: "NOUN", 1: "B-PER"}) is scores
+    assert continued(scores, torch.tensor([True, False, True]), {0: "NOUN", 1: "VERB"}) is scores
 
 
-def test_entities_begin_at_the_first_byte_of_a_word(tmp_path):
-    labels = {0: "O", 1: "B-LOC", 2: "I-LOC", 3: "B-PER"}
+def test_bytes_behind_the_first_have_the_likeliest_label_of_their_word():
+    labels, is_first = {0: "O", 1: "B-X", 2: "I-X"}, torch.tensor([True, False, False])
+    for word, best in (
+        ((0.45, 0.3, 0.25), [0] * 3),
+        ((0.2, 0.5, 0.3), [1, 2, 2]),
+        ((0.3, 0.3, 0.4), [2] * 3),
+    ):
+        found = continued(torch.tensor([word] * 3).log(), is_first, labels)
+        assert found.argmax(-1).tolist() == best
+        assert_close(found.exp().sum(-1), torch.ones(3))
+        assert_close(found.amax(-1).exp(), torch.full((3,), max(word)))
+
+
+@pytest.mark.parametrize("names", [["B-LOC", "O"], ["O", "I-LOC", "B-LOC"]])
+def test_a_stock_pipeline_finds_whole_words(tmp_path, names):
     source = load_ours(str(save_static(tmp_path)))
     torch.manual_seed(0)
     config = TercetTaggerConfig(
         embeddings=[describe(source.config, None)],
         hidden_size=16,
-        id2label=labels,
-        label2id={name: number for number, name in labels.items()},
+        id2label=dict(enumerate(names)),
+        label2id={name: number for number, name in enumerate(names)},
     )
     tagger = TercetTaggerForTokenClassification(config).eval()
     adopt(tagger.model.features.parts[0], source, None)
-    text = "Zoë went to 北京 ."
-    batch = word_tokenizer()(text, return_tensors="pt")
-    found = tagger(**batch).logits[0].exp()
-    assert_close(found.sum(-1), torch.ones(len(found)))
-    first = read_words(batch["input_ids"])[0].positions
-    words = torch.bucketize(torch.arange(len(found)), first, right=True) - 1
-    alike = found[first][words]
-    behind = torch.ones(len(found), dtype=torch.bool)
-    behind[first] = False
-    assert_close(found[behind][:, [0, 3]], alike[behind][:, [0, 3]])
-    assert_close(found[behind][:, 2], alike[behind][:, 1:3].sum(-1))
-    assert found[behind][:, 1].eq(0).all()
     with torch.no_grad():
         tagger.classifier.weight.zero_()
-        tagger.classifier.bias.copy_(torch.tensor([0.0, 99.0, 0.0, 0.0]))
+        tagger.classifier.bias.copy_(torch.eye(3)[names.index("B-LOC")] * 2)
         tagger.crf.transitions.zero_()
+    text = "Zoë went to 北京 ."
     tag = pipeline("token-classification", tagger, tokenizer=word_tokenizer(), aggregation_strategy="simple")
     spans = [(each["entity_group"], text[each["start"] : each["end"]].strip()) for each in tag(text)]
     assert spans == [("LOC", word) for word in text.split()]
+    again = type(config).from_dict(config.to_dict())
+    assert again.id2label == config.id2label == {**dict(enumerate(names)), 2: config.id2label[2]}
 
 
 def test_embedders_are_frozen_and_drop_nothing(tagger):

@@ -77,9 +77,13 @@ def test_graph_of_a_classifier_computes_its_logits_for_other_batches(saved, caps
     (coarse,) = session(folder / "model_int8.onnx").run(["logits"], inputs)
     np.testing.assert_allclose(coarse, expected, atol=0.05)
     assert np.abs(coarse - expected).max() > 0  # integers are coarser
+    alone = {name: x[1:2, :6] for name, x in inputs.items()}
+    (of_text,) = session(folder / "model_int8.onnx").run(["logits"], alone)
+    np.testing.assert_allclose(of_text, coarse[1:2], atol=1e-5)
     facts = json.loads((folder / "certificate.json").read_text())
     held = [(each["file"], each["holds"]) for each in facts["graphs"]]
     assert held == [("model.onnx", True), ("model_int8.onnx", False)]
+    assert all(each["alone"] < 1e-5 for each in facts["graphs"])
     assert "holds" not in facts  # of the folder as a whole
     assert json.loads((folder / "config.json").read_text())["model_type"] == "tercet_encoder"
     assert (folder / "tokenizer.json").exists()

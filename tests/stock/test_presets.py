@@ -10,7 +10,8 @@ from transformers import AutoConfig
 from tercet import modeling
 from tercet.configs.recipe import load_preset, preset_names
 from tercet.modeling import TercetConfig
-from tercet.stock import certify, to_stock
+from tercet.stock import certify, from_stock, to_stock
+from tercet.stock.architectures import options_of_export
 
 SMALL = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 40}
 EXCUSE = "# No stock architecture: "
@@ -46,6 +47,11 @@ DISTINCT = {str(shrunk(name)): name for name in reversed(TRANSFORMERS)}
 """Presets of several sizes are one when they are small: each is tried once."""
 
 
+def dropouts(config: TercetConfig) -> dict[str, float]:
+    """Read where a model drops, and how much."""
+    return {name: config.dropout_of(name) for name in vars(config) if name.endswith("dropout")}
+
+
 @pytest.mark.parametrize("name", sorted(DISTINCT.values()))
 def test_a_preset_is_exported_or_says_what_it_gains(name: str) -> None:
     comment = comment_of(name)
@@ -53,11 +59,16 @@ def test_a_preset_is_exported_or_says_what_it_gains(name: str) -> None:
     torch.manual_seed(0)
     ours = model_class(AutoConfig.for_model(**shrunk(name))).eval()
     if EXCUSE not in comment:
-        assert certify(to_stock(ours), ours).holds
+        stock = to_stock(ours)
+        ours.config.architectures = [model_class.__name__]
+        assert options_of_export(ours.config) == ""
+        assert certify(stock, ours).holds
+        assert dropouts(from_stock(stock).config) == dropouts(ours.config)
         return
     nearest = re.search(rf"{EXCUSE}(.*)", comment)[1]  # pyright: ignore[reportOptionalSubscript]
     with pytest.raises(ValueError, match="the nearest is ") as refusal:
         to_stock(ours)
+    assert options_of_export(ours.config) == " --onnx"
     architecture = re.search(r"the nearest is (\w+)", str(refusal.value))[1]  # pyright: ignore[reportOptionalSubscript]
     assert architecture in nearest.lower() + " marian" * (name == "vaswani-base")
 

@@ -103,6 +103,21 @@ def inputs_of(name: str) -> dict[str, Tensor]:
     return inputs
 
 
+@pytest.mark.parametrize("version", ["4.57.6", "5.0.0rc1", "5.16.2", "5.17.0", "5.24.0.dev0", "6.0.0"])
+def test_the_code_says_which_versions_it_needs_before_it_imports_their_names(version, monkeypatch):
+    monkeypatch.setattr("transformers.__version__", version)
+    model = next(iter(CASES.values()))
+    config = model.config_class().to_dict() | {"architectures": [model.__name__]}
+    for text in code_of(add_auto_map(config)).values():
+        head = text.partition("\n\n")[2].partition("\n\nimport math")[0].partition("\n\nfrom ")[0]
+        assert head.startswith("import transformers\n")
+        if version in ("4.57.6", "5.0.0rc1", "5.16.2"):
+            with pytest.raises(ImportError, match=rf"needs transf.*>=5.17.*{version} is .*tercet export"):
+                exec(head)
+        else:
+            exec(head)
+
+
 @pytest.mark.slow
 def test_every_model_computes_the_same_where_tercet_is_not(saved, tmp_path):
     importable = f"import sys; sys.path.append({str(Path(torch.__file__).parents[1])!r})\n"

@@ -12,9 +12,10 @@ from tercet.training.precision import (
     build_accelerator,
     choose_precision,
     computes_on_cpu,
+    fast_bfloat16,
     fastest_float32_products,
-    has_bfloat16,
     join_processes,
+    precision_in_words,
     precision_of,
     product_error,
     products_in,
@@ -50,24 +51,25 @@ def test_a_setting_that_rounds_is_not_kept(error, monkeypatch):
         assert torch.get_float32_matmul_precision() == before
 
 
-def test_auto_takes_bfloat16_where_the_machine_is_faster_in_it(monkeypatch):
-    assert choose_precision("auto", CPU) == ("bf16" if has_bfloat16(CPU) else "fp32")
-    for has, expected in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr("tercet.training.precision.has_bfloat16", lambda device, has=has: has)
-        assert choose_precision("auto", CPU) == expected
-    assert choose_precision("fp32", CPU) == "fp32"
+PROCESSORS = [
+    ({"amx_bf16": True, "avx512_bf16": True, "cpu_name": "Intel Xeon"}, "linux", "bf16 (AMX)"),
+    ({"avx512_bf16": True, "cpu_name": "Intel Xeon"}, "linux", "fp32 (bf16 is not faster here)"),
+    ({"avx512_bf16": True, "cpu_name": "AMD EPYC 9R14"}, "linux", "bf16 (AVX-512 BF16 of AMD)"),
+    ({"bf16": True}, "linux", "bf16 (Arm BF16)"),
+    ({"bf16": True}, "darwin", "fp32 (bf16 is not faster here)"),
+    ({}, "linux", "fp32 (bf16 is not faster here)"),
+]
 
 
-@pytest.mark.parametrize(
-    ("has_instruction", "seconds", "expected"), [(True, 0.5, True), (True, 2.0, False), (False, 0.5, False)]
-)
-def test_instructions_for_bfloat16_count_where_they_are_faster(
-    has_instruction, seconds, expected, monkeypatch
-):
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": has_instruction})
-    times = {torch.bfloat16: seconds, torch.float32: 1.0}
-    monkeypatch.setattr("tercet.training.precision.product_seconds", lambda device, dtype: times[dtype])
-    assert has_bfloat16.__wrapped__(CPU) is expected
+@pytest.mark.parametrize(("has", "system", "expected"), PROCESSORS)
+def test_the_processor_alone_chooses_the_format(has, system, expected, monkeypatch):
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: has)
+    monkeypatch.setattr("sys.platform", system)
+    monkeypatch.setattr("tercet.training.precision.fast_bfloat16", fast_bfloat16.__wrapped__)
+    assert precision_in_words(choose_precision("auto", CPU), CPU) == expected
+    other = "fp32" if expected.startswith("bf16") else "bf16"
+    assert choose_precision(other, CPU) == other
+    assert precision_in_words(other, CPU) == f"{other} (as chosen)"
 
 
 def test_half_precision_on_a_cpu_is_refused():
@@ -132,8 +134,8 @@ def test_products_are_in_the_format_that_is_named():
 
 
 def test_a_run_that_goes_on_keeps_the_precision_that_was_chosen_before(monkeypatch, toys, tmp_path):
-    """A product that is timed under load may be faster in another format than the run's."""
-    monkeypatch.setattr("tercet.training.precision.has_bfloat16", lambda device: True)
+    """It may go on on another processor."""
+    monkeypatch.setattr("tercet.training.precision.fast_bfloat16", lambda device: "AMX")
     assert agreed_precision("auto", CPU) == "bf16"
     assert agreed_precision("auto", CPU, "fp32") == "fp32"
     assert agreed_precision("bf16", CPU, "fp32") == "bf16"
