@@ -119,3 +119,19 @@ def test_onnxruntime_computes_what_torch_does(member, layout, build, batch_for, 
         (logits,) = session.run(["logits"], {name: ids.numpy() for name, ids in inputs.items()})
         expected = model(**inputs).logits
         np.testing.assert_allclose(real(logits, inputs), real(expected, inputs), rtol=1e-3, atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.slow
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+@pytest.mark.ecosystem("transformers", "`OnnxExporter().export(...)`")
+def test_a_graph_of_transformers_exporter_computes_the_same(member, build, batch_for):
+    pytest.importorskip("transformers.exporters.runners", reason="transformers runs its graphs from 5.23 on")
+    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+
+    model, inputs = build(member, use_cache=False), batch_for(member)
+    graph = OnnxExporter().export(model, inputs, config=OnnxConfig(dynamic=True))
+    for shape in SHAPES:
+        inputs = batch_for(member, *shape)
+        found = graph(**inputs).logits
+        assert_close(real(found, inputs), real(model(**inputs).logits, inputs), rtol=1e-4, atol=1e-4)
