@@ -167,7 +167,7 @@ def with_one_cache(arguments: dict[str, Any], name: str = "cache") -> dict[str, 
     given = [arguments[each] for each in names if arguments.get(each) is not None]
     if len(given) > 1:
         raise ValueError("the cache is given as cache and as past_key_values, its older name: give one")
-    if MODELS_FILL_PAGES and arguments.get("past_key_values") is not None:
+    if MODELS_FILL_PAGES and arguments.get("past_key_values") is not None and not is_tracing():
         warnings.warn("`past_key_values` is deprecated: use `cache`", FutureWarning, stacklevel=3)
     others = {each: value for each, value in arguments.items() if each not in names}
     return others | {name: given[0]} if given else others

@@ -245,9 +245,9 @@ class Translation(TeacherForcing):
         """Sum the smoothed cross-entropy of the targets behind what the decoder reads."""
         return super().losses(model, batch if self.reading is None else self.reading.apply(model, batch))
 
-    def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the targets behind the true tokens."""
-        return super().scores(model, without_targets(batch, DRAWS, NOISE))
+    def logits_at(self, model: nn.Module, batch: Batch, positions: Tensor) -> Tensor:
+        """Return a model's logits behind the true tokens, whatever was chosen for training."""
+        return super().logits_at(model, without_targets(batch, DRAWS, NOISE), positions)
 
     def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
         """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""

@@ -142,7 +142,7 @@ def test_debug_shows_the_traceback(monkeypatch):
         (["pretrain"], "required: RECIPE\n"),
         *(
             ([command, "some-recipe", "--resume", "--overwrite"], "not allowed with argument --resume")
-            for command in ("pretrain", "finetune", "distill", "fewshot")
+            for command in ("pretrain", "finetune", "distill")
         ),
     ],
 )

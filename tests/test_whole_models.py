@@ -47,7 +47,7 @@ COMMANDS = {
         "--model",
         "MODEL",
         "task={kind: multiple_choice, context: '{{ context }}', choices: choices, target: target}",
-        "data={test: choices.jsonl, folder: .}",
+        "data={test: choices.jsonl}",
         "output=run",
     ],
     "predict": ["MODEL", "rows.csv"],

@@ -27,6 +27,7 @@ from transformers.utils.generic import TransformersKwargs
 import tercet.modeling
 from tercet import modeling
 from tercet.modeling import TercetEncoderForPreTraining
+from tercet.modeling.compatibility import CACHE
 
 from ..corners import corners
 from .conftest import MODELS, VARIANTS
@@ -276,7 +277,7 @@ def test_who_sees_the_arguments_of_forward_finds_a_cache_of_transformers(writer)
     ids = torch.randint(3, 61, (2, 5))
     stages = decompose_prefill_decode(writer, {"input_ids": ids})
     module, arguments = stages["decode"]
-    assert {type(layer) for layer in layers_of(arguments["past_key_values"])} == {DynamicLayer}
+    assert {type(layer) for layer in layers_of(arguments[CACHE])} == {DynamicLayer}
     exported = DynamoExporter().export(module, copy.deepcopy(arguments), DynamoConfig(dynamic=False))
     program = getattr(exported, "program", exported).module()
     plain = plain_copy(arguments, module.config)
@@ -287,12 +288,12 @@ def test_who_sees_the_arguments_of_forward_finds_a_cache_of_transformers(writer)
 def plain_copy(arguments: dict, config) -> dict:
     """Copy arguments, without flags, with the keys and values so far in a new dynamic cache."""
     given = {name: copy.deepcopy(each) for name, each in arguments.items() if not isinstance(each, bool)}
-    cache = given["past_key_values"]
+    cache = given[CACHE]
     if not isinstance(cache, EncoderDecoderCache):
         fresh = DynamicCache(config=config)
         for number, layer in enumerate(cache.layers):
             fresh.update(layer.keys, layer.values, number)
-        given["past_key_values"] = fresh
+        given[CACHE] = fresh
     return given
 
 
