@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from functools import cache
 from threading import Lock
 from types import MethodType
-from typing import TypeGuard
+from typing import TypeGuard, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -127,7 +127,7 @@ class PrepackedWeights:
         act_fn = self.fused.get(layer)
         if act_fn is None or not is_untouched(act_fn) or self.product(layer) is None:
             return False
-        return applies_in_products(type(act_fn), next(layer.parameters()).dtype)
+        return applies_in_products(type(act_fn), cast(nn.Linear, layer).weight.dtype)
 
     def drop_changed(self) -> None:
         """Drop the products of layers that hold other weights, or are no longer plain."""
