@@ -134,14 +134,3 @@ def open_session(names: Sequence[str]) -> Session:
         for model in models:
             model.title = model.name
     return Session(models)
-
-
-def described(model: LoadedModel) -> str:
-    """Describe in one line what a model is."""
-    facts = model.facts
-    origin = f", {facts['origin']}" if "origin" in facts else ""
-    return (
-        f"{facts['kind']} ({facts['class']}), {facts['parameters']} parameters, layers: {facts['layers']}, "
-        f"vocabulary of {facts['vocabulary']}, reads at most {facts['reads at most']}"
-        f"{origin}"
-    )

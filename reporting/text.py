@@ -24,13 +24,10 @@ from .blocks import (
     Heatmap,
     Maps,
     Note,
-    Passage,
     Prose,
-    Ranking,
     Report,
     Run,
     Table,
-    Tokens,
     Verdicts,
     percent,
 )
@@ -186,28 +183,6 @@ def _(block: Beside, form: Form) -> str:
 
 
 @text_of.register
-def _(block: Ranking, form: Form) -> str:
-    return titled(block.title, bar_lines(block.bars, arrow=""), form)
-
-
-@text_of.register
-def _(block: Passage, form: Form) -> str:
-    text = "".join(run(piece, form) for piece in block.pieces)
-    return f"{form.escaped(block.title)}:{form.under_title}{text}"
-
-
-@text_of.register
-def _(block: Tokens, form: Form) -> str:
-    width = max((len(token.text) for token in block.tokens), default=0)
-    lines = [f"{token.token_id:>7}  {token.text:<{width}}" for token in block.tokens]
-    shares = [token.probability for token in block.tokens]
-    told = ["" if share is None else f"  {percent(share):>9}  {bar(share)}" for share in shares]
-    return titled(
-        block.title, [f"{line}{more}".rstrip() for line, more in zip(lines, told, strict=True)], form
-    )
-
-
-@text_of.register
 def _(block: Heatmap, form: Form) -> str:
     width, largest = max(map(len, block.rows), default=0), block.largest
     head = f"{'':>{width}}     " + "".join(f"{number:>3}" for number in range(len(block.columns)))
@@ -243,12 +218,12 @@ def example(content: Example, form: Form) -> str:
     return "\n".join(lines)
 
 
-def bar_lines(bars: Sequence[Bar], arrow: str = "  <--") -> list[str]:
+def bar_lines(bars: Sequence[Bar]) -> list[str]:
     """Draw bars of characters below each other, with an arrow to those that are to be looked at."""
     names = [shortened(each.name) for each in bars]
     width = max(map(len, names), default=0)
     return [
-        f"{name:<{width}}  {bar(each.share):<{BAR_WIDTH}}  {each.shown}{arrow if each.strong else ''}"
+        f"{name:<{width}}  {bar(each.share):<{BAR_WIDTH}}  {each.shown}{'  <--' if each.strong else ''}"
         for name, each in zip(names, bars, strict=True)
     ]
 

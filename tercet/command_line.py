@@ -316,7 +316,6 @@ def add_play(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument(
         "model", metavar="MODEL", nargs="+", help="folders or Hub names; several are compared"
     )
-    command.add_argument("--terminal", action="store_true", help="answer in the terminal, without a page")
     command.add_argument(
         "--host", default="127.0.0.1", help="address of the page (%(default)s: this machine alone)"
     )

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tercet.__main__ import main
 from tercet.finetune.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks import task_of
 from tercet.play.ability import NumberField
 from tercet.play.loaded_model import load_model
-from tercet.play.sessions import Session, abilities_of, described, open_session, widest
+from tercet.play.sessions import Session, abilities_of, open_session, widest
 
 from .conftest import LABELS
 
@@ -168,8 +169,7 @@ def test_a_model_without_a_tokenizer_is_refused(folders, tmp_path):
         load_model(str(tmp_path))
 
 
-def test_a_model_is_described_in_a_line(load):
-    assert described(load("spans")) == (
-        "sequence-to-sequence Transformer (TercetSeq2SeqForConditionalGeneration), 51,744 parameters, "
-        "layers: 2 + 2 of width 32, vocabulary of 69 tokens, reads at most 64 tokens"
-    )
+def test_without_gradio_the_command_says_what_to_install(folders, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["play", str(folders / "encoder")]) == 2
+    assert "pip install 'tercet[play]'" in capsys.readouterr().err
