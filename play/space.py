@@ -56,13 +56,13 @@ APP = '''\
 
 import os
 
-from tercet.play.page import serve
+from tercet.play.page import build_page, settings
 from tercet.play.sessions import open_session
 
 if __name__ == "__main__":
     model = os.environ.get("MODEL", {model})
-    port = int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
-    serve(open_session([model]), host=os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0"), port=port)
+    host = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0")
+    build_page(open_session([model])).launch(server_name=host, **settings())
 '''
 
 README = """\

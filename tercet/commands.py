@@ -312,8 +312,7 @@ def play(options: Namespace) -> None:
     MODEL is the folder of a run, any folder that `save_pretrained` wrote, or a name on the Hub; Tercet's or
     stock. Shows what the model can do: fill gaps, continue a text, translate or restore one, classify, label
     words, answer questions, find similar texts; and its tokens and attention maps. Several models answer side
-    by side. The page needs Gradio (`pip install 'tercet[play]'`). It is reached from this machine alone,
-    unless --host or --share says otherwise.
+    by side. The page needs Gradio (`pip install 'tercet[play]'`). It is reached from this machine alone.
 
     Examples:
       tercet play runs/encoder-demo/model
@@ -327,7 +326,7 @@ def play(options: Namespace) -> None:
     from .play.page import serve
     from .play.sessions import open_session
 
-    serve(open_session(options.model), host=options.host, port=options.port, share=options.share)
+    serve(open_session(options.model), port=options.port)
 
 
 def import_(options: Namespace) -> None:

@@ -70,10 +70,12 @@ def test_nothing_is_reported_and_nothing_comes_from_elsewhere(address):
         assert elsewhere not in written
 
 
-def test_a_port_that_is_taken_is_one_line(address, folders, capsys):
-    port = address.rstrip("/").rpartition(":")[2]
-    assert main(["play", str(folders / "encoder"), "--port", port]) == 2
-    assert "choose another --port or --host" in capsys.readouterr().err.splitlines()[-1]
+@pytest.mark.parametrize("port", ["taken", "99999", "-5"])
+def test_a_port_that_is_taken_or_none_is_one_line(port, address, folders, capsys):
+    port = address.rstrip("/").rpartition(":")[2] if port == "taken" else port
+    assert main(["play", str(folders / "encoder"), f"--port={port}"]) == 2
+    said = f"port {port} is taken, not permitted or not from 1 to 65535: choose another --port"
+    assert said in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_model_that_is_not_there_is_one_line(capsys):
