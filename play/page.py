@@ -93,8 +93,7 @@ def add_numbers(gradio: Any, ability: Ability, fields: Sequence[NumberField]) ->
     """Add sliders, in a part of the tab that is closed at first."""
     if not fields:
         return []
-    is_open = ability.name == "attention"
-    with gradio.Accordion("Settings", open=is_open, elem_classes="settings"), gradio.Row():
+    with gradio.Accordion("Settings", open=False, elem_classes="settings"), gradio.Row():
         return [
             gradio.Slider(
                 field.least,

@@ -34,7 +34,6 @@ PARTS = (
     "conversion",
     "doctor",
     "hub",
-    "inspection",
     "text",
     "objectives",
     "metrics",
@@ -71,8 +70,8 @@ README = """\
 
 # {title}
 
-This Space shows the model [{repo}](https://huggingface.co/{repo}) with Tercet: what it can do, how it cuts a
-text into tokens, and its attention maps. On your own machine: `tercet play {repo}`.
+This Space shows the model [{repo}](https://huggingface.co/{repo}) with Tercet: what it can do, and how it
+cuts a text into tokens. On your own machine: `tercet play {repo}`.
 """
 
 

@@ -311,8 +311,8 @@ def play(options: Namespace) -> None:
 
     MODEL is the folder of a run, any folder that `save_pretrained` wrote, or a name on the Hub; Tercet's or
     stock. Shows what the model can do: fill gaps, continue a text, translate or restore one, classify, label
-    words, answer questions, find similar texts; and its tokens and attention maps. Several models answer side
-    by side. The page needs Gradio (`pip install 'tercet[play]'`). It is reached from this machine alone.
+    words, answer questions, find similar texts; and its tokens. Several models answer side by side. The page
+    needs Gradio (`pip install 'tercet[play]'`), and is reached from this machine alone.
 
     Examples:
       tercet play runs/encoder-demo/model

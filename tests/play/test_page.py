@@ -203,7 +203,7 @@ def test_a_visitor_fills_a_gap_and_compares_two_models(visitor, session, width):
     below = columns[0]["x"] == columns[1]["x"] and columns[0]["y"] < columns[1]["y"]
     assert below if width < 600 else beside
     visitor.photograph("similar", width)
-    for title, name in (("Continue", "continue"), ("Tokens", "tokens"), ("Attention", "attention")):
+    for title, name in (("Continue", "continue"), ("Tokens", "tokens")):
         visitor.open(title)
         assert visitor.ask(name, "text", "The little dog ran home.")
         visitor.photograph(name, width)
