@@ -114,14 +114,9 @@ def add_examples(gradio: Any, ability: Ability, texts: Sequence[Any]) -> None:
     shown = [number for number, column in enumerate(columns) if len(set(column)) > 1]
     if shown:
         rows = [[each[number] for number in shown] for each in ability.examples]
-        fields = [texts[number] for number in shown]
-        examples = gradio.Dataset(components=fields, samples=rows, type="index", label="Examples")
-
-        def chosen(number: Any) -> Any:
-            row = rows[number if number in range(len(rows)) else 0]
-            return row if len(row) > 1 else row[0]
-
-        examples.click(chosen, examples, fields, show_progress="hidden", queue=False, **AS_SENT)
+        gradio.Examples(
+            rows, [texts[number] for number in shown], cache_examples=False, api_visibility="private"
+        )
 
 
 def about(session: Session, ability: Ability) -> str:
