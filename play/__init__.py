@@ -1,1 +1,1 @@
-"""Try a model in the browser or in a terminal: what it can do, and how it comes to its answers."""
+"""Try a model in the browser: what it can do, and how it comes to its answers."""

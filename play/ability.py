@@ -29,7 +29,7 @@ class TextField:
     label: str
     """What is shown above it."""
     lines: int = 2
-    """Height of the field; with more than five, each line is a text of its own."""
+    """Height of the field."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NumberField:
     step: float = 1
 
     def parse(self, value: Any) -> float:
-        """Read a value, from a slider or from the keyboard.
+        """Read a value.
 
         Raises:
             ValueError: It is no number, or out of range.
@@ -80,7 +80,7 @@ class Ability(ABC):
     """
 
     name: ClassVar[str]
-    """In one lower-case word, for commands."""
+    """In one lower-case word."""
     title: ClassVar[str]
     """For the page's tabs."""
     action: ClassVar[str]

@@ -3,23 +3,17 @@
 Gradio serves it. Nothing of it comes from the network, and nothing is reported to anybody. It has the colours
 of the reports, in light and dark, and one column on phones.
 
-Requests that the page does not send are refused before Gradio sees them. A page on `127.0.0.1` is reached
-from this machine alone, but a browser on it opens other people's pages, too. Such a page may let its own name
-stand for 127.0.0.1 ("DNS rebinding") and talk to this one. It cannot hide the name: it stands in the header
-`Host`, which is therefore compared with the names of this machine. Gradio has more endpoints than the page
-uses, such as one that keeps whatever file is sent to it.
+It is bound to 127.0.0.1. A browser opens other people's pages, too, and such a page may let its own name
+stand for 127.0.0.1 ("DNS rebinding"). It cannot hide the name from the header `Host`, which is compared with
+`OWN_NAMES`.
 """
 
 import os
-import socket
-import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any
-from urllib.parse import urlsplit
 
-from ..ground.messages import first_line
 from ..reporting.blocks import Result
 from ..reporting.page import template
 from .ability import MOST_CHARACTERS, Ability, NumberField, TextField
@@ -44,6 +38,7 @@ def build_page(session: Session) -> Any:
     """
     import gradio
 
+    warnings.filterwarnings("ignore", module=r"gradio\b")  # what it says of its own code
     title = " and ".join(model.title for model in session.models)
     with gradio.Blocks(title=f"{title} | Tercet", analytics_enabled=False) as page:
         gradio.HTML(header(session.models), elem_classes="play")
@@ -98,8 +93,7 @@ def add_numbers(gradio: Any, ability: Ability, fields: Sequence[NumberField]) ->
     """Add sliders, in a part of the tab that is closed at first."""
     if not fields:
         return []
-    is_open = ability.name == "attention"
-    with gradio.Accordion("Settings", open=is_open, elem_classes="settings"), gradio.Row():
+    with gradio.Accordion("Settings", open=False, elem_classes="settings"), gradio.Row():
         return [
             gradio.Slider(
                 field.least,
@@ -120,14 +114,9 @@ def add_examples(gradio: Any, ability: Ability, texts: Sequence[Any]) -> None:
     shown = [number for number, column in enumerate(columns) if len(set(column)) > 1]
     if shown:
         rows = [[each[number] for number in shown] for each in ability.examples]
-        fields = [texts[number] for number in shown]
-        examples = gradio.Dataset(components=fields, samples=rows, type="index", label="Examples")
-
-        def chosen(number: Any) -> Any:
-            row = rows[number if number in range(len(rows)) else 0]
-            return row if len(row) > 1 else row[0]
-
-        examples.click(chosen, examples, fields, show_progress="hidden", queue=False, **AS_SENT)
+        gradio.Examples(
+            rows, [texts[number] for number in shown], cache_examples=False, api_visibility="private"
+        )
 
 
 def about(session: Session, ability: Ability) -> str:
@@ -181,167 +170,53 @@ def theme() -> Any:
     return plain.set(**colours, **shape, input_radius="10px", button_large_radius="10px")
 
 
-def serve(
-    session: Session,
-    *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    share: bool = False,
-    wait: bool = True,
-) -> tuple[Any, str]:
-    """Serve the page, and give it with its address.
+OWN_NAMES = ["localhost", "127.0.0.1"]
+"""Hosts under which the page is reached."""
+
+
+def settings() -> dict[str, Any]:
+    """Return the arguments of `gradio.Blocks.launch` that the page has wherever it runs."""
+    return {
+        "theme": theme(),
+        "css": template("play.css").render(),
+        "max_file_size": 0,
+        "quiet": True,
+        "footer_links": [],
+        "ssr_mode": False,
+        "enable_monitoring": False,
+    }
+
+
+def serve(session: Session, *, port: int | None = None, wait: bool = True) -> tuple[Any, str]:
+    """Serve the page to this machine alone, and give it with its address.
 
     Args:
         session: The models.
-        host: Address to listen on; the default is reached from this machine alone.
-        port: Port to listen on; the first free one from 7860 by default.
-        share: Let Gradio make a public address for the page.
+        port: Port to listen on; by default, and for 0, the first free one from 7860.
         wait: Return only when the user interrupts.
 
     Raises:
-        ValueError: The port is not free, or the address is none of this machine's.
+        ValueError: The port is not free.
     """
     from starlette.middleware import Middleware  # of Gradio
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    warnings.filterwarnings("ignore", module=r"gradio\b")  # what it says of its own code
-    require_address(host, port)
     page = build_page(session)
     try:
-        _, local, public = page.launch(
-            server_name=host,
-            server_port=port,
-            share=share,
-            quiet=True,
+        _, address, _ = page.launch(
+            server_name="127.0.0.1",
+            server_port=port or None,
+            share=False,
             prevent_thread_lock=True,
-            footer_links=[],
-            ssr_mode=False,
-            enable_monitoring=False,
-            theme=theme(),
-            css=template("play.css").render(),
-            app_kwargs={"middleware": [Middleware(Gate, hosts=hosts_of(host, share=share))]},
+            app_kwargs={"middleware": [Middleware(TrustedHostMiddleware, allowed_hosts=OWN_NAMES)]},
+            **settings(),
         )
-    except OSError as error:
+    except (OSError, OverflowError) as error:
+        ports = "any port from 7860 on" if port is None else f"port {port}"
         raise ValueError(
-            f"the page cannot be served at {host} ({error}): choose another --port or --host"
+            f"{ports} is taken, not permitted or not from 1 to 65535: choose another --port"
         ) from error
-    address = public or local
     if wait:
         print(f"{address}  (Ctrl-C ends the page)", flush=True)
         page.block_thread()
     return page, address
-
-
-def require_address(host: str, port: int | None) -> None:
-    """Make sure that this machine has an address, and that a port is free there: Gradio tries for minutes.
-
-    Raises:
-        ValueError: It has none, or the port is taken or none.
-    """
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(
-            host.strip("[]"), port or 0, type=socket.SOCK_STREAM
-        )[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address[0], port or 0, *address[2:]))
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        of_port = "" if port is None else f", port {port}"
-        raise ValueError(
-            f"the page cannot be served at {host!r:.80}{of_port} ({reason}): choose another --port or --host"
-        ) from error
-
-
-OWN_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Hosts under which this machine reaches itself."""
-
-EVERY_ADDRESS = ("0.0.0.0", "::")
-"""Addresses to listen on that stand for all of the machine's, whatever they are called outside."""
-
-USED = ("/queue/join", "/cancel", "/reset")
-"""Endings of the addresses to which the page sends something."""
-
-MOST_BYTES = 4 * 2**20
-"""Size of what it sends: all fields of a tab."""
-
-Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
-
-
-class Gate:
-    """Passes on what the page asks for, as an ASGI middleware; what fails behind it is one line.
-
-    Args:
-        app: What answers.
-        hosts: Names of the page's machine; None if it may have any.
-    """
-
-    def __init__(self, app: Application, hosts: frozenset[str] | None):
-        self.app = app
-        self.hosts = hosts
-
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request, or refuse it with a reason."""
-        if scope["type"] == "lifespan":
-            return await self.app(scope, receive, send)
-        if scope["type"] != "http":
-            return await send({"type": "websocket.close"})
-        if refused := self.refusal(scope):
-            return await answer(send, *refused)
-        has_begun = False
-
-        async def noted(message: dict[str, Any]) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
-        try:
-            await self.app(scope, receive, noted)
-        except Exception as error:  # of a request that the page does not send
-            told = f"{scope.get('method')} {scope['path']!r:.80} failed"
-            print(f"tercet play: {told} ({type(error).__name__}: {first_line(error)})", file=sys.stderr)
-            if not has_begun:
-                await answer(send, 500, "this request failed")
-
-    def refusal(self, scope: dict[str, Any]) -> tuple[int, str] | None:
-        """Return the status and the reason of a request that is refused."""
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if self.hosts is not None and (host := host_of(headers.get(b"host", ""))) not in self.hosts:
-            return 421, f"this page is not called {host!r:.80}: open the address that it was started with"
-        if scope["method"] in ("GET", "HEAD"):
-            return None
-        if scope["method"] != "POST" or not scope["path"].rstrip("/").endswith(USED):
-            return 404, "the page has no such address"
-        size = headers.get(b"content-length", "")
-        if not size.isdecimal():
-            return 411, "how long is it?"
-        return (413, f"more than {MOST_BYTES:,} bytes: shorten the texts") if int(size) > MOST_BYTES else None
-
-
-def host_of(header: str) -> str:
-    """Take the name from a header `Host`, without the port.
-
-    >>> host_of("LocalHost:7860"), host_of("[::1]:7860"), host_of("[")
-    ('localhost', '::1', '')
-    """
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def hosts_of(host: str, *, share: bool) -> frozenset[str] | None:
-    """Name the hosts under which a page is reached; None if they cannot be known.
-
-    Args:
-        host: Address to listen on.
-        share: Whether Gradio gives the page a public address, too.
-    """
-    own = host.strip("[]").lower()
-    return None if share or own in EVERY_ADDRESS else frozenset({*OWN_NAMES, own})
-
-
-async def answer(send: Any, status: int, text: str) -> None:
-    """Answer with a line of text."""
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": f"{text}\n".encode()})

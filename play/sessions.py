@@ -1,19 +1,18 @@
 """Models side by side: all abilities, those that they have in common, and all answers to a question."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..ground.messages import first_line
 from ..reporting.blocks import Result
-from .ability import Ability, Field, NumberField, TextField
+from .ability import Ability, Field, TextField
 from .continuation import Continue, ContinueForwards
-from .inspection import ShowAttention, ShowTokens
 from .labels import Answer, Choose, Classify, Tag
 from .language import FillGaps
 from .loaded_model import LoadedModel, load_model
 from .rewriting import Restore, Translate, Write
 from .similarity import FindSimilar
+from .tokens import ShowTokens
 
 ABILITIES: tuple[type[Ability], ...] = (
     Classify,
@@ -28,7 +27,6 @@ ABILITIES: tuple[type[Ability], ...] = (
     Write,
     FindSimilar,
     ShowTokens,
-    ShowAttention,
 )
 """What a model is for comes first, how it reads a text last."""
 
@@ -64,13 +62,8 @@ class Session:
         return {name: found[name] for name in names if name in found}
 
     def fields(self, name: str) -> list[Field]:
-        """List the fields of an ability, with all numbers that any model takes.
-
-        A model that does not take a number, or reads another number of texts, says so in its answer.
-        """
-        of_models = [own[name].fields for own in self._of_model if name in own and self._fits(own[name])]
-        widened = [widest(fields) for fields in zip(*of_models, strict=True)]
-        return [field for field in widened if not is_fixed(field)]
+        """List the fields of an ability; a model that reads another number of texts says so in its answer."""
+        return [*self.abilities[name].fields]
 
     def able(self, name: str) -> list[LoadedModel]:
         """List the models that have an ability."""
@@ -90,21 +83,6 @@ class Session:
     def _fits(self, ability: Ability) -> bool:
         """Return whether an ability of some model has as many fields as the one that is shown."""
         return len(ability.fields) == len(self.abilities[ability.name].fields)
-
-
-def is_fixed(field: Field) -> bool:
-    """Return whether a field leaves no choice."""
-    return isinstance(field, NumberField) and field.least == field.most
-
-
-def widest(fields: Sequence[Field]) -> Field:
-    """Return the first of the same fields of several models, with the widest range of numbers."""
-    first = fields[0]
-    if isinstance(first, TextField):
-        return first
-    ranges = [(field.least, field.most) for field in fields if isinstance(field, NumberField)]
-    least, most = zip(*ranges, strict=True)
-    return replace(first, least=min(least), most=max(most))
 
 
 def answer_or_message(
@@ -134,14 +112,3 @@ def open_session(names: Sequence[str]) -> Session:
         for model in models:
             model.title = model.name
     return Session(models)
-
-
-def described(model: LoadedModel) -> str:
-    """Describe in one line what a model is."""
-    facts = model.facts
-    origin = f", {facts['origin']}" if "origin" in facts else ""
-    return (
-        f"{facts['kind']} ({facts['class']}), {facts['parameters']} parameters, layers: {facts['layers']}, "
-        f"vocabulary of {facts['vocabulary']}, reads at most {facts['reads at most']}"
-        f"{origin}"
-    )

@@ -34,7 +34,6 @@ PARTS = (
     "conversion",
     "doctor",
     "hub",
-    "inspection",
     "text",
     "objectives",
     "metrics",
@@ -56,13 +55,13 @@ APP = '''\
 
 import os
 
-from tercet.play.page import serve
+from tercet.play.page import build_page, settings
 from tercet.play.sessions import open_session
 
 if __name__ == "__main__":
     model = os.environ.get("MODEL", {model})
-    port = int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
-    serve(open_session([model]), host=os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0"), port=port)
+    host = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0")
+    build_page(open_session([model])).launch(server_name=host, **settings())
 '''
 
 README = """\
@@ -71,8 +70,8 @@ README = """\
 
 # {title}
 
-This Space shows the model [{repo}](https://huggingface.co/{repo}) with Tercet: what it can do, how it cuts a
-text into tokens, and its attention maps. On your own machine: `tercet play {repo}`.
+This Space shows the model [{repo}](https://huggingface.co/{repo}) with Tercet: what it can do, and how it
+cuts a text into tokens. On your own machine: `tercet play {repo}`.
 """
 
 

@@ -256,7 +256,7 @@ class Maps:
         return Heatmap(f"{self.title}: {name}, layer 1, head 1", self.rows, self.columns, layers[0][0])
 
 
-Result = Note | Ranking | Passage | Tokens | Heatmap
+Result = Note | Ranking | Passage | Tokens
 """What a model to play with answers."""
 
 Block = Verdicts | Heading | Prose | Table | Figure | Cards | Examples | Beside | Bullets | Maps | Result

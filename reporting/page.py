@@ -49,9 +49,6 @@ FROM_RIGHT = ("R", "AL", "AN")
 LONGEST_WORD = 24
 """Characters from which on an answer gets more room than its bar."""
 
-SHOWN_WEIGHT = 0.001
-"""Share of the largest weight below which a cell is left out."""
-
 
 def save(report: Report, folder: Path) -> None:
     """Write a report into the folder of its run, as Markdown and as a page."""
@@ -117,11 +114,8 @@ def core_of(run: Run) -> tuple[str, str, str]:
     return before, core, after
 
 
-def laid_out(result: Heatmap, least: float = SHOWN_WEIGHT) -> dict[str, Any]:
-    """Place a row and a column for each token of a map, and a square for each weight.
-
-    Weights below `least`, a share of the largest, have none.
-    """
+def laid_out(result: Heatmap) -> dict[str, Any]:
+    """Place a row and a column for each token of a map, and a square for each weight."""
     rows, columns = ([*map(short, names)] for names in (result.rows, result.columns))
     side = CHARACTER * max(map(len, rows)) + 10
     above = CHARACTER * max(map(len, columns)) + 10
@@ -135,7 +129,6 @@ def laid_out(result: Heatmap, least: float = SHOWN_WEIGHT) -> dict[str, Any]:
         }
         for row, weights in enumerate(result.weights)
         for column, weight in enumerate(weights)
-        if weight >= least * largest
     ]
     return {
         "width": round(side + CELL * len(columns)),

@@ -21,18 +21,12 @@ from .blocks import (
     Examples,
     Figure,
     Heading,
-    Heatmap,
-    Maps,
     Note,
-    Passage,
     Prose,
-    Ranking,
     Report,
     Run,
     Table,
-    Tokens,
     Verdicts,
-    percent,
 )
 
 LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]+)\)")
@@ -43,9 +37,6 @@ BAR_WIDTH = 20
 
 WIDEST = 60
 """Characters of a ranked answer beside its bar; the rest is cut off."""
-
-SHADES = " ░▒▓█"
-"""From no weight to all of the largest one."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +57,6 @@ class Form:
     """Of words about it and a file."""
     marks: Mapping[str, tuple[str, str]]
     """Role of a run of text -> what stands around it; around others nothing does."""
-    under_title: str
-    """Between a title and what it is of."""
     between_examples: str
     """What separates two of them."""
     lines_up: bool
@@ -82,7 +71,6 @@ MARKDOWN = Form(
     link="[{}]({})",
     figure="![{}]({})",
     marks={"wrong": ("_", "_")} | dict.fromkeys(("truth", "right", "new", "labelled"), ("**", "**")),
-    under_title="\n\n",
     between_examples="\n\n<!-- -->\n\n",  # or Markdown would join two quotations
     lines_up=False,
 )
@@ -95,7 +83,6 @@ TERMINAL = Form(
     link="{} ({})",
     figure="{}: {}",
     marks=dict.fromkeys(("truth", "right", "wrong", "new", "labelled"), ("[", "]")),
-    under_title="\n",
     between_examples="\n\n",
     lines_up=True,
 )
@@ -123,11 +110,6 @@ def _(block: Verdicts, form: Form) -> str:
     return "\n".join(
         f"- {form.strong}{form.escaped(verdict.text)}{form.strong}" for verdict in block.verdicts
     )
-
-
-@text_of.register
-def _(block: Maps, form: Form) -> str:
-    return text_of(block.first, form)
 
 
 @text_of.register
@@ -185,46 +167,6 @@ def _(block: Beside, form: Form) -> str:
     )
 
 
-@text_of.register
-def _(block: Ranking, form: Form) -> str:
-    return titled(block.title, bar_lines(block.bars, arrow=""), form)
-
-
-@text_of.register
-def _(block: Passage, form: Form) -> str:
-    text = "".join(run(piece, form) for piece in block.pieces)
-    return f"{form.escaped(block.title)}:{form.under_title}{text}"
-
-
-@text_of.register
-def _(block: Tokens, form: Form) -> str:
-    width = max((len(token.text) for token in block.tokens), default=0)
-    lines = [f"{token.token_id:>7}  {token.text:<{width}}" for token in block.tokens]
-    shares = [token.probability for token in block.tokens]
-    told = ["" if share is None else f"  {percent(share):>9}  {bar(share)}" for share in shares]
-    return titled(
-        block.title, [f"{line}{more}".rstrip() for line, more in zip(lines, told, strict=True)], form
-    )
-
-
-@text_of.register
-def _(block: Heatmap, form: Form) -> str:
-    width, largest = max(map(len, block.rows), default=0), block.largest
-    head = f"{'':>{width}}     " + "".join(f"{number:>3}" for number in range(len(block.columns)))
-    rows = [
-        f"{name:>{width}} {number:>3} " + "".join(f" {shade(weight / largest) * 2}" for weight in weights)
-        for number, (name, weights) in enumerate(zip(block.rows, block.weights, strict=True))
-    ]
-    title = f"{block.title} (darkest: {percent(largest)})"
-    return titled(title, [head, *map(str.rstrip, rows)], form)
-
-
-def titled(title: str, lines: Sequence[str], form: Form) -> str:
-    """Write lines of characters below their title."""
-    drawing = form.as_drawing("\n".join(lines))
-    return f"{form.escaped(title)}:{form.under_title}{drawing}"
-
-
 def card(content: Card, form: Form) -> str:
     """Write a card, its figure first."""
     head = f"{form.escaped(content.title)}: {form.escaped(content.headline)}"
@@ -243,12 +185,12 @@ def example(content: Example, form: Form) -> str:
     return "\n".join(lines)
 
 
-def bar_lines(bars: Sequence[Bar], arrow: str = "  <--") -> list[str]:
+def bar_lines(bars: Sequence[Bar]) -> list[str]:
     """Draw bars of characters below each other, with an arrow to those that are to be looked at."""
     names = [shortened(each.name) for each in bars]
     width = max(map(len, names), default=0)
     return [
-        f"{name:<{width}}  {bar(each.share):<{BAR_WIDTH}}  {each.shown}{arrow if each.strong else ''}"
+        f"{name:<{width}}  {bar(each.share):<{BAR_WIDTH}}  {each.shown}{'  <--' if each.strong else ''}"
         for name, each in zip(names, bars, strict=True)
     ]
 
@@ -262,15 +204,6 @@ def shortened(text: str) -> str:
 def bar(share: float) -> str:
     """Draw a bar."""
     return "█" * round(share * BAR_WIDTH)
-
-
-def shade(weight: float) -> str:
-    """Draw a weight between 0 and 1.
-
-    >>> "".join(map(shade, (0, 0.2, 0.5, 0.8, 1)))
-    ' ░▒▓█'
-    """
-    return SHADES[min(int(weight * (len(SHADES) - 1) + 0.5), len(SHADES) - 1)]
 
 
 def run(piece: Run, form: Form) -> str:

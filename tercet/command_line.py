@@ -316,14 +316,7 @@ def add_play(commands: "_SubParsersAction[ArgumentParser]") -> None:
     command.add_argument(
         "model", metavar="MODEL", nargs="+", help="folders or Hub names; several are compared"
     )
-    command.add_argument("--terminal", action="store_true", help="answer in the terminal, without a page")
-    command.add_argument(
-        "--host", default="127.0.0.1", help="address of the page (%(default)s: this machine alone)"
-    )
     command.add_argument("--port", type=int, help="port of the page (the first free one from 7860)")
-    command.add_argument(
-        "--share", action="store_true", help="let Gradio give the page a public address for everybody"
-    )
 
 
 def add_recipe(command: ArgumentParser, about_overrides: str = "overrides a value of the recipe") -> None:

@@ -307,37 +307,26 @@ if TYPE_CHECKING:
 
 
 def play(options: Namespace) -> None:
-    """Try models in the browser or in a terminal, alone or side by side.
+    """Try models in the browser, alone or side by side.
 
     MODEL is the folder of a run, any folder that `save_pretrained` wrote, or a name on the Hub; Tercet's or
     stock. Shows what the model can do: fill gaps, continue a text, translate or restore one, classify, label
-    words, answer questions, find similar texts; and its tokens and attention maps. Several models answer side
-    by side. The page needs Gradio (`pip install 'tercet[play]'`); without it, or with --terminal, the models
-    answer in the terminal. The page is reached from this machine alone, unless --host or --share says
-    otherwise.
+    words, answer questions, find similar texts; and its tokens. Several models answer side by side. The page
+    needs Gradio (`pip install 'tercet[play]'`), and is reached from this machine alone.
 
     Examples:
       tercet play runs/encoder-demo/model
-      tercet play runs/encoder-demo/model runs/encoder-english/model --terminal
+      tercet play runs/encoder-demo/model runs/encoder-english/model
     """
     from importlib.util import find_spec
 
-    in_terminal = options.terminal
-    if not in_terminal and find_spec("gradio") is None:
-        print("the page needs Gradio (pip install 'tercet[play]'): this is the terminal", file=sys.stderr)
-        in_terminal = True
+    if find_spec("gradio") is None:
+        raise ValueError("the page needs Gradio, not installed here: pip install 'tercet[play]'")
     api.say_that_libraries_load()
+    from .play.page import serve
     from .play.sessions import open_session
 
-    session = open_session(options.model)
-    if in_terminal:
-        from .play.terminal import converse
-
-        converse(session)
-        return
-    from .play.page import serve
-
-    serve(session, host=options.host, port=options.port, share=options.share)
+    serve(open_session(options.model), port=options.port)
 
 
 def import_(options: Namespace) -> None:

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE | {"doctor"},
-    "play": BASE | {"pretraining", "finetune", "doctor", "hub", "inspection"},
+    "play": BASE | {"pretraining", "finetune", "doctor", "hub"},
     "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]

@@ -51,7 +51,7 @@ COMMANDS = {
         "output=run",
     ],
     "predict": ["MODEL", "rows.csv"],
-    "play": ["MODEL", "--terminal"],
+    "play": ["MODEL"],
     "convert": ["MODEL", "--to", "encoder", "--output", "converted"],
     "export": ["MODEL", "exported"],
     "push": ["MODEL", "me/model", "--dry-run"],

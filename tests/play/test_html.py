@@ -8,7 +8,7 @@ import pytest
 from tercet.play.loaded_model import LoadedModel
 from tercet.play.page import as_html, header
 from tercet.play.sessions import Session
-from tercet.reporting.blocks import Entry, Heatmap, Note, Passage, Ranking, Run, Token, Tokens
+from tercet.reporting.blocks import Entry, Note, Passage, Ranking, Run, Token, Tokens
 from tercet.reporting.page import as_html as html_of
 
 EVIL = '<img src=x onerror="alert(1)">'
@@ -16,7 +16,6 @@ RESULTS = [
     Ranking(EVIL, [Entry(EVIL, 0.5)]),
     Passage(EVIL, [Run(EVIL), Run(EVIL, "new"), Run(EVIL, "labelled", EVIL)]),
     Tokens(EVIL, [Token(EVIL, 1, 0.5), Token(EVIL, 2)]),
-    Heatmap(EVIL, [EVIL], [EVIL], [[1.0]]),
     Note(EVIL),
 ]
 
@@ -55,12 +54,6 @@ def test_a_bar_is_as_long_as_its_share():
     assert re.findall(r'"number">([^<]+)<', written) == ["50.0 %", "25.0 %", "-1.000"]
 
 
-def test_a_cell_is_as_dark_as_its_weight_is_large():
-    written = html_of(Heatmap("Map", ["a", "b"], ["a", "b"], [[0.8, 0.2], [0.4, 0.6]]))
-    assert re.findall(r'fill-opacity="([\d.]+)"', written) == ["1.000", "0.250", "0.500", "0.750"]
-    assert "<title>b → a: 40.0 %</title>" in written
-
-
 def test_models_have_columns_and_one_alone_has_the_whole_width(load):
     answers = [(load("encoder"), RESULTS), (load("decoder"), "Too long.")]
     assert as_html(answers).count('<section class="answer">') == 2
@@ -73,9 +66,3 @@ def test_the_header_says_what_the_models_are(load):
     assert "<h1>encoder and spans</h1>" in written
     assert "An encoder." in written
     assert "2 + 2 of width 32" in written
-
-
-def test_tokens_that_run_from_right_to_left_leave_rows_before_columns():
-    written = html_of(Heatmap("Map", ["\u05e9", "a"], ["\u05dc", "\u0661"], [[0.5, 0.5], [0.5, 0.5]]))
-    assert "<title>\u2068\u05e9\u2069 → \u2068\u05dc\u2069: 50.0 %</title>" in written
-    assert "<title>a → \u2068\u0661\u2069: 50.0 %</title>" in written

@@ -70,10 +70,25 @@ def test_nothing_is_reported_and_nothing_comes_from_elsewhere(address):
         assert elsewhere not in written
 
 
-def test_a_port_that_is_taken_is_one_line(address, folders, capsys):
-    port = address.rstrip("/").rpartition(":")[2]
-    assert main(["play", str(folders / "encoder"), "--port", port]) == 2
-    assert "choose another --port or --host" in capsys.readouterr().err.splitlines()[-1]
+@pytest.mark.parametrize("port", ["taken", "99999", "-5"])
+def test_a_port_that_is_taken_or_none_is_one_line(port, address, folders, capsys):
+    port = address.rstrip("/").rpartition(":")[2] if port == "taken" else port
+    assert main(["play", str(folders / "encoder"), f"--port={port}"]) == 2
+    said = f"port {port} is taken, not permitted or not from 1 to 65535: choose another --port"
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_model_that_is_not_there_is_one_line(capsys):
+    assert main(["play", "no/such-folder/here"]) == 2
+    assert "no/such-folder/here does not exist: check the path" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_that_has_not_finished_is_answered_with_the_command_that_makes_it(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["play", "runs/encoder-demo/model"]) == 2
+    assert "run `tercet pretrain encoder-demo` first" in capsys.readouterr().err
 
 
 class Visitor:
@@ -188,7 +203,7 @@ def test_a_visitor_fills_a_gap_and_compares_two_models(visitor, session, width):
     below = columns[0]["x"] == columns[1]["x"] and columns[0]["y"] < columns[1]["y"]
     assert below if width < 600 else beside
     visitor.photograph("similar", width)
-    for title, name in (("Continue", "continue"), ("Tokens", "tokens"), ("Attention", "attention")):
+    for title, name in (("Continue", "continue"), ("Tokens", "tokens")):
         visitor.open(title)
         assert visitor.ask(name, "text", "The little dog ran home.")
         visitor.photograph(name, width)

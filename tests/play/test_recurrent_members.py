@@ -98,20 +98,11 @@ def test_a_draw_is_repeated_and_another_one_is_another_text(load):
     assert len(set(texts)) == 3
 
 
-def test_a_recurrent_translator_translates_and_shows_its_only_map(load):
+def test_a_recurrent_translator_translates(load):
     abilities = abilities_of(load(*translator()))
-    assert {"translate", "attention"} <= abilities.keys()
+    assert "translate" in abilities
     assert not {"restore", "write"} & abilities.keys()
     assert abilities["translate"].answer(["the house"], {"length": 5})
-    (heatmap,) = abilities["attention"].answer(["the house"], {})
-    assert "decoder's attention to the encoder" in heatmap.title
-    assert all(sum(row) == pytest.approx(1, abs=1e-4) for row in heatmap.weights)
-    with pytest.raises(ValueError, match="map is 1: choose a number from 3 to 3"):
-        abilities["attention"].answer(["the house"], {"map": 1})
-
-
-def test_a_translator_without_attention_shows_none(load):
-    assert "attention" not in abilities_of(load(*translator("none")))
 
 
 def test_elmo_labels_the_words_of_a_sentence(load):

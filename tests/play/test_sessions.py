@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tercet.__main__ import main
 from tercet.finetune.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks import task_of
-from tercet.play.ability import NumberField
 from tercet.play.loaded_model import load_model
-from tercet.play.sessions import Session, abilities_of, described, open_session, widest
+from tercet.play.sessions import Session, abilities_of, open_session
 
 from .conftest import LABELS
 
-READING = ["tokens", "attention"]
+READING = ["tokens"]
 COMMON = ["similar", *READING]
 
 
@@ -76,15 +76,6 @@ def test_a_question_that_one_model_cannot_answer_is_a_message_beside_the_answer_
     assert answers[1].endswith("spans reads at most 64: shorten the text")
 
 
-def test_a_number_that_one_of_the_models_takes_can_be_chosen(load, monkeypatch):
-    model = load("decoder")
-    monkeypatch.setattr(model.config, "num_hidden_layers", 5)
-    session = Session([load("encoder"), model])
-    assert [field.most for field in session.fields("attention")[1:]] == [5, 4]
-    (_, encoder), _ = session.answers("attention", ["The cat sat."], {"layer": 3})
-    assert encoder == "Layer is 3: choose a number from 1 to 2"
-
-
 def test_a_model_that_reads_another_number_of_texts_says_so(load, folders):
     one, two = load("classifier"), load_model(str(folders / "classifier" / "model"))
     two.title = "pairs"
@@ -97,11 +88,6 @@ def test_a_model_that_reads_another_number_of_texts_says_so(load, folders):
     assert answer == abilities_of(one)["classify"].answer(["The cat sat."], {})
     assert said == "pairs reads Premise and Hypothesis: play with it by itself."
     assert len(Session([two, one]).fields("classify")) == 3
-
-
-def test_numbers_reach_from_the_least_to_the_largest_that_any_model_takes():
-    fields = [NumberField("map", "Map", 3, least, most) for least, most in ((3, 3), (1, 3), (1, 1))]
-    assert widest(fields) == NumberField("map", "Map", 3, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +154,7 @@ def test_a_model_without_a_tokenizer_is_refused(folders, tmp_path):
         load_model(str(tmp_path))
 
 
-def test_a_model_is_described_in_a_line(load):
-    assert described(load("spans")) == (
-        "sequence-to-sequence Transformer (TercetSeq2SeqForConditionalGeneration), 51,744 parameters, "
-        "layers: 2 + 2 of width 32, vocabulary of 69 tokens, reads at most 64 tokens"
-    )
+def test_without_gradio_the_command_says_what_to_install(folders, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["play", str(folders / "encoder")]) == 2
+    assert "pip install 'tercet[play]'" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from tercet.reporting.blocks import (
     bars_of,
 )
 from tercet.reporting.curves import COLOURS, Panel, apart, draw
-from tercet.reporting.page import as_page, template
+from tercet.reporting.page import as_html, as_page, template
 from tercet.reporting.text import MARKDOWN, as_markdown, for_terminal, run
 from tercet.reporting.verdicts import Verdict
 
@@ -208,4 +208,17 @@ def test_maps_are_data_for_the_one_script_of_a_page_and_names_of_tokens_stay_tex
     assert page.count("<rect") == 4  # also those without weight, which another map may have
     assert "<b>" not in page
     assert "<script" not in as_page(REPORT).replace(STYLE, "")
-    assert "Attention: model, layer 1, head 1" in as_markdown(Report("Title", "About it.", [maps]))
+
+
+def test_a_cell_is_as_dark_as_its_weight_is_large():
+    written = as_html(Maps("Map", ["a", "b"], ["a", "b"], {"model": [[[[0.8, 0.2], [0.4, 0.6]]]]}))
+    assert re.findall(r'fill-opacity="([\d.]+)"', written) == ["1.000", "0.250", "0.500", "0.750"]
+    assert "<title>b → a: 40.0 %</title>" in written
+
+
+def test_tokens_that_run_from_right_to_left_leave_rows_before_columns():
+    written = as_html(
+        Maps("Map", ["\u05e9", "a"], ["\u05dc", "\u0661"], {"model": [[[[0.5, 0.5], [0.5, 0.5]]]]})
+    )
+    assert "<title>\u2068\u05e9\u2069 → \u2068\u05dc\u2069: 50.0 %</title>" in written
+    assert "<title>a → \u2068\u0661\u2069: 50.0 %</title>" in written
