@@ -195,7 +195,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
     def create_masks_for_generate(self, attention_mask: Tensor | None = None, **_: Any) -> Tensor | None:
-        """Keep a mask (B, T), also where a static cache is requested, for which transformers asks for pairs."""
+        """Keep a mask (B, T): for a static cache transformers would make one of pairs."""
         return attention_mask
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
