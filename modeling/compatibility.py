@@ -134,7 +134,8 @@ def known_arguments(
     """Let a model's `forward` refuse keywords that it does not know, and take the cache by either name.
 
     Known are the names in its signature, in that of the model inside (`self.model`), `more`, and `KEYWORDS`.
-    What `drops` lists is left out, and pages of continuous batching bring names of their own.
+    What `drops` lists, or is unknown and `None`, is left out. Pages of continuous batching bring names of
+    their own.
 
     Raises:
         TypeError: If a keyword is unknown and not `None`. With a version of transformers that is newer than
@@ -150,9 +151,10 @@ def known_arguments(
             if kwargs.keys() <= known:
                 return forward(self, *args, **kwargs)
             kwargs = with_one_cache({name: value for name, value in kwargs.items() if name not in drops})
-            unknown = [name for name in kwargs if name not in known and kwargs[name] is not None]
-            has_pages = any(isinstance(given, PagedAttentionCache) for given in (*args, *kwargs.values()))
-            if unknown and not has_pages:
+            if any(isinstance(given, PagedAttentionCache) for given in (*args, *kwargs.values())):
+                return forward(self, *args, **kwargs)
+            kwargs = {name: value for name, value in kwargs.items() if name in known or value is not None}
+            if unknown := [name for name in kwargs if name not in known]:
                 refuse_unknown(self, unknown, known | names_inside(self))
             return forward(self, *args, **kwargs)
 

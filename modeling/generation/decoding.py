@@ -155,11 +155,13 @@ class Writing(NamedTuple):
 
     Args:
         model: The model that writes.
+        parts: It and the models that it is made of: hooks may be added to each in the meantime.
         may_grow: Whether the cache may grow in place: it is not the caller's.
         can_step: Whether the model's steps behind the prompt may be `decode_step`.
     """
 
     model: nn.Module
+    parts: list[PreTrainedModel]
     may_grow: bool
     can_step: bool
 
@@ -179,7 +181,8 @@ def by_steps(forward: Callable[..., Any]) -> Callable[..., Any]:
         writing = None if is_tracing() else _writing.get()
         if writing is None or writing.model is not self:
             return forward(self, *args, **kwargs)
-        if writing.can_step and not args and (step := step_of(type(self), kwargs)) is not None:
+        can_step = writing.can_step and not args and all(map(is_untouched, writing.parts))
+        if can_step and (step := step_of(type(self), kwargs)) is not None:
             return self.decode_step(**step)
         if writing.may_grow:
             make_growing(kwargs.get("cache"))
@@ -225,7 +228,8 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
             refuse_prompt_chunks(self, *args, **kwargs)
         if self.device.type != "cpu" or not is_tested():
             return super().generate(*args, **kwargs)
-        writing = None if is_hooked(self) else Writing(self, CACHE not in kwargs, can_decode_step(self))
+        given = self, models_in(self), CACHE not in kwargs, can_decode_step(self)
+        writing = None if is_hooked(self) else Writing(*given)
         with prepacked_weights(self):
             token = _writing.set(writing)
             try:

@@ -194,6 +194,10 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         refuse_prompt_chunks(self, *args, **kwargs)
         return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
+    def create_masks_for_generate(self, attention_mask: Tensor | None = None, **_: Any) -> Tensor | None:
+        """Keep a mask (B, T): for a static cache transformers would make one of pairs."""
+        return attention_mask
+
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training.
 

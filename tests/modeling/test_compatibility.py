@@ -185,7 +185,12 @@ def test_what_transformers_itself_passes_is_known():
     ids = torch.randint(3, 64, (1, 5))
     passed = {"num_items_in_batch": 5, "output_router_logits": False, "use_cache": False}
     assert torch.equal(model(ids, **passed).logits, model(ids).logits)
-    assert torch.equal(model(ids, fantasy=None).logits, model(ids).logits)  # nothing is given
+    nothing = {
+        "fantasy": None,
+        "encoder_hidden_states": None,
+        "rotation": None,
+    }  # the last two: names of layers
+    assert torch.equal(model(ids, **nothing).logits, model(ids).logits)
 
 
 @pytest.fixture
@@ -222,6 +227,20 @@ def test_with_a_newer_transformers_a_line_is_said_once_and_generation_is_plain(n
     models[0](ids, fantasy=1)
     [line] = [line for line in lines() if "fantasy" in line]
     assert line.startswith("The model does not know the argument 'fantasy', which only attention kernels")
+
+
+@torch.no_grad()
+def test_a_hook_that_is_added_while_a_text_is_written_is_called():
+    model = tercet.TercetDecoderForCausalLM(tercet.TercetDecoderConfig(**DECODER)).eval()
+    calls = []
+
+    def add_hook(ids, scores):
+        if ids.shape[1] == 7:
+            model.model.register_forward_hook(lambda *_: calls.append(1))
+        return scores
+
+    model.generate(torch.randint(3, 64, (2, 5)), logits_processor=[add_hook], **GREEDY)
+    assert len(calls) == NEW - 3
 
 
 @torch.no_grad()

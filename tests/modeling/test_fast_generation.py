@@ -4,6 +4,7 @@ A cache that grows in place holds what one does that concatenates.
 """
 
 import copy
+from functools import wraps
 
 import pytest
 import torch
@@ -88,6 +89,7 @@ def steps(monkeypatch):
     for model in TercetGenerativeModel.__subclasses__():
         step = model.decode_step
 
+        @wraps(step)  # whose signature is read
         def counting(self, *args, step=step, **kwargs):
             taken.append(1)
             return step(self, *args, **kwargs)

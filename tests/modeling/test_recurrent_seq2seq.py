@@ -452,7 +452,8 @@ def test_greedy_decoding_writes_the_likeliest_token_of_the_full_pass(cell_type, 
     likeliest = model(**source, decoder_input_ids=written[:, :-1]).logits.argmax(-1)
     is_written = (written[:, :-1] != 1).cumprod(1).bool()  # behind the end come pads
     assert torch.equal(written[:, 1:][is_written], likeliest[is_written])
-    assert torch.equal(model.generate(**source, max_new_tokens=8, do_sample=False, use_cache=False), written)
+    for options in ({"use_cache": False}, {"cache_implementation": "static"}):
+        assert torch.equal(model.generate(**source, **options, max_new_tokens=8, do_sample=False), written)
 
 
 def test_beams_take_their_states_along(cell_type, source):
