@@ -118,7 +118,8 @@ class ParquetWriter:
     def close(self) -> None:
         """Write them all."""
         with naming_kinds():
-            write_table(pyarrow.concat_tables(self.tables, promote_options="permissive"), self.path)
+            tables = self.tables or [pyarrow.table({})]
+            write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.path)
 
 
 @contextmanager

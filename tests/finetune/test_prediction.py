@@ -155,6 +155,12 @@ def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending
         assert (json.loads(scores) if isinstance(scores, str) else scores) == pytest.approx(each["scores"])
 
 
+def test_a_table_without_rows_is_answered_with_none(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text\n")
+    assert predict_file(str(folder), str(tmp_path / "rows.csv"), str(tmp_path / "out.parquet")) == 0
+    assert pd.read_parquet(tmp_path / "out.parquet").empty
+
+
 def test_an_output_of_another_ending_is_refused(folder, rows, tmp_path):
     with pytest.raises(ValueError, match=r"out\.txt': end its name in \.jsonl, \.json, \.csv, "):
         predict_file(str(folder), str(rows), str(tmp_path / "out.txt"))
