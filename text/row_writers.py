@@ -80,7 +80,7 @@ class TableWriter:
 
     def __init__(self, file: TextIO, delimiter: str = ","):
         # The module quotes only those ends of lines that it writes itself: both, of which one is taken off.
-        lines = SimpleNamespace(write=lambda line: file.write(f"{line.removesuffix(CRLF)}\n"))
+        lines: Any = SimpleNamespace(write=lambda line: file.write(f"{line.removesuffix(CRLF)}\n"))
         self.writer = csv.writer(lines, delimiter=delimiter, lineterminator=CRLF)
         self.columns: list[str] = []
         self.rows = 0
