@@ -96,7 +96,7 @@ class PartOfDocuments(Documents):
                 "none can be held out: name held-out text with corpus.validation=..., or put blank lines "
                 "between documents"
             )
-        if self.is_held_out:
+        if self.is_held_out and self.column == self.required[0]:  # of pairs, once
             print(
                 f"{text.name}: {len(held_out):,} of {of_all:,} different documents are held out "
                 "(corpus.validation=... names other text)",
