@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from ..objectives.task_objectives import TaskObjective
+from ..objectives.task_objectives import TaskObjective, group_edges
 from ..training.evaluation import ratio
 from ..training.examples import pick
 from ..training.finite_numbers import finite_outputs
@@ -131,10 +131,10 @@ def prediction_loop(
 def batches_of(
     objective: TaskObjective[Any], examples: LabelledExamples, tokens_at_once: int
 ) -> Iterator[Batch]:
-    """Collate examples from short to long, nearly as many tokens in each batch."""
+    """Collate examples from short to long, nearly as many tokens in each batch, groups of them as a whole."""
     order = np.argsort(examples.lengths, kind="stable")
-    lengths = examples.lengths[order]
-    parts = min(len(order), -(-int(lengths.sum()) // tokens_at_once))
-    edges = cut_evenly(lengths, parts)
-    for first, last in pairwise(edges):
+    groups = group_edges(len(order), objective.group_size if "labels" in examples.fields else 1)
+    lengths = np.add.reduceat(examples.lengths[order], groups[:-1])
+    parts = min(len(lengths), -(-int(lengths.sum()) // tokens_at_once))
+    for first, last in pairwise(groups[cut_evenly(lengths, parts)]):
         yield objective.collate(pick(examples, order[first:last]), 0)

@@ -39,7 +39,7 @@ from ..metrics.ranking import query_scores
 from ..modeling import TercetConfig
 from ..modeling.attention.packing import sequence_ids
 from ..objectives.streams import one_stream
-from ..objectives.task_objectives import TaskObjective, first_tokens, texts_within
+from ..objectives.task_objectives import TaskObjective, first_tokens, group_edges, texts_within
 from ..storage.model_folder import find_folder, load_config
 from ..storage.pad_positions import positions_of_pads
 from ..storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files
@@ -131,16 +131,6 @@ class RankingObjective(TaskObjective[Tensor]):
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
         """Return the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""
         return list(outputs.float().unflatten(0, (len(batch["index"]), -1)).cpu().numpy())
-
-
-def group_edges(num_rows: int, group_size: int) -> np.ndarray:
-    """Cut rows into groups that are nearly as large as each other and as wanted: the edges.
-
-    >>> group_edges(11, 4).tolist()
-    [0, 3, 7, 11]
-    """
-    num_groups = max(round(num_rows / group_size), 1)
-    return np.arange(num_groups + 1) * num_rows // num_groups
 
 
 def competing(texts: Tensor, groups: Tensor) -> Tensor:

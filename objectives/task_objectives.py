@@ -30,6 +30,9 @@ class TaskObjective(Objective, Generic[Outputs]):
         term: What is learned, as logs call it.
     """
 
+    group_size = 1
+    """Examples whose loss depends on each other, about: they are read together."""
+
     def __init__(self, term: str):
         self.term = term
         self.weights = {term: 1.0}
@@ -61,6 +64,16 @@ class TaskObjective(Objective, Generic[Outputs]):
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum the loss, differentiable."""
         return {self.term: self.loss(self.outputs(model, batch), batch)}
+
+
+def group_edges(num_rows: int, group_size: int) -> np.ndarray:
+    """Cut rows into groups that are nearly as large as each other and as wanted: the edges.
+
+    >>> group_edges(11, 4).tolist()
+    [0, 3, 7, 11]
+    """
+    num_groups = max(round(num_rows / group_size), 1)
+    return np.arange(num_groups + 1) * num_rows // num_groups
 
 
 class TextObjective(TaskObjective[Tensor]):

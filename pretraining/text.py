@@ -104,24 +104,41 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
         )
         if isinstance(documents, PreparedDocuments):
             require_tokens_enough(documents, recipe, split)
-        if not is_parted or source == EMBEDDED:  # which has a held-out part of its own
-            return documents
-        if corpus.streaming:
-            raise ValueError(
-                "corpus.streaming is true, so that no part can be held out: name held-out text with "
-                "corpus.validation=..."
-            )
-        return PartOfDocuments.of(documents, cache_folder(corpus.cache), is_held_out=split == "validation")
+        return documents
+
+    def parts(sources: Sequence[Any], column: str) -> list[Documents]:
+        documents = [found(source, column) for source in sources]
+        return parts_of_split(recipe, split, sources, documents) if is_parted else documents
 
     texts = texts_of(named)
     if split == "validation":  # whose masks go by places: in whatever order a recipe lists them
         texts = sorted(texts, key=lambda text: str(text.name))
     if texts:
-        sides = [{str(text.name): found(text.path, column) for text in texts} for column in columns]
+        names, sources = [str(text.name) for text in texts], [text.path for text in texts]
+        sides = [dict(zip(names, parts(sources, column), strict=True)) for column in columns]
         if split == "train":
             require_apart("corpus.train", [(name, places_of(each)) for name, each in sides[0].items()])
         return tuple(map(MixedDocuments.of, sides))
-    return tuple(found(named, column) for column in columns)
+    return tuple(parts([named], column)[0] for column in columns)
+
+
+def parts_of_split(
+    recipe: PretrainingRecipe, split: Split, sources: Sequence[Any], texts: Sequence[Documents]
+) -> list[Documents]:
+    """Take the part of each training text that a split has; the embedded one has a held-out part of its own.
+
+    Raises:
+        ValueError: The texts are streamed.
+    """
+    whole = {at: text for at, text in enumerate(texts) if sources[at] != EMBEDDED}
+    if whole and recipe.corpus.streaming:
+        raise ValueError(
+            "corpus.streaming is true, so that no part can be held out: name held-out text with "
+            "corpus.validation=..."
+        )
+    part = partial(PartOfDocuments.of, cache=cache_folder(recipe.corpus.cache), texts=[*whole.values()])
+    is_held_out = split == "validation"
+    return [part(text, is_held_out=is_held_out) if at in whole else text for at, text in enumerate(texts)]
 
 
 def require_tokens_enough(documents: PreparedDocuments, recipe: PretrainingRecipe, split: Split) -> None:

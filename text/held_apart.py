@@ -40,14 +40,17 @@ class PartOfDocuments(Documents):
     is_held_out: bool
     """Which of its parts this is."""
     cache: Path
-    """Folder in which the limit between both is kept."""
+    """Folder in which the hashes of held-out documents are kept."""
+    texts: Sequence[Documents]
+    """All texts of the corpus: what is held out of one is not learned from in another."""
 
     @classmethod
-    def of(cls, whole: Documents, cache: Path, *, is_held_out: bool) -> "PartOfDocuments":
-        """Take a part of a text that is read as the text is."""
-        return cls(
-            whole.column, whole.required, whole.skip_bad_records, whole.limit, whole, is_held_out, cache
-        )
+    def of(
+        cls, whole: Documents, cache: Path, texts: Sequence[Documents] = (), *, is_held_out: bool
+    ) -> "PartOfDocuments":
+        """Take a part of a text, perhaps one of several, that is read as the text is."""
+        read_alike = whole.column, whole.required, whole.skip_bad_records, whole.limit
+        return cls(*read_alike, whole, is_held_out, cache, texts or [whole])
 
     @property
     def name(self) -> str:
@@ -57,50 +60,57 @@ class PartOfDocuments(Documents):
     def records(self) -> Iterator[Record]:
         """Read the part's records; bad ones are of the part that is learned from."""
         for record in self.whole.records():
-            number = number_of(record, self.required)
-            if (number is not None and number <= self.highest) == self.is_held_out:
+            if (number_of(record, self.required) in self.held_out) == self.is_held_out:
                 yield record
 
+    @property
+    def sources(self) -> Sequence[Documents]:
+        """The texts whose held-out documents this part has, or leaves out."""
+        return [self.whole] if self.is_held_out else self.texts
+
     @cached_property
-    def highest(self) -> int:
-        """The highest hash of a held-out document.
+    def held_out(self) -> frozenset[int]:
+        """The hashes of the documents that this part has, or leaves out."""
+        return frozenset[int]().union(*map(self.held_out_of, self.sources))
+
+    def held_out_of(self, text: Documents) -> frozenset[int]:
+        """Return the hashes of a text's held-out documents.
 
         Raises:
             ValueError: There are not two documents.
         """
 
         def make(folder: Path) -> None:
-            numbers = {*numbers_of(self.whole)}
+            numbers = {*numbers_of(text)}
             below = sum(number < 2**BITS // SHARE for number in numbers)
             lowest = nsmallest(max(min(below, MOST), 1), numbers)
-            facts = {
-                "highest": lowest[-1] if lowest else 0,
-                "held_out": len(lowest),
-                "documents": len(numbers),
-            }
-            (folder / "part.json").write_text(json.dumps(facts), encoding="utf-8")
+            facts = {"held_out": lowest, "documents": len(numbers)}
+            (folder / "hashes.json").write_text(json.dumps(facts), encoding="utf-8")
 
-        folder = made_once(self.cache / "held-out" / name_of("part", self.whole.fingerprint()), make)
-        facts = json.loads((folder / "part.json").read_text(encoding="utf-8"))
-        if facts["documents"] < 2:
+        folder = made_once(self.cache / "held-out" / name_of("hashes", text.fingerprint()), make)
+        facts = json.loads((folder / "hashes.json").read_text(encoding="utf-8"))
+        held_out, of_all = frozenset(facts["held_out"]), facts["documents"]
+        if of_all < 2:
             raise ValueError(
-                f"corpus.validation is not given, and {self.whole.name} has fewer than two documents, so "
+                f"corpus.validation is not given, and {text.name} has fewer than two documents, so "
                 "none can be held out: name held-out text with corpus.validation=..., or put blank lines "
                 "between documents"
             )
-        if self.is_held_out:
-            number, of_all = facts["held_out"], facts["documents"]
+        if self.is_held_out and self.column == self.required[0]:  # of pairs, once
             print(
-                f"{self.whole.name}: {number:,} of {of_all:,} different documents are held out "
+                f"{text.name}: {len(held_out):,} of {of_all:,} different documents are held out "
                 "(corpus.validation=... names other text)",
                 file=sys.stderr,
                 flush=True,
             )
-        return facts["highest"]
+        return held_out
 
     def fingerprint(self) -> str:
         """Describe the text and the part."""
-        return repr([self.whole.fingerprint(), "held-out part" if self.is_held_out else "other part"])
+        sources = [text.fingerprint() for text in self.sources]
+        return repr(
+            [self.whole.fingerprint(), "held-out part" if self.is_held_out else "other part", sources]
+        )
 
     def identify(self) -> list[dict[str, Any]]:
         """Identify the text, and say which part it is."""

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, TextIO
 
 import pyarrow
@@ -22,6 +23,8 @@ from ..ground.messages import first_line
 from ..training.disk import written_beside
 
 Row = dict[str, Any]
+
+CRLF = "\r\n"
 
 
 class RowWriter(Protocol):
@@ -76,7 +79,9 @@ class TableWriter:
     """A table of text."""
 
     def __init__(self, file: TextIO, delimiter: str = ","):
-        self.writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        # The module quotes only those ends of lines that it writes itself: both, of which one is taken off.
+        lines: Any = SimpleNamespace(write=lambda line: file.write(f"{line.removesuffix(CRLF)}\n"))
+        self.writer = csv.writer(lines, delimiter=delimiter, lineterminator=CRLF)
         self.columns: list[str] = []
         self.rows = 0
 
@@ -113,7 +118,8 @@ class ParquetWriter:
     def close(self) -> None:
         """Write them all."""
         with naming_kinds():
-            write_table(pyarrow.concat_tables(self.tables, promote_options="permissive"), self.path)
+            tables = self.tables or [pyarrow.table({})]
+            write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.path)
 
 
 @contextmanager

@@ -135,7 +135,9 @@ def table_of(file):
 @pytest.mark.parametrize("source", [".csv", ".parquet", ".jsonl"])
 @pytest.mark.parametrize("ending", WRITERS)
 def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending, folder, tmp_path, capsys):
-    frame = pd.DataFrame([{"id": row, "label": f'a "b",\t{row}'} | each for row, each in enumerate(texts(2))])
+    frame = pd.DataFrame(
+        [{"id": row, "label": f'a "b",\t{row}\rc'} | each for row, each in enumerate(texts(2))]
+    )
     file, output = tmp_path / f"rows{source}", tmp_path / f"out{ending}"
     write = {".csv": partial(frame.to_csv, index=False), ".parquet": frame.to_parquet}
     write.get(source, partial(frame.to_json, orient="records", lines=True))(file)
@@ -151,6 +153,12 @@ def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending
     assert found["label"].tolist() == [each["label"] for each in wanted]
     for scores, each in zip(found["scores"], wanted, strict=True):
         assert (json.loads(scores) if isinstance(scores, str) else scores) == pytest.approx(each["scores"])
+
+
+def test_a_table_without_rows_is_answered_with_none(folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text\n")
+    assert predict_file(str(folder), str(tmp_path / "rows.csv"), str(tmp_path / "out.parquet")) == 0
+    assert pd.read_parquet(tmp_path / "out.parquet").empty
 
 
 def test_an_output_of_another_ending_is_refused(folder, rows, tmp_path):

@@ -192,6 +192,15 @@ def test_answers_come_in_the_order_of_the_rows(model, encoder):
             torch.testing.assert_close(torch.from_numpy(vector), expected)
 
 
+def test_held_out_queries_have_as_many_negatives_however_long_the_texts_are(model, encoder):
+    rows = draw(12)
+    task = make_task(rows, group_size=4)
+    examples = task.examples(rows, encoder)
+    losses = [prediction_loop(model, task.objective(), examples, tokens)[1] for tokens in (1, 60, 8192)]
+    assert losses[1:] == pytest.approx(losses[:1] * 2)
+    assert losses[0] > 1
+
+
 def test_scores_are_those_of_a_search_among_distinct_texts(model, encoder):
     rows = draw(12)
     task = make_task(rows, negative="negative")

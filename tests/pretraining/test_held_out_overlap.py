@@ -140,3 +140,16 @@ def test_lines_without_blank_ones_between_are_told_to_be_one_document(tmp_path, 
         documents = open_documents(str(write(tmp_path, f"lines.{ending}", text)))
         tell_of_whole_files(documents, tokenize(documents, tokenizer))
         assert told in capsys.readouterr().err if told else capsys.readouterr().err == ""
+
+
+def test_what_is_held_out_of_one_text_with_a_share_is_learned_from_in_no_other(recipe_reading, tmp_path):
+    documents = [f"the cat number {number} sat" for number in range(400)]
+    small = write(tmp_path, "small.txt", "\n\n".join(documents[:3]))  # none is of the lowest twentieth
+    (held_out,) = open_texts(recipe_reading(str(small), None))["validation"][0]
+    large = write(tmp_path, "large.txt", "\n\n".join([held_out, *documents[3:]]))
+    data = recipe_data(recipe_reading("x.txt", None))
+    data["corpus"]["train"] = [{"path": str(path), "share": 1} for path in (small, large)]
+    learned, measured = ({*texts[0]} for texts in open_texts(parse_recipe(PretrainingRecipe, data)).values())
+    assert held_out in measured
+    assert not learned & measured
+    assert learned | measured == {*documents}

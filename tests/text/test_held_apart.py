@@ -43,7 +43,7 @@ def test_copies_of_a_document_are_in_one_part_and_order_does_not_matter(parts_of
     assert len([*twice]) == 2 * len(held_out)
 
 
-def test_pairs_stay_pairs_and_bad_rows_are_told_of_once(parts_of):
+def test_pairs_stay_pairs_and_are_told_of_once_as_are_bad_rows(parts_of, capsys):
     rows = [f'{{"a": "{text}", "b": "{text.upper()}"}}' for text in DOCUMENTS]
     sides = [
         parts_of([*rows, '{"a": 3}'], "\n", name="pairs.jsonl", column=side, required=("a", "b"))
@@ -55,6 +55,7 @@ def test_pairs_stay_pairs_and_bad_rows_are_told_of_once(parts_of):
         else:
             with pytest.raises(ValueError, match=r"pairs.jsonl.*401"):
                 list(source)
+    assert capsys.readouterr().err.count("documents are held out") == 1
 
 
 def test_a_small_text_has_one_held_out_document_and_a_single_one_cannot(parts_of):
