@@ -64,13 +64,16 @@ def attention_maps(model: PreTrainedModel, inputs: Batch) -> dict[Kind, list[Ten
 
 @contextmanager
 def by_definition(model: PreTrainedModel) -> Iterator[None]:
-    """Compute attention by its definition, as a context."""
-    kernel: Any = model.config._attn_implementation
-    model.set_attn_implementation("eager")
+    """Compute attention by its definition, as a context; on transformers 5.17 T5's stacks are told singly."""
+    parts = [module for module in model.modules() if isinstance(module, PreTrainedModel)]
+    kernels: list[Any] = [part.config._attn_implementation for part in parts]
     try:
+        for part in parts:
+            part.set_attn_implementation("eager")
         yield
     finally:
-        model.set_attn_implementation(kernel)
+        for part, kernel in zip(parts, kernels, strict=True):
+            part.set_attn_implementation(kernel)
 
 
 def distance_share(weights: Tensor) -> Tensor:

@@ -135,9 +135,9 @@ def table_of(file):
 @pytest.mark.parametrize("source", [".csv", ".parquet", ".jsonl"])
 @pytest.mark.parametrize("ending", WRITERS)
 def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending, folder, tmp_path, capsys):
-    frame = pd.DataFrame(
-        [{"id": row, "label": f'a "b",\t{row}\rc'} | each for row, each in enumerate(texts(2))]
-    )
+    broken = "a b" if source == ".csv" else "a\rb"  # which pandas writes without quotes
+    labels = [(f'a "b",\t{row}', broken)[row % 2] for row in range(9)]
+    frame = pd.DataFrame([{"id": row, "label": labels[row]} | each for row, each in enumerate(texts(2))])
     file, output = tmp_path / f"rows{source}", tmp_path / f"out{ending}"
     write = {".csv": partial(frame.to_csv, index=False), ".parquet": frame.to_parquet}
     write.get(source, partial(frame.to_json, orient="records", lines=True))(file)
