@@ -13,7 +13,14 @@ from typing import Any
 import torch
 from accelerate.state import AcceleratorState
 from torch import Tensor
+from torch.distributed import Store
 from torch.distributed.tensor import DTensor
+
+CHECKPOINTING = "_gradient_checkpointing_func"
+"""The attribute of transformers' layers that holds the function by which they compute themselves again."""
+
+CUDNN_RNN = torch.ops.aten._cudnn_rnn, torch.ops.aten._cudnn_rnn_backward
+"""torch's operators for recurrent layers on a GPU, forward and backward."""
 
 
 def change_each(operation: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> None:
@@ -63,6 +70,25 @@ def first_row(tensor: DTensor) -> int:
 def forget_accelerator() -> None:
     """Let the next `Accelerator` of this process choose its precision anew."""
     AcceleratorState._reset_state()
+
+
+def checkpointing_of(layer: Any) -> Callable[..., Any] | None:
+    """Return what transformers' layers compute themselves again by; `None`: nothing is set."""
+    return vars(layer).get(CHECKPOINTING)
+
+
+def set_checkpointing(layer: Any, function: Callable[..., Any] | None) -> None:
+    """Let a layer of transformers compute itself again by a function; `None` takes it away."""
+    vars(layer).pop(CHECKPOINTING, None)
+    if function is not None:
+        vars(layer)[CHECKPOINTING] = function
+
+
+def default_store() -> Store:
+    """Return the store by which the processes of a run found each other."""
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    return _get_default_store()
 
 
 def call_on_unsent(handle: Callable[[Exception, object], None]) -> None:

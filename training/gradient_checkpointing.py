@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from .compatibility import checkpointing_of, set_checkpointing
 from .sharding import sharding_plugin
 
 
@@ -55,11 +56,12 @@ def computing_again(model: nn.Module) -> Iterator[None]:
     try:
         for layer in layers:
             layer.gradient_checkpointing = True
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+            set_checkpointing(layer, partial(checkpoint, use_reentrant=False))
         yield
     finally:
         for layer in layers:
-            del layer.gradient_checkpointing, layer._gradient_checkpointing_func
+            del layer.gradient_checkpointing
+            set_checkpointing(layer, None)
 
 
 @contextmanager
@@ -73,11 +75,11 @@ def counting_again(model: nn.Module) -> Iterator[list[FlopCounterMode]]:
 
     modules = model.modules()
     layers: list[Any] = [module for module in modules if getattr(module, "gradient_checkpointing", False)]
-    kept = [layer._gradient_checkpointing_func for layer in layers]
+    kept = [checkpointing_of(layer) for layer in layers]
     try:
         for layer in layers:
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False, context_fn=contexts)
+            set_checkpointing(layer, partial(checkpoint, use_reentrant=False, context_fn=contexts))
         yield counters
     finally:
         for layer, function in zip(layers, kept, strict=True):
-            layer._gradient_checkpointing_func = function
+            set_checkpointing(layer, function)

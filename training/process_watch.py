@@ -25,9 +25,10 @@ from typing import Any, NoReturn, Self
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+from torch.distributed import PrefixStore
 
 from .batches import Step
+from .compatibility import default_store
 
 DATA, COMPUTING, EVALUATING, SAVING = "waits for the data", "computes", "evaluates", "writes a checkpoint"
 """What a process does in a step."""
@@ -61,7 +62,7 @@ class ProcessWatch:
         self.index, self.timeout, self.say = accelerator.process_index, timeout, say
         self.device, self.measures_forward = accelerator.device, measures_forward
         self.names: list[str] = gather_object([f"process {self.index} on {socket.gethostname()}"])
-        self.store = PrefixStore("tercet", _get_default_store())
+        self.store = PrefixStore("tercet", default_store())
         self.parent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
         self.step, self.doing, self.num_beats = 0, DATA, 0
         self.since: float | None = time.monotonic()

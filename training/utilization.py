@@ -23,6 +23,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 from .batches import Step
+from .compatibility import CUDNN_RNN
 from .evaluation import undisturbed_randomness
 from .gradient_checkpointing import computing_again, counting_again
 from .loop import Progress
@@ -56,13 +57,13 @@ def of_cpu_layer_backward(x: Shape, input_weight: Shape, state_weight: Shape, *_
     return 2 * count_layer(x, input_weight, state_weight)
 
 
-@register_flop_formula(ATEN._cudnn_rnn)
+@register_flop_formula(CUDNN_RNN[0])
 def of_gpu_layers(x: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
     """Count all layers of cuDNN, forward."""
     return count_layer(x, *weights)
 
 
-@register_flop_formula(ATEN._cudnn_rnn_backward)
+@register_flop_formula(CUDNN_RNN[1])
 def of_gpu_layers_backward(x: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
     """Count all layers of cuDNN, backward."""
     return 2 * count_layer(x, *weights)
