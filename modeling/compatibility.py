@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from functools import cache as remembered
 from functools import wraps
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -114,7 +114,7 @@ def fill_pages(
     that fills them itself.
     """
     if MODELS_FILL_PAGES:
-        return pages.update(key, value, layer_idx, kwargs=arguments)
+        return cast(Any, pages).update(key, value, layer_idx, kwargs=arguments)
     arguments["cache"] = pages
     return key, value
 
@@ -227,7 +227,7 @@ def is_tracing() -> bool:
     Nothing may then depend on data, and kernels that bring gradients of their own are left out: `vmap` over
     `grad` gives the gradient of each sample, and knows torch's operations alone.
     """
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
         return True
     return peek_at_transforms is None or peek_at_transforms() is not None
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from accelerate.state import AcceleratorState
 from torch import Tensor
-from torch.distributed import Store
 from torch.distributed.tensor import DTensor
 
 CHECKPOINTING = "_gradient_checkpointing_func"
@@ -43,10 +42,12 @@ def compiler_settings(compiler: Mapping[str, Any], gradients: Mapping[str, Any])
 
     A setting that this torch does not have is left out, with a warning.
     """
-    from torch import _dynamo, _functorch  # which take long to import
+    from torch import _dynamo  # which takes long to import
+    from torch._functorch import config
 
     with ExitStack() as changed:
-        for module, settings in ((_dynamo.config, compiler), (_functorch.config, gradients)):
+        places: Any = (_dynamo.config, compiler), (config, gradients)
+        for module, settings in places:
             missing = [name for name in settings if not hasattr(module, name)]
             if missing:
                 warnings.warn(
@@ -84,7 +85,7 @@ def set_checkpointing(layer: Any, function: Callable[..., Any] | None) -> None:
         vars(layer)[CHECKPOINTING] = function
 
 
-def default_store() -> Store:
+def default_store() -> Any:
     """Return the store by which the processes of a run found each other."""
     from torch.distributed.distributed_c10d import _get_default_store
 

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Self
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch.distributed import PrefixStore
+from torch.distributed import PrefixStore  # pyright: ignore[reportPrivateImportUsage]
 
 from .batches import Step
 from .compatibility import default_store

@@ -187,7 +187,7 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         )
         return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs, Seq2SeqLMOutput))
 
-    @wraps(GenerationMixin.generate)
+    @wraps(GenerationMixin.generate)  # pyright: ignore[reportAttributeAccessIssue]
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate token ids: see `GenerationMixin.generate`."""
         kwargs = with_one_cache(kwargs, CACHE)

@@ -58,7 +58,7 @@ class Lexicon(nn.Module):
         self.register_buffer("bytes", torch.zeros(num_bytes, dtype=torch.uint8))
         self.register_buffer("ends", torch.zeros(num_texts, dtype=torch.int32))
         self.register_buffer("numbers", torch.zeros(num_texts, dtype=torch.int32))
-        self.read: tuple[tuple[int, int], dict[str, int]] | None = None
+        self.read: tuple[tuple[int, int | None], dict[str, int]] | None = None
 
     def draw(self) -> None:
         """Begin without a text."""

@@ -96,7 +96,7 @@ class WordFeatures(nn.Module):
         self.is_frozen = is_frozen
         self.stays_whole = is_frozen
         """Whether processes that share a model out hold these weights whole: they read them by themselves."""
-        self.known: tuple[list[tuple[int, int]], str] | None = None
+        self.known: tuple[list[int | None], str] | None = None
         self.train()
 
     @property

@@ -77,7 +77,7 @@ def test_ids_follow_their_tokens_into_another_tokenizer():
     new = train_tokenizer(texts, "unigram", 40, special_tokens=["<|end|>"])
     config = TercetSeq2SeqConfig(**SIZES | {"vocab_size": 300, "eos_token_id": [2, 261]})
     source: Any = TercetSeq2SeqForConditionalGeneration(config)
-    ids = old.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<|end|>", "<|user|>", "Ġ", "Ġthe"])
+    ids: Any = old.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<|end|>", "<|user|>", "Ġ", "Ġthe"])
     pad, bos, eos, end, user, word, unwritten = ids
     source.generation_config = GenerationConfig(
         pad_token_id=pad,
@@ -107,7 +107,8 @@ def test_ids_follow_their_tokens_into_another_tokenizer():
         "sequence_bias",
     ]
     assert sorted(names) == sorted(gone)
-    pad, bos, eos, end, word = new.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<|end|>", "▁"])
+    ids: Any = new.convert_tokens_to_ids(["<pad>", "<s>", "</s>", "<|end|>", "▁"])
+    pad, bos, eos, end, word = ids
     found = model.generation_config.to_diff_dict()
     assert found.pop("transformers_version")
     assert found == {

@@ -127,7 +127,8 @@ def test_onnxruntime_computes_what_torch_does(member, layout, build, batch_for, 
 @pytest.mark.ecosystem("transformers", "`OnnxExporter().export(...)`")
 def test_a_graph_of_transformers_exporter_computes_the_same(member, build, batch_for):
     pytest.importorskip("transformers.exporters.runners", reason="transformers runs its graphs from 5.23 on")
-    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+    from transformers.exporters.configs import OnnxConfig
+    from transformers.exporters.exporter_onnx import OnnxExporter
 
     model, inputs = build(member, use_cache=False), batch_for(member)
     graph = OnnxExporter().export(model, inputs, config=OnnxConfig(dynamic=True))

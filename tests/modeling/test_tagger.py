@@ -431,8 +431,9 @@ def test_a_stock_pipeline_finds_whole_words(tmp_path, names):
     tag = pipeline("token-classification", tagger, tokenizer=word_tokenizer(), aggregation_strategy="simple")
     spans = [(each["entity_group"], text[each["start"] : each["end"]].strip()) for each in tag(text)]
     assert spans == [("LOC", word) for word in text.split()]
-    again = type(config).from_dict(config.to_dict())
-    assert again.id2label == config.id2label == {**dict(enumerate(names)), 2: config.id2label[2]}
+    again, read = type(config).from_dict(config.to_dict()), config.id2label
+    assert read is not None
+    assert again.id2label == read == {**dict(enumerate(names)), 2: read[2]}
 
 
 def test_embedders_are_frozen_and_drop_nothing(tagger):

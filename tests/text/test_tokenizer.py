@@ -411,6 +411,7 @@ def test_merges_are_not_left_out_at_random(tmp_path, capsys):
         tokenizer = load(str(tmp_path) if load is load_tokenizer else tmp_path)
         assert "BPE dropout 0.5); this is switched off, so" in capsys.readouterr().err
         assert tokenize(TEXTS, tokenizer).tokens.tolist() == corpora[0] == corpora[1]
+        assert tokenizer is not None
         assert len({tuple(tokenizer(TEXTS[0])["input_ids"]) for _ in range(5)}) == 1
 
 

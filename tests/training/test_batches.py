@@ -258,7 +258,7 @@ def test_steps_of_examples_hold_each_once_whatever_the_processes(make, source, p
         make(**sizes, **options, num_processes=processes, process_index=index) for index in range(processes)
     ]
     alone = make(**sizes)
-    found = []
+    found, shares = [], []
     for number in range(5):
         shares = [part[0, number] for part in parts]
         assert added_up(shares) == added_up([alone[0, number]])
