@@ -37,6 +37,12 @@ OLDEST_TRANSFORMERS, NEWEST_TRANSFORMERS = (5, 17), (5, 24)
 """The minor releases between which every release has passed the tests of this code."""
 
 
+def tested_range() -> str:
+    """Return these releases as pip reads them, such as "transformers>=5.17,<5.25"."""
+    (oldest_major, oldest), (major, newest) = OLDEST_TRANSFORMERS, NEWEST_TRANSFORMERS
+    return f"transformers>={oldest_major}.{oldest},<{major}.{newest + 1}"
+
+
 def minor_release(version: str) -> tuple[int, ...]:
     """Return the first two numbers of a version, such as (5, 24) of "5.24.0"."""
     return tuple(int(part) for part in version.split(".")[:2])
@@ -57,12 +63,10 @@ def warn_if_untested() -> None:
     if is_tested():
         return
     oldest, newest = (".".join(map(str, release)) for release in (OLDEST_TRANSFORMERS, NEWEST_TRANSFORMERS))
-    next_release = f"{NEWEST_TRANSFORMERS[0]}.{NEWEST_TRANSFORMERS[1] + 1}"
     logger.warning_once(
         f"The code of this model was tested with transformers {oldest} to {newest}, and "
         f"{transformers.__version__} is installed: generation takes transformers' plain path. If results "
-        f"differ, install 'transformers>={oldest},<{next_release}', or save the model again with a newer "
-        "tercet."
+        f"differ, install '{tested_range()}', or save the model again with a newer tercet."
     )
 
 

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import requires
 from inspect import getfile
 from pathlib import Path
 from symtable import SymbolTable, symtable
@@ -24,6 +23,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from .. import modeling
 from ..modeling import AUTO_CLASSES, CONFIGURATIONS, NAME_TABLES, models_of
+from ..modeling.compatibility import OLDEST_TRANSFORMERS, tested_range
 from ..modeling.configuration_neural import NeuralConfig
 from .model_folder import CONFIG, TOKENIZER_CONFIG
 
@@ -39,18 +39,13 @@ WIDTH = 110
 TITLE = '"""A model of Tercet, made of the modules of its `modeling/`, whose names stand before each."""'
 """What the files begin with."""
 
-NEEDED = next(each for each in requires("tercet") or () if each.startswith("transformers"))
-"""The versions of transformers that Tercet, and so the code, supports, as pip reads them."""
-
-OLDEST = [int(part) for part in NEEDED.partition(">=")[2].split(".")]
-
 CHECK = f"""\
 import transformers
 
-if [int(part) for part in transformers.__version__.split(".")[:{len(OLDEST)}]] < {OLDEST}:
+if [int(part) for part in transformers.__version__.split(".")[:2]] < {[*OLDEST_TRANSFORMERS]}:
     raise ImportError(
-        f"this model's code needs {NEEDED}, but {{transformers.__version__}} is installed: "
-        "pip install '{NEEDED}', or write the model without its code where Tercet is installed: "
+        f"this model's code needs {tested_range()}, but {{transformers.__version__}} is installed: "
+        "pip install '{tested_range()}', or write the model without its code where Tercet is installed: "
         "tercet export MODEL FOLDER"
     )
 """
