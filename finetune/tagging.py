@@ -180,8 +180,8 @@ class Tagging(Task):
         """Find the labels, and the most frequent one."""
         labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)
         tags = tags_in(train, self.recipe, labels)
-        if self.recipe.scheme == "iob2":
-            labels = Labels(with_insides(labels.names), labels.are_numbered, labels.renamed)
+        names = with_insides(labels.names)  # as a tagger's configuration has them
+        labels = Labels(names, labels.are_numbered, labels.renamed, labels.kind)
         return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
 
     @property

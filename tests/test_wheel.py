@@ -88,5 +88,5 @@ for module in pkgutil.walk_packages(tercet.__path__, "tercet."):
 @pytest.mark.slow
 def test_installed_command_line_answers(environment: Path) -> None:
     assert "COMMAND" in run(environment / "tercet", "--help", cwd=environment)
-    listed = run(environment / "tercet", "recipes", cwd=environment)
+    listed = run(environment / "tercet", "recipes", "--all", cwd=environment)
     assert {path.stem for path in (ROOT / "configs").rglob("*.yaml")} <= set(listed.split())
