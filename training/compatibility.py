@@ -18,8 +18,8 @@ from torch.distributed.tensor import DTensor
 CHECKPOINTING = "_gradient_checkpointing_func"
 """The attribute of transformers' layers that holds the function by which they compute themselves again."""
 
-CUDNN_RNN = torch.ops.aten._cudnn_rnn, torch.ops.aten._cudnn_rnn_backward
-"""torch's operators for recurrent layers on a GPU, forward and backward."""
+CUDNN_RNN = [getattr(torch.ops.aten, name, None) for name in ("_cudnn_rnn", "_cudnn_rnn_backward")]
+"""torch's operators for recurrent layers on a GPU, forward and backward; `None`: this torch has others."""
 
 
 def change_each(operation: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> None:

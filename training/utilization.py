@@ -57,16 +57,19 @@ def of_cpu_layer_backward(x: Shape, input_weight: Shape, state_weight: Shape, *_
     return 2 * count_layer(x, input_weight, state_weight)
 
 
-@register_flop_formula(CUDNN_RNN[0])
 def of_gpu_layers(x: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
     """Count all layers of cuDNN, forward."""
     return count_layer(x, *weights)
 
 
-@register_flop_formula(CUDNN_RNN[1])
 def of_gpu_layers_backward(x: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
     """Count all layers of cuDNN, backward."""
     return 2 * count_layer(x, *weights)
+
+
+for operator, formula in zip(CUDNN_RNN, (of_gpu_layers, of_gpu_layers_backward), strict=True):
+    if operator is not None:
+        register_flop_formula(operator)(formula)
 
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}

@@ -30,6 +30,18 @@ def test_a_report_of_one_seed_speaks_of_no_deviation_and_names_each_baseline_onc
     assert "majority class (guessing the most frequent label)" in said
 
 
+def prepared_on(task, rows, *, fresh):
+    """Stand for a fine-tuning that is learned from rows and measured on them."""
+    return SimpleNamespace(
+        task=task,
+        measured=["test"],
+        splits=dict.fromkeys(("train", "test"), SimpleNamespace(rows=rows)),
+        pretrained=SimpleNamespace(fresh=fresh),
+        shared_rows={},
+        bad_rows={},
+    )
+
+
 @pytest.mark.parametrize("number", [1, 9])
 def test_rows_of_few_queries_are_too_few(number, monkeypatch):
     """However many rows there are, an interval over one query has no width."""
@@ -38,14 +50,7 @@ def test_rows_of_few_queries_are_too_few(number, monkeypatch):
     )
     task = Ranking(RankingRecipe(kind="ranking"))
     monkeypatch.setattr("tercet.finetune.summary.unknown_in", lambda *_: 0.0)
-    prepared = SimpleNamespace(
-        task=task,
-        measured=["test"],
-        splits=dict.fromkeys(("train", "test"), SimpleNamespace(rows=rows)),
-        pretrained=SimpleNamespace(fresh=False),
-        shared_rows={},
-        bad_rows={},
-    )
+    prepared = prepared_on(task, rows, fresh=False)
     predictions = [dict.fromkeys(task.metrics, 0.5) for _ in range(40)]
     scores = {
         "test": task.score(predictions, task.references(rows)),
@@ -72,14 +77,7 @@ def test_numbers_far_off_are_worse_than_the_mean_however_correlated(shift, said,
     rows = Dataset.from_dict({"text": ["a"] * 40, "score": [number / 10 for number in range(40)]})
     task = Regression(RegressionRecipe(kind="regression"))
     monkeypatch.setattr("tercet.finetune.summary.unknown_in", lambda *_: 0.0)
-    prepared = SimpleNamespace(
-        task=task,
-        measured=["test"],
-        splits=dict.fromkeys(("train", "test"), SimpleNamespace(rows=rows)),
-        pretrained=SimpleNamespace(fresh=["head"]),
-        shared_rows={},
-        bad_rows={},
-    )
+    prepared = prepared_on(task, rows, fresh=["head"])
     found, before = ([{"score": sign * score + shift} for score in rows["score"]] for sign in (1, -1))
     scores = {"test": task.score(found, task.references(rows)), "seconds": 1.0}
     summary = summarize(

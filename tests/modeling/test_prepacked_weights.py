@@ -309,12 +309,15 @@ def test_wrong_products_are_not_used(untried, monkeypatch, model, x):
     assert_products_are_those_of_the_layers(model, x)
 
 
+@torch.no_grad()
 def test_an_activation_that_a_product_applies_otherwise_is_called(monkeypatch, x):
-    monkeypatch.setitem(module.FUSED, type(build_activation("gelu")), ("gelu", "tanh"))
+    pair, multiply = Activated("gelu").eval(), module.multiply_blocks
+    monkeypatch.setattr(module, "multiply_blocks", lambda x, blocks, bias, *_: multiply(x, blocks, bias))
     module.applies_in_products.cache_clear()
-    monkeypatch.setattr(module, "multiply_blocks", lambda x, blocks, bias, *fused: x * 0 if fused else x)
-    assert not module.applies_in_products(type(build_activation("gelu")), torch.float32)
+    with prepacked_weights(pair):
+        found = pair(x)
     module.applies_in_products.cache_clear()
+    assert_close(found, pair.act_fn(pair.layer(x)), **CLOSE[torch.float32])
 
 
 def test_trying_draws_no_random_number(untried):
