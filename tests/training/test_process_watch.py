@@ -85,7 +85,7 @@ def test_who_keeps_the_others_waiting_is_said(reports, heard, said):
 @pytest.fixture
 def watch(monkeypatch):
     """Make the watch of one process, which says what its neighbours are to have reported."""
-    monkeypatch.setattr("tercet.training.process_watch._get_default_store", lambda: None)
+    monkeypatch.setattr("tercet.training.process_watch.default_store", lambda: None)
     monkeypatch.setattr("tercet.training.process_watch.PrefixStore", lambda prefix, store: {})
     return ProcessWatch(Accelerator(cpu=True), 5.0, pytest.fail, measures_forward=True)
 
