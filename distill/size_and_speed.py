@@ -7,17 +7,17 @@ model is what a fresh process needs more, at its peak, after it was loaded and h
 Shapes: B rows of a pass, T tokens.
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from subprocess import PIPE, CalledProcessError
 from typing import Any
 
 import torch
 
+from ..ground.processes import start_python
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import Table
 from ..storage.own_model import load_transformer
@@ -133,9 +133,11 @@ def memory_in_a_fresh_process(folder: str, device: torch.device) -> float:
     """
     program = f"import sys, torch; from {__name__} import measure_memory as measure; "
     program += "print(measure(sys.argv[1], torch.device(sys.argv[2])))"
-    command = [sys.executable, "-c", program, folder, str(device)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    with start_python(["-c", program, folder, str(device)], stdout=PIPE, text=True) as process:
+        said, _ = process.communicate()
+    if process.returncode:
+        raise CalledProcessError(process.returncode, process.args)
+    return float(said.split()[-1])
 
 
 def measure_memory(folder: str, device: torch.device) -> float:

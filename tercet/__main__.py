@@ -15,6 +15,7 @@ from typing import TextIO
 
 from .command_line import parse
 from .ground.messages import LinesError
+from .ground.processes import safe_path
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
@@ -69,7 +70,7 @@ def carry_out(arguments: Sequence[str]) -> int:
             from .early_checks import check_models  # not for every command: reading YAML takes a moment, too
 
             check_models(options)
-        with warnings_in_lines(options.command):
+        with warnings_in_lines(options.command), safe_path():
             options.run(options)
         leave_processes()
     except KeyboardInterrupt as interruption:
