@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..text.row_files import plain
+from ..text.template_program import Row, is_missing
 from .boundary import Prompt
 from .comparison import Comparison
 from .items import Item
@@ -21,7 +22,6 @@ from .task_recipes import (
     MultipleChoiceRecipe,
     PartialEvaluationRecipe,
 )
-from .template_process import Row, is_missing
 from .templates import MARK, Template
 
 

@@ -13,11 +13,11 @@ from ..text.packed_files import ending
 from ..text.record_files import TABLES, find_file
 from ..text.row_files import number_of, stream_file
 from ..text.rows import read_split
+from ..text.template_program import Row, WrittenNumber
 from .items import Item, require_labels, row_error
 from .recipe import DataRecipe, FewShotRecipe
 from .task import Task
 from .tasks import build_task
-from .template_process import Row, WrittenNumber
 from .templates import Template
 
 

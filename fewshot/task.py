@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..reporting.blocks import Line, Run
+from ..text.template_program import Row
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .task_recipes import Common
-from .template_process import Row
 from .templates import Template
 
 Record = dict[str, Any]

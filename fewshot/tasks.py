@@ -17,6 +17,7 @@ from ..metrics.answers import exact_match as squad_exact_match
 from ..metrics.answers import word_f1
 from ..metrics.texts import bleu_of_rows, tokenization_for
 from ..reporting.blocks import Line, Run
+from ..text.template_program import Row
 from .boundary import Prompt
 from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
 from .items import Item
@@ -27,7 +28,6 @@ from .score_cache import ScoreCache
 from .subject import Subject
 from .task import Answerer, Record, RowScore, Task, majority
 from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
-from .template_process import Row
 from .templates import Template
 from .writing import Writer
 

@@ -1,18 +1,21 @@
-"""The process in which templates are filled in, so that whatever a template asks for comes to an end.
+"""The program in which templates are filled in, so that whatever a template asks for comes to an end.
 
 A template is a program, and a short one can ask for more than any machine has: `{{ 9**(9**9) }}`. Jinja's
 sandbox keeps it from files, modules and the insides of objects. From more memory and processor time than one
-rendering may take, the kernel keeps the process. It serves all templates, one rendering after another; where
-it had to be ended, the next rendering starts another one.
+rendering may take, the kernel keeps the process.
 
-    request   source, whether it is an expression, a row (`None` asks which names the template has), seconds
-    answer    whether it is an error, and the value or what is wrong
+    request   kind, source, items, seconds that each may take
+    answers   for each item, up to the first that fails: whether it is an error, the value or what is wrong
 
-This file is the program that runs there, too, and starts fast: it imports Jinja, and nothing of the library.
+    kind         source                              item                             value
+    text         a task's template                   a row, or `None` for its names   a text
+    expression   a task's                            the same                         any
+    chat         a tokenizer's, its special tokens   a `Chat`                         a text, spans of answers
+
+Transformers' own function renders chats, and is imported for the first of them. `template_process.py` starts
+this file as a program: it imports Jinja, and nothing of the library.
 """
 
-import atexit
-import os
 import pickle
 import resource
 import signal
@@ -20,16 +23,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
-from subprocess import DEVNULL, PIPE, Popen
-from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from jinja2 import StrictUndefined, Undefined, meta
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-MOST_SECONDS = 2.0
-"""Of the processor's time for one rendering, however busy the machine is."""
 
 MOST_BYTES = 2**29
 """Of the process's memory, which holds what a rendering makes on its way; macOS has no such limit."""
@@ -61,99 +59,82 @@ class WrittenNumber(float):
         return self.text
 
 
-class Reader(pickle.Unpickler):
-    """Reads what the other process has written, in which this file may be the main program."""
+class Chat(NamedTuple):
+    """A dialogue that a tokenizer's chat template writes."""
+
+    messages: list[dict[str, str]]
+    """Each with a `role` and a `content`."""
+    is_prompt: bool = False
+    """Whether the generation prompt follows."""
+    marks_answers: bool = False
+    """Whether the spans of what stands between `{% generation %}` and its end are asked for."""
+
+
+class RequestReader(pickle.Unpickler):
+    """Reads what the process that asks has written, in which this file has another name."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class by its name."""
-        return WrittenNumber if name == WrittenNumber.__name__ else super().find_class(module, name)
-
-
-class TemplateProcess:
-    """The process, which starts when it is first needed and ends with this one."""
-
-    def __init__(self):
-        self.process: Popen[bytes] | None = None
-        self.lock = Lock()
-
-    def ask(self, source: str, row: Row | None, *, is_expression: bool) -> Any:
-        """Fill in a row, or return the names in a template.
-
-        Raises:
-            ValueError: It is no template, cannot be filled in, or takes more than it may.
-        """
-        request = pickle.dumps((source, is_expression, row, MOST_SECONDS))
-        with self.lock:
-            process = self.started()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            try:
-                process.stdin.write(request)
-                process.stdin.flush()
-                is_error, value = Reader(process.stdout).load()
-            except (EOFError, BrokenPipeError):
-                signal_number = -process.wait()
-                self.close()
-                if signal_number == signal.SIGPROF:
-                    raise ValueError(f"it takes more than {MOST_SECONDS:g} seconds") from None
-                raise ValueError(f"it has ended its process ({signal_number})") from None
-            except BaseException:  # an answer that nobody has read would be taken for the next one's
-                self.close()
-                raise
-        if is_error:
-            raise ValueError(value)
-        return value
-
-    def started(self) -> Popen[bytes]:
-        """Return the process that runs."""
-        if self.process is None:
-            program = [sys.executable, "-P", __file__]
-            self.process = Popen(program, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True)
-            atexit.register(self.close)
-        return self.process
-
-    def close(self) -> None:
-        """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
-            self.process = None
-            atexit.unregister(self.close)
-
-    def forget(self) -> None:
-        """Leave the process to the one that this one was forked from: two cannot ask over the same pipes."""
-        atexit.unregister(self.close)
-        self.process, self.lock = None, Lock()
-
-
-PROCESS = TemplateProcess()
-"""That of all templates of this program."""
-
-os.register_at_fork(after_in_child=PROCESS.forget)
+        own = {WrittenNumber.__name__: WrittenNumber, Chat.__name__: Chat}
+        return own.get(name) or super().find_class(module, name)
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until there are no more."""
-    with suppress(ValueError):  # macOS refuses
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    limit_memory()
     while True:
         try:
-            source, is_expression, row, seconds = Reader(requests).load()
+            kind, source, items, seconds = RequestReader(requests).load()
         except EOFError:
             return
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
-        try:
-            answer = pickle.dumps((False, answer_to(source, is_expression, row)))
-        except MemoryError:
-            answer = pickle.dumps((True, f"it needs more than {MOST_BYTES // 2**20:,} MiB of memory"))
-        except Exception as error:  # whatever an expression may do with a value
-            answer = pickle.dumps((True, str(error) or type(error).__name__))
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        answers.write(answer)
-        answers.flush()
+        if kind == "chat":
+            import_transformers()
+        for item in items:
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process
+            try:
+                is_error, answer = False, pickle.dumps((False, KINDS[kind](source, item)))
+            except MemoryError:
+                problem = f"it needs more than {MOST_BYTES // 2**20:,} MiB of memory"
+                is_error, answer = True, pickle.dumps((True, problem))
+            except Exception as error:  # whatever an expression may do with a value
+                is_error, answer = True, pickle.dumps((True, str(error) or type(error).__name__))
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            answers.write(answer)
+            answers.flush()  # whatever becomes of the next item
+            if is_error:
+                break
 
 
-def answer_to(source: str, is_expression: bool, row: Row | None) -> Any:
+def limit_memory(used: int = 0) -> None:
+    """Let the process have `MOST_BYTES` of memory more than it uses."""
+    with suppress(ValueError):  # macOS refuses
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, most))
+
+
+@cache
+def import_transformers() -> None:
+    """Import what renders chats, whose own memory does not count."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    with suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    import transformers.utils.chat_template_utils  # noqa: F401
+
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as pages:  # of Linux alone
+        limit_memory(int(pages.read().split()[0]) * resource.getpagesize())
+
+
+def write_text(source: str, row: Row | None) -> Any:
+    """Fill in a row, or list the names in a template."""
+    return filled_in(source, row, is_expression=False)
+
+
+def evaluate(source: str, row: Row | None) -> Any:
+    """Compute an expression of a row, or list the names in it."""
+    return filled_in(source, row, is_expression=True)
+
+
+def filled_in(source: str, row: Row | None, *, is_expression: bool) -> Any:
     """Fill in a row, or list the names in a template."""
     names, evaluate = compiled(source, is_expression)
     if row is None:
@@ -162,9 +143,14 @@ def answer_to(source: str, is_expression: bool, row: Row | None) -> Any:
     for part in value if isinstance(value, list | tuple) else [value]:
         if isinstance(part, Undefined):
             str(part)  # a strict one raises, and says what it is
-    if len(value if isinstance(value, str) else repr(value)) > MOST_CHARACTERS:
-        raise ValueError(f"it makes more than {MOST_CHARACTERS:,} characters")
+    require_bound(value if isinstance(value, str) else repr(value))
     return value
+
+
+def require_bound(text: str) -> None:
+    """Raise a `ValueError` if a text is too long."""
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"it makes more than {MOST_CHARACTERS:,} characters")
 
 
 @cache
@@ -198,9 +184,34 @@ def is_missing(value: Any) -> bool:
 ENVIRONMENT = ImmutableSandboxedEnvironment(
     undefined=StrictUndefined, keep_trailing_newline=True, finalize=required
 )
-"""The sandbox, without `lipsum`, whose text is another each time."""
+"""The sandbox of tasks, without `lipsum`, whose text is another each time."""
 del ENVIRONMENT.globals["lipsum"]
 
 
+def write_chat(source: tuple[str, dict[str, Any]], chat: Chat) -> tuple[str, list[tuple[int, int]]]:
+    """Write a dialogue as its text, with the spans of characters that the template marks as answers."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    template, special_tokens = source
+    texts, spans = render_jinja_template(
+        conversations=[chat.messages],
+        chat_template=template,
+        return_assistant_tokens_mask=chat.marks_answers,
+        add_generation_prompt=chat.is_prompt,
+        **special_tokens,
+    )
+    require_bound(texts[0])
+    return texts[0], [(int(begin), int(end)) for begin, end in (spans[0] if chat.marks_answers else ())]
+
+
+KINDS: dict[str, Callable[[Any, Any], Any]] = {
+    "text": write_text,
+    "expression": evaluate,
+    "chat": write_chat,
+}
+"""Kind of a request -> what makes the value of an item."""
+
+
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # whatever a library prints is no answer
+    serve(sys.stdin.buffer, answers)

@@ -7,7 +7,7 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from tercet.fewshot import template_process
+from tercet.text import template_process
 from tercet.fewshot.templates import Template
 
 ROW = {

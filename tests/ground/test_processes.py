@@ -41,7 +41,6 @@ HARMLESS = {
 }
 ALLOWED = {
     "ground/processes.py": {"subprocess.Popen"},
-    "fewshot/template_process.py": {"subprocess.Popen"},
     "preparation/executors.py": {
         "multiprocess.context.ForkServerContext",
         "multiprocess.context.ForkServerProcess",
