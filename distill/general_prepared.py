@@ -35,6 +35,7 @@ from ..text.special_tokens import required_token_id
 from ..text.tokenizer import frame_ids
 from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.examples import ExampleSource, pick
+from ..training.exchange import main_first
 from ..training.manifest import hash_of_model
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
@@ -279,7 +280,7 @@ def build_teacher(
     if general.cache is not None and losses:
         require_cached(losses, is_complete=general.cache.top_k is None)
         if isinstance(source, FixedCopies):
-            with accelerator.main_process_first():
+            with main_first():
                 return cached_teacher(step, general.cache, losses, source, accelerator.device)
     return LiveTeacher(
         step.teacher.model, required_outputs(losses), accelerator.device, general.training.precision

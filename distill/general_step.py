@@ -23,6 +23,7 @@ from ..reporting.curves import draw_log
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import left_out_of
+from ..training.exchange import main_first
 from ..training.fit import fit
 from ..training.precision import build_accelerator
 from ..training.run_folder import CURVES, EVALUATION, MODEL, write_recipe
@@ -58,7 +59,7 @@ def learn_general(
         require_steps(told["step"], general.training.steps, folder)
         return told
     accelerator = build_accelerator(general.training, folder)
-    with accelerator.main_process_first():
+    with main_first():
         source = source_of(step, general, accelerator.device)
     learner, objective = build_setup(step, recipe, source, accelerator)
     held_out = of_student(step.held_out, step.base)

@@ -36,6 +36,7 @@ from ..storage.model_folder import find_folder, save_tokenizer
 from ..text.cache import made_once
 from ..text.rows import read_rows
 from ..training.disk import replace_text
+from ..training.exchange import main_first, wait_for_everyone
 from ..training.manifest import hash_of_model
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
@@ -180,7 +181,7 @@ def learn_task(
     """
     processes = join_processes()
     beginning = folder / BEGINNING
-    with processes.main_process_first():
+    with main_first():
         path = write_beginning(step, student, beginning) if student.path is None else student.path
         recipe = fine_tuning(step.recipe, step.task, folder, path)
         rate = choose_learning_rate(recipe)
@@ -207,7 +208,7 @@ def learn_task(
     results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
     if earlier is not None:
         conclude(recipe, prepared, results, earlier, rate=rate)
-    processes.wait_for_everyone()
+    wait_for_everyone()
     return recipe.model_folder
 
 

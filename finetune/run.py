@@ -23,6 +23,7 @@ from ..pretraining.start import tell_start
 from ..pretraining.text import open_texts
 from ..storage.model_folder import find_folder
 from ..training.disk import replace_text
+from ..training.exchange import main_first
 from ..training.lock import LOCK, require_free_below
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, Run, running
@@ -70,7 +71,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
 def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: Rates) -> Path:
     """Fine-tune in the folder that a run holds, with what `settled` found."""
     folder, adaptation = run.folder, recipe.adaptation
-    with run.main_first():
+    with main_first():
         prepared = prepare(recipe, tried)
     if adaptation is not None:
         require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)

@@ -32,6 +32,7 @@ from ..text.tokenization import tokenized_corpus
 from ..text.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of
+from ..training.exchange import main_first
 from ..training.final_weights import EMA, MEAN
 from ..training.objective import Objective
 from ..training.recipe import StageRecipe
@@ -117,7 +118,7 @@ def prepare(
     Raises:
         ValueError: Text, tokenizer, model and recipe do not fit each other.
     """
-    with accelerator.main_process_first():
+    with main_first():
         tokenizer = load_or_train_tokenizer(recipe, inputs, trained_tokenizer)
         if not (recipe.corpus.streaming or recipe.corpus.validation is None):
             (learned, *_), (measured, *_) = inputs.texts["train"], inputs.texts["validation"]

@@ -24,6 +24,7 @@ from ..text.documents import Documents, require_unchanged
 from ..training.disk import partial_path, publish_folder, removing_on_failure
 from ..training.environment import environment_of
 from ..training.examples import ExampleSource, left_out_of
+from ..training.exchange import main_first
 from ..training.final_weights import judged_kind
 from ..training.loop import Progress
 from ..training.revisions import BABYLM, RevisionSeries
@@ -65,7 +66,7 @@ def keeping_revisions(
 
     series = RevisionSeries(training.revisions, keep)
     if training.revisions == BABYLM:
-        with accelerator.main_process_first():
+        with main_first():
             find = partial(words_per_token, inputs.texts["train"], cache=recipe.corpus.cache)
             stages = parts.data.stages
             series.words_per_token = [(stage.first_step, find(stage.steps.source)) for stage in stages]

@@ -23,6 +23,7 @@ from ..text.texts_read import contents_of
 from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
+from ..training.exchange import wait_for_everyone
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
@@ -60,7 +61,8 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     """
     with waiting_for("the text: its files are read and compared"):
         inputs = find_inputs(recipe)
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
+    processes = join_processes(recipe.training.timeout)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
         return pretrain_in(run, recipe, inputs)
 
 
@@ -105,7 +107,7 @@ def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
         )
         if accelerator.is_main_process:
             write_report(recipe, parts, accelerator, read_log(run.folder / LOG))
-        accelerator.wait_for_everyone()
+        wait_for_everyone()
     return run.folder / MODEL
 
 

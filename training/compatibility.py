@@ -85,13 +85,6 @@ def set_checkpointing(layer: Any, function: Callable[..., Any] | None) -> None:
         vars(layer)[CHECKPOINTING] = function
 
 
-def default_store() -> Any:
-    """Return the store by which the processes of a run found each other."""
-    from torch.distributed.distributed_c10d import _get_default_store
-
-    return _get_default_store()
-
-
 def call_on_unsent(handle: Callable[[Exception, object], None]) -> None:
     """Let queues of this process call `handle` with what they could not send, instead of printing it."""
     Queue._on_queue_feeder_error = staticmethod(handle)  # pyright: ignore[reportAttributeAccessIssue]

@@ -3,7 +3,7 @@
 recipe -> optimizer, schedule, steps -> train() -> log, evaluations and checkpoints on the way
 """
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -39,12 +39,11 @@ from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
 from .precision import products_of_few_digits
-from .process_watch import EVALUATING, SAVING, ProcessWatch
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
 from .revisions import RevisionSeries
 from .schedules import build_schedule
-from .sharding import is_sharded, prepare_model, processes_of, settle
+from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .tracking import Tracker, as_scores, begin_trackers
@@ -109,7 +108,12 @@ def fit(
     """
     if recipe.revisions is not None and revisions is None:
         raise ValueError("training.revisions is for `tercet pretrain` alone: leave it out")
-    with listening() as interruption, leaving_no_workers(), prepared_cpu(recipe, accelerator.device):
+    with (
+        listening() as interruption,
+        leaving_no_workers(),
+        prepared_cpu(recipe, accelerator.device),
+        explaining_lost_processes(),
+    ):
         run = _Run(model, objective, data, recipe, folder, accelerator, interruption, width, about)
         run.revisions = revisions
         if checkpoint := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
@@ -140,7 +144,6 @@ class _Run:
         self.data = data
         self.about = (about or {}) | {"training": recipe_data(recipe)}
         self.revisions: RevisionSeries | None = None
-        self.watch: ProcessWatch | None = None
         self.saved_step = -1
         self.owes_evaluation = False
         self.checkpoint: Path | None = None
@@ -251,18 +254,11 @@ class _Run:
         self.model.train()
         with nullcontext() if self.graphs is None else self.graphs.in_use():
             settle(self.model, self.objective, first, self.accelerator)
-        with ExitStack() as stack:
-            stack.enter_context(self.loader.explained())
-            stack.enter_context(explaining_lost_processes())
-            batches, before_exchange = chain([first], batches), lambda: None
-            if not is_alone:
-                self.watch = stack.enter_context(self._watch())
-                batches = self.watch.watching(batches, self.progress.step + 1)
-                before_exchange = self.watch.before_exchange
+        with self.loader.explained():
             train(
                 self.model,
                 self.objective,
-                batches,
+                chain([first], batches),
                 self.optimizer,
                 self.schedule,
                 self.accelerator,
@@ -273,16 +269,7 @@ class _Run:
                 after_step=self._after_step,
                 should_stop=self._should_stop,
                 graphs=self.graphs,
-                before_exchange=before_exchange,
             )
-        self.watch = None
-
-    def _watch(self) -> ProcessWatch:
-        alone = not is_sharded(self.model)
-        return ProcessWatch(self.accelerator, self.recipe.timeout, self.tracker.say, measures_forward=alone)
-
-    def _doing(self, doing: str) -> AbstractContextManager[None]:
-        return nullcontext() if self.watch is None else self.watch.while_doing(doing)
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         if self.recipe.ema_decay is not None:
@@ -290,8 +277,6 @@ class _Run:
             self.averages[EMA].add(moving_share(self.recipe.ema_decay, *counts))
         self.writer.check()
         self.tracker.record_step(metrics)
-        if self.watch is not None and progress.step % self.recipe.log_every == 0:
-            self.watch.compare()
         is_to_save = self.retention.is_to_save(progress.step, metrics["grad_norm"])
         self.owes_evaluation |= is_due(self.recipe.evaluate_every, progress.step)
         # As checkpoints, evaluations wait for a finite step: the one that is the best has its checkpoint.
@@ -309,7 +294,7 @@ class _Run:
     def _keep_revision(self, revisions: RevisionSeries, names: list[str]) -> None:
         kind, is_scored = judged_kind(self.recipe), self.scores.step == self.progress.step
         scores = scores_of(kind, self.scores.values) if is_scored else {}
-        with self._doing(SAVING), self.tracker.paused():
+        with self.tracker.paused():
             revisions.keep_due(names, self.state, FILES[kind], scores)
 
     @property
@@ -363,7 +348,7 @@ class _Run:
         self.owes_evaluation = False
         if self.data.held_out is None:
             return
-        with self._doing(EVALUATING), self.tracker.paused():
+        with self.tracker.paused():
             self.scores.measure_all(self.progress.step)
         self.progress.judge(self.scores.criterion)
         self.tracker.record_evaluation(self.scores.values, is_last=self.is_finished)
@@ -388,9 +373,8 @@ class _Run:
 
     def _save(self) -> None:
         if self._lacks_mean:
-            with self._doing(EVALUATING):
-                self._average_checkpoints(self.recipe.average_checkpoints or 0)
-        with self._doing(SAVING), self.tracker.paused():
+            self._average_checkpoints(self.recipe.average_checkpoints or 0)
+        with self.tracker.paused():
             self.tracker.flush()  # a run that resumes here does not write these records again
             is_scored = self.scores.step == self.progress.step
             self.writer.wait()  # there is room for one copy, and on the disk for one more checkpoint

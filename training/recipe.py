@@ -202,8 +202,8 @@ class TrainingRecipe:
     on CUDA one for each free core, at most 4, and with `corpus.streaming` at most 1, beside a process that
     reads ahead."""
     timeout: Positive = 1800
-    """Seconds after which several processes end, with a line that names the one that is stuck, if no step has
-    ended; their launcher can then start the run again. Evaluations do not count."""
+    """Seconds that a process waits for the others in an exchange before the run ends (the timeout of
+    torch.distributed's process group). Waiting while one process tokenizes or reports does not count."""
     max_skipped_steps: Positive = 10
     """Number of consecutive steps without a finite gradient after which the run fails."""
     retain_heap: bool = True

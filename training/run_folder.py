@@ -8,7 +8,7 @@ nothing is removed that no run of ours wrote (`ownership.py`), and nobody else w
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from accelerate.utils import broadcast_object_list
 from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
 from .disk import explaining_a_full_disk, replace_text, temporary_folders
+from .exchange import wait_for_everyone
 from .inputs import Input, paths_of, require_apart
 from .lock import LOCK, occupied
 from .manifest import hash_of_model
@@ -243,18 +244,12 @@ class Run:
         """Whether there is an earlier run that this one replaces; not any more once the folder is taken."""
         return self.output.replaces(self.overwrite)
 
-    def main_first(self) -> AbstractContextManager[Any]:
-        """Let the main process do what is inside first: others find in the cache what it has left there."""
-        return nullcontext() if self.processes is None else self.processes.main_process_first()
-
     @contextmanager
     def together(self) -> Iterator[bool]:
         """Wait for all processes before and after what is inside; yield whether this is the main one."""
-        if self.processes is not None:
-            self.processes.wait_for_everyone()
+        wait_for_everyone()
         yield self.processes is None or self.processes.is_main_process
-        if self.processes is not None:
-            self.processes.wait_for_everyone()
+        wait_for_everyone()
 
     def take(self) -> None:
         """Take the folder, once nothing of what the run reads can be wrong any more: an earlier run goes."""
