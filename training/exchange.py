@@ -4,6 +4,7 @@ They travel between hosts, by gloo, so that nobody waits for a device: a GPU tha
 finish all that it was given before.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -42,6 +43,12 @@ def place_among_processes() -> tuple[int, int]:
     if not distributed.is_initialized():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def is_restarted() -> bool:
+    """Return whether torchrun has started one of the processes again; all of them call this."""
+    count = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return add_up([count])[0] > 0 if distributed.is_initialized() else count > 0
 
 
 def gather_arrays(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:

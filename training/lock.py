@@ -37,19 +37,14 @@ HELD: set[Path] = set()
 
 
 @contextmanager
-def occupied(folder: Path, patience: float = 0.0) -> Iterator[None]:
+def occupied(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder; one that is made for it and stays empty is removed at the end.
-
-    Another run has so many seconds of `patience` to leave it.
 
     Raises:
         ValueError: Another run holds it, or that of a folder that this one lies in; or it cannot be made.
     """
     with made(folder):
         require_free_above(folder)
-        gives_up = time.monotonic() + patience
-        while time.monotonic() < gives_up and is_held_elsewhere(folder / LOCK):
-            time.sleep(0.5)
         with locked(folder / LOCK, f"output {folder}", "another folder with output=..."):
             yield
 

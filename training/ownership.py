@@ -3,7 +3,6 @@
     .tercet.json    names: what a run may write     files: what it has written
                     writer: who is writing; null when it has ended      foreign: what lay there before
     models: hashes of the models that the run began with, by the keys of its recipe
-    launch: the agents of torchrun that launched it
 
 The list is made when a run ends, however it does. One that was killed leaves its writer's name: then, of the
 names that it may write, whatever is of a kind that runs write counts as its own. Nothing else is removed,
@@ -70,13 +69,12 @@ def begin(
     folder: Path,
     names: Sequence[str],
     models: Mapping[str, str] = MappingProxyType({}),
-    launch: Sequence[str] = (),
 ) -> None:
     """Record that a run begins to write a folder, from now on under these names; note what is not ours."""
     ours = owned(folder, names)
     foreign = sorted(files_below(folder, names) - ours)
     record = {"names": list(names), "writer": writer(), "files": sorted(ours), "foreign": foreign}
-    write(folder, record | {"models": dict(models), "launch": [*launch]})
+    write(folder, record | {"models": dict(models)})
 
 
 def record_all(folder: Path) -> None:
@@ -208,8 +206,8 @@ def read(folder: Path) -> dict[str, Any] | None:
     """Read the list of a folder; `None` if there is none, or none of ours."""
     try:
         record = json.loads((folder / OWN).read_text(encoding="utf-8"))
-        record = {"models": {}, "launch": []} | record
-        return {key: record[key] for key in ("names", "writer", "files", "foreign", "models", "launch")}
+        record = {"models": {}} | record
+        return {key: record[key] for key in ("names", "writer", "files", "foreign", "models")}
     except UNREADABLE:
         return None
 

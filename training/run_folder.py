@@ -20,13 +20,12 @@ from accelerate.utils import broadcast_object_list
 from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
 from .disk import explaining_a_full_disk, replace_text, temporary_folders
-from .exchange import wait_for_everyone
+from .exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
 from .lock import LOCK, occupied
 from .manifest import hash_of_model
 from .model_paths import MODEL as MODEL
 from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remove, require_removable
-from .restarts import LOCK_PATIENCE, agents_of, is_restarted, may_be_restarted
 
 RECIPE = "recipe.yaml"
 """What a run does, in its folder."""
@@ -100,7 +99,7 @@ class RunFolder:
                 if (self.folder / name).exists():
                     self.require_same_recipe(keys)
 
-    def take(self, *, resume: bool, overwrite: bool, launch: Sequence[str] = ()) -> None:
+    def take(self, *, resume: bool, overwrite: bool) -> None:
         """Take the folder that `require_claimable` has found to be free, and write the recipe into it.
 
         Raises:
@@ -112,7 +111,7 @@ class RunFolder:
         if replaces:
             remove(folder, self.names)
         folder.mkdir(parents=True, exist_ok=True)
-        begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}), launch)
+        begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}))
         for path in folder.iterdir():
             if is_unfinished(path.name, self.written):
                 delete(path)
@@ -231,8 +230,6 @@ class Run:
     """Whether it may replace an earlier run there."""
     processes: PartialState | None = None
     """Those of the launch, if it may have several."""
-    launch: Sequence[str] = ()
-    """The agents of torchrun that launched them, by which a restart is known."""
 
     @property
     def folder(self) -> Path:
@@ -253,7 +250,7 @@ class Run:
 
     def take(self) -> None:
         """Take the folder, once nothing of what the run reads can be wrong any more: an earlier run goes."""
-        self.output.take(resume=self.resume, overwrite=self.overwrite, launch=self.launch)
+        self.output.take(resume=self.resume, overwrite=self.overwrite)
 
 
 @contextmanager
@@ -267,7 +264,7 @@ def running(
 ) -> Iterator[Run]:
     """Hold the folder of a recipe's run, and make sure that the run may write there; nothing is changed yet.
 
-    A run that its launcher starts again goes on (`restarts.py`).
+    A run that torchrun starts again goes on, whatever the options say.
 
     Args:
         recipe: Of the run.
@@ -282,11 +279,10 @@ def running(
     """
     output = describe(recipe)
     with writing(recipe.folder, processes, REMEDY if output.kept else AGAIN):
-        launch = agents_of(processes)
-        if is_restarted(recipe.folder, launch):
+        if is_restarted():
             resume, overwrite = True, False
         output.require_claimable(resume=resume, overwrite=overwrite)
-        yield Run(output, resume, overwrite, processes, launch)
+        yield Run(output, resume, overwrite, processes)
 
 
 @contextmanager
@@ -306,7 +302,7 @@ def writing(folder: Path, processes: PartialState | None = None, remedy: str = R
         problem = None
         if processes is None or processes.is_main_process:
             try:
-                stack.enter_context(occupied(folder, LOCK_PATIENCE if may_be_restarted(folder) else 0.0))
+                stack.enter_context(occupied(folder))
                 stack.enter_context(recording(folder))
             except ValueError as error:
                 problem = str(error)
