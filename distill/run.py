@@ -31,7 +31,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         ValueError: Parts of the recipe do not fit each other, the models, the data or the output folder.
         FileNotFoundError: A named file or model does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        DiskFullError: There is no room; what was written before is intact.
+        WriteError: There is no room; what was written before is intact.
     """
     if recipe.general is None:
         processes = join_processes()

@@ -58,7 +58,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         ValueError: Parts of the recipe do not fit each other, the rows, the model or the output folder.
         FileNotFoundError: A named file or model does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        DiskFullError: There is no room; what was written before is intact.
+        WriteError: There is no room; what was written before is intact.
     """
     require_free_below([recipe.folder / LOCK])  # said before a model is looked for
     recipe, tried, rates = settled(recipe)

@@ -153,7 +153,7 @@ def save_model(
     """Write a model as people load it: with its weights, its tokenizer, its code and the run's recipe.
 
     Raises:
-        DiskFullError: There is no room.
+        WriteError: There is no room.
     """
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():

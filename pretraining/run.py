@@ -56,7 +56,7 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         ValueError: Parts of the recipe do not fit each other, the text or the output folder.
         FileNotFoundError: A named file does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        DiskFullError: There is no room; what was written before is intact.
+        WriteError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
     with waiting_for("the text: its files are read and compared"):

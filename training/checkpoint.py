@@ -231,7 +231,7 @@ class Snapshot:
         """Write the checkpoint, and return its folder; every process calls this.
 
         Raises:
-            DiskFullError: There is no room; what was written of it is deleted.
+            WriteError: There is no room; what was written of it is deleted.
         """
         partial = partial_path(self.final)
         with explaining_a_full_disk(self.final, self.num_bytes, REMEDY), removing_on_failure(partial):
@@ -339,7 +339,7 @@ def save_checkpoint(folder: Path, run: RunState, **about: Any) -> Path:
         about: As in `take_snapshot`.
 
     Raises:
-        DiskFullError: There is no room; what was written of it is deleted.
+        WriteError: There is no room; what was written of it is deleted.
     """
     return take_snapshot(folder, run, copies=False, **about).write()
 

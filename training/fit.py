@@ -103,7 +103,7 @@ def fit(
         ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed; or it
             asks for intermediate models that nobody keeps.
         FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
-        DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
+        WriteError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
     if recipe.revisions is not None and revisions is None:

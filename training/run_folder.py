@@ -19,7 +19,7 @@ from accelerate.utils import broadcast_object_list
 
 from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
-from .disk import explaining_a_full_disk, replace_text, temporary_folders
+from .disk import explaining_a_full_disk, replace_text
 from .exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
 from .lock import LOCK, occupied
@@ -310,7 +310,7 @@ def writing(folder: Path, processes: PartialState | None = None, remedy: str = R
             problem = broadcast_object_list([problem])[0]
         if problem is not None:
             raise ValueError(problem)
-        stack.enter_context(explaining_a_full_disk(folder, None, remedy, temporary_folders(folder)))
+        stack.enter_context(explaining_a_full_disk(folder, None, remedy))
         yield
 
 

@@ -177,7 +177,7 @@ class Tracker:
         """Bring all records to the disk, as a checkpoint expects whose run will not write them again.
 
         Raises:
-            DiskFullError: There is no room for them.
+            WriteError: There is no room for them.
         """
         if self.accelerator.is_main_process:
             self._append()
