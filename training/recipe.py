@@ -139,10 +139,10 @@ class TrainingRecipe:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, unless their loss or
-    gradients are others then. On CUDA, and where they are compiled, all micro-batches have one size, filled
-    up where they are smaller; it may be larger than `tokens_per_micro_batch`, by 64 tokens and 1 %, or by a
-    tenth if an encoder's and a decoder's shares of the tokens vary."""
+    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, if the
+    machine can. On CUDA, and where they are compiled, all micro-batches have one size, filled up where they
+    are smaller; it may be larger than `tokens_per_micro_batch`, by 64 tokens and 1 %, or by a tenth if an
+    encoder's and a decoder's shares of the tokens vary."""
     cuda_graphs: bool = True
     """Whether compiled micro-batches of one size are recorded and replayed as CUDA graphs, on one GPU, unless
     their loss or gradients are others then: a step is launched at once, which small models need. It takes
