@@ -5,7 +5,7 @@ items.jsonl      every item, with prompt, tokens and scores          report.md, 
                                                                      reliability.png
 """
 
-from ..training.run_folder import MARKDOWN, PAGE, RECIPE, RunFolder
+from ..training.run_folder import RunFolder
 from .recipe import FewShotRecipe
 
 RESULTS = "results.json"
@@ -13,15 +13,11 @@ ITEMS = "items.jsonl"
 SHOTS = "shots.png"
 RELIABILITY = "reliability.png"
 
-WRITTEN = (RECIPE, RESULTS, ITEMS, MARKDOWN, PAGE, SHOTS, RELIABILITY)
-"""Everything that an evaluation writes into its folder."""
-
 
 def run_folder(recipe: FewShotRecipe) -> RunFolder:
-    """Return what an evaluation writes and reads."""
+    """Return where an evaluation writes and what it reads."""
     return RunFolder(
         recipe,
-        written=WRITTEN,
         models=("models",),
         texts=("data.test", "data.demonstrations", "contamination.corpus"),
     )

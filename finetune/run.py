@@ -24,7 +24,7 @@ from ..pretraining.text import open_texts
 from ..storage.model_folder import find_folder
 from ..training.disk import replace_text
 from ..training.exchange import main_first
-from ..training.lock import LOCK, require_free_below
+from ..training.lock import require_unheld
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, Run, running
 from ..training.stages import require_consistent
@@ -60,7 +60,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         WriteError: There is no room; what was written before is intact.
     """
-    require_free_below([recipe.folder / LOCK])  # said before a model is looked for
+    require_unheld(recipe.folder)  # said before a model is looked for
     recipe, tried, rates = settled(recipe)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)

@@ -29,7 +29,7 @@ from ..configs.recipe import recipe_data
 from ..ground.processes import start_python
 from ..training.checkpoint import PREFIX, checkpoints
 from ..training.fit import CHECKPOINTS
-from ..training.ownership import record_all
+from ..training.ownership import mark
 from ..training.tracking import LOG, Record, read_log
 from .output import TOKENIZER
 from .recipe import PretrainingRecipe
@@ -156,7 +156,7 @@ def try_out(
     """
     if tokenizer is not None and (tokenizer / TOKENIZER).exists():
         shutil.copytree(tokenizer / TOKENIZER, folder / TOKENIZER)
-        record_all(folder)  # so that the run takes it for what it was prepared with
+        mark(folder)  # so that the run takes it for what it was prepared with
     training = replace(
         recipe.training,
         log_every=1,

@@ -35,9 +35,9 @@ from ..training.disk import (
     partial_path,
     removing_on_failure,
 )
-from ..training.inputs import require_apart
-from ..training.lock import locked, made
-from ..training.ownership import OWN, is_ours, record_all, require_free, require_removable
+from ..training.inputs import require_apart, require_free
+from ..training.lock import lock_of, locked, made
+from ..training.ownership import mark, previous_of, require_movable, set_aside, share_weights
 from .certificate import Certificate, certify
 from .models import from_stock, load_stock, to_stock
 
@@ -120,24 +120,23 @@ def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterato
         ValueError: There is something already, or what is read lies in it.
     """
     require_free(output, overwrite=True)
-    folder = Path(output).expanduser().absolute()
-    lock = folder.with_name(f".{folder.name}.lock")
-    with made(folder.parent), locked(lock, output, "another folder"):
+    folder = Path(output).expanduser().resolve()
+    with made(folder.parent), locked(lock_of(folder), output, "another folder"):
         require_free(output, overwrite=overwrite)
         if folder.exists() and any(folder.iterdir()):
             require_replaceable(folder)
-            require_apart(folder.parent, [folder.name], sources, {})
+            require_apart([folder, previous_of(folder)], sources)
         yield folder
 
 
 def require_replaceable(folder: Path) -> None:
     """Raise a `ValueError` if a folder holds anything but what a command of this kind wrote."""
-    if not (is_ours(folder) and any((folder / name).exists() for name in (CERTIFICATE, CONVERSION))):
+    if not any((folder / name).exists() for name in (CERTIFICATE, CONVERSION)):
         raise ValueError(
-            f"{folder} holds no model that tercet import, export or convert wrote (it has no {OWN}, or "
-            f"neither {CERTIFICATE} nor {CONVERSION}): delete it yourself, or choose another folder"
+            f"{folder} holds no model that tercet import, export or convert wrote (it has neither "
+            f"{CERTIFICATE} nor {CONVERSION}): choose another folder"
         )
-    require_removable(folder, [path.name for path in folder.iterdir() if path.name != OWN])
+    require_movable(folder)
 
 
 def hand_over(
@@ -214,11 +213,12 @@ def write_folder(folder: Path, num_bytes: int, fill: Callable[[Path], None]) -> 
     with explaining_a_full_disk(folder, num_bytes, remedy), removing_on_failure(partial):
         partial.mkdir()
         fill(partial)
-        record_all(partial)
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
+        mark(partial)
+        share_weights(partial)
+        if folder.exists():
             if any(folder.iterdir()):
                 require_replaceable(folder)  # who knows what was put there meanwhile
-            delete_folder(folder)
+                set_aside(folder)
+            else:
+                folder.rmdir()
         partial.rename(folder)

@@ -218,10 +218,10 @@ def check_values(command: str, source: Any, overrides: list[str]) -> Any:
 
 def check_folder(output: Any, *, resume: bool, overwrite: bool) -> None:
     """Refuse a folder that a fresh run may not write; what goes on or is running there comes later."""
-    from .training.lock import LOCK
+    from .training.lock import lock_of
 
     is_main_process = os.environ.get("RANK", "0") == "0"  # others may come when the folder is written already
-    is_known_later = resume or (output.folder / LOCK).exists() or "TORCHELASTIC_RUN_ID" in os.environ
+    is_known_later = resume or lock_of(output.folder).exists() or "TORCHELASTIC_RUN_ID" in os.environ
     if is_main_process and not is_known_later:
         output.require_claimable(resume=False, overwrite=overwrite)
 

@@ -17,8 +17,8 @@ from pydantic import PydanticSchemaGenerationError, TypeAdapter
 from .configs.recipe import load_preset, parse_recipe, preset_names
 from .configs.stand_ins import without_libraries
 from .ground.messages import first_line
+from .training.inputs import require_free
 from .training.model_paths import CONFIG, require_folder, require_task, unknown_model
-from .training.ownership import require_free
 
 CONFIGURATIONS = {
     "TercetEncoderConfig": "configuration_tercet",

@@ -39,7 +39,7 @@ def test_second_run_in_a_folder_ends_at_once(command, hold, tmp_path):
     corpus = {"corpus": {"train": str(tmp_path / "a.txt"), "validation": str(tmp_path / "b.txt")}}
     with pytest.raises(ValueError, match=rf"in use by process {holder.pid} on .* since "):
         start(command, tmp_path / "run", corpus if command in ("pretrain", "tokenizer") else {})
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [".tercet.lock"]
+    assert not (tmp_path / "run").exists()
 
 
 def start(command, output, changes):
@@ -79,6 +79,6 @@ def test_run_killed_while_it_takes_its_folder_goes_on(command, name, fork_server
     text = KILLED_WHILE_IT_CLAIMS.format(name=name, folder=command, kind=kind.__name__, data=data)
     assert fork_server.wait(fork_server.start(text)) == -signal.SIGKILL
     assert (tmp_path / "run" / name).exists()
-    assert (tmp_path / "run" / ".tercet.lock").exists()
+    assert (tmp_path / ".run.lock").exists()
     claim(command, tmp_path / "run", resume=True)
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".tercet.json", "recipe.yaml"]
