@@ -185,7 +185,7 @@ def average_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
 
 
 def count_flops(model: NeuralPreTrainedModel, sequence: FullSequence) -> float:
-    """Count the operations of learning from one sequence, as `training.utilization` does.
+    """Count the operations of learning from one sequence.
 
     Those of every product of matrices, forward and backward: of all tokens in the stacks, of targets in the
     vocabulary, and in what stands behind attention in the last layer; see `states_read`. Causal attention

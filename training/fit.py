@@ -243,9 +243,8 @@ class _Run:
         with self.tracker.paused():
             first = next(batches)
             if self.recipe.measure_utilization:
-                step = self.data.halfway
                 self.tracker.utilization = measure_utilization(
-                    self.model, self.objective, step, self.accelerator, self.progress, self.recipe.peak_flops
+                    self.model, self.data.halfway, self.accelerator, self.progress, self.recipe.peak_flops
                 )
         if attention := attention_of(self.model, self.accelerator):
             self.tracker.say(f"attention: {attention}")
