@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from ..inspection.activation_patching import record_states
 from ..inspection.attention_maps import attention_maps
 from ..inspection.head_ablation import ablate_heads, ablation_effects
 from ..inspection.inspected_model import untrained
+from ..inspection.logit_lens import record_states
 from ..modeling.heads.losses import IGNORE
 from .lessons import accuracy, decoder, encoder, learn
 from .study import Curve, Measured

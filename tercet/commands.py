@@ -442,11 +442,10 @@ def inspect(options: Namespace) -> None:
     """Look inside a model while it reads a text, and write one page about it.
 
     MODEL is any Transformer with attention heads, Tercet's or stock. The page shows the attention map of
-    every head, what each layer would predict (logit lens), how far the predictions move without each head
-    (ablation), and which heads of a decoder continue repetitions (induction). Everything stands beside the
-    same of random weights, and maps beside what distance alone explains, since maps of any model look like
-    something. A sequence-to-sequence model writes an answer, or --target. The page is one HTML file that
-    needs no network. Nothing in the model's folder is changed.
+    every head, what each layer would predict (logit lens), and how far the predictions move without each
+    head (ablation). Everything stands beside the same of random weights, and maps beside what distance alone
+    explains, since maps of any model look like something. A sequence-to-sequence model writes an answer, or
+    --target. The page is one HTML file that needs no network. Nothing in the model's folder is changed.
 
     Examples:
       tercet inspect runs/encoder-demo/model "The function returns a list of strings."

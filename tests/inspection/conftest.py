@@ -162,12 +162,12 @@ def packed(texts: list[Tensor], name: str, *, labels: bool = False) -> dict[str,
     return batch | ({"labels": targets} if labels else {})
 
 
-def translated(model: PreTrainedModel, texts: list[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Pair texts with those of other lengths, as collators do without the model, and as it reads them."""
+def translated(model: PreTrainedModel, texts: list[Tensor]) -> dict[str, Tensor]:
+    """Pair texts with those of other lengths, as collators do."""
     source, target = (
         torch.nn.utils.rnn.pad_sequence(side, batch_first=True) for side in (texts, texts[::-1])
     )
-    batch = {"input_ids": source, "attention_mask": (source != 0).long()}
-    batch["labels"] = target.masked_fill(target == 0, -100)
-    ids: Tensor = model.prepare_decoder_input_ids_from_labels(batch["labels"])  # pyright: ignore
-    return batch, batch | {"decoder_input_ids": ids, "decoder_attention_mask": (target != 0).long()}
+    labels = target.masked_fill(target == 0, -100)
+    ids: Tensor = model.prepare_decoder_input_ids_from_labels(labels)  # pyright: ignore
+    masks = {"attention_mask": (source != 0).long(), "decoder_attention_mask": (target != 0).long()}
+    return {"input_ids": source, "decoder_input_ids": ids, "labels": labels} | masks
