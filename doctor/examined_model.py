@@ -1,12 +1,9 @@
-"""A model to be examined, with what loading it has revealed, and what an examination finds.
+"""A model to be examined, with what loading it has revealed.
 
 It is loaded, or one line says why that is impossible.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, cast
 
 import torch
@@ -14,49 +11,9 @@ import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ground.messages import quietly, shortened
+from ..ground.messages import quietly
 from ..ground.saved_weights import Fit, StoredWeights, compare_weights, inspect_weights
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
-
-Verdict = Literal["ok", "warning", "failed", "not applicable"]
-
-TOLERANCE = 1e-4
-"""Largest difference of numbers that count as equal, as a part of the largest of them; float32 has 1e-7."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one examination has found.
-
-    Args:
-        verdict: `failed` where results are wrong or random, `warning` where they may become so in training or
-            in use, `not applicable` where the model has nothing to be examined.
-        measured: The numbers or names that the verdict rests on.
-        remedy: What to do, unless all is well.
-    """
-
-    verdict: Verdict
-    measured: str
-    remedy: str = ""
-
-
-def agreement(ours: Tensor, expected: Tensor, remedy: str) -> Finding:
-    """Find whether two ways led to the same numbers."""
-    apart = difference(ours, expected)
-    measured = f"difference {apart:.1e} of the largest number, tolerance {TOLERANCE:.0e}"
-    return Finding("ok", measured) if apart <= TOLERANCE else Finding("failed", measured, remedy)
-
-
-def difference(ours: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, as a part of the largest number expected."""
-    largest = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
-    return float((ours - expected).abs().max() / largest)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Join the first names, and count the others."""
-    return shortened(sorted(names), most=3)
-
 
 Member = Literal["encoder", "decoder", "seq2seq"]
 
@@ -132,13 +89,6 @@ class ExaminedModel:
             "AutoModelForMultipleChoice",
         )
 
-    @cached_property
-    def reloaded(self) -> PreTrainedModel:
-        """The same model, saved to a temporary folder and loaded from there."""
-        with TemporaryDirectory() as folder, quietly():
-            self.model.save_pretrained(folder)
-            return type(self.model).from_pretrained(folder, dtype=torch.float32).eval()
-
 
 def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
     """Name the models that each Auto class has for a configuration, be they known or brought along."""
@@ -152,12 +102,6 @@ def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
         if names:
             heads[auto_class] = names
     return heads
-
-
-def ids_of(owner: object, name: str) -> set[int]:
-    """Return the ids that a configuration or tokenizer has for a role: none, one, or several."""
-    value = getattr(owner, name, None)
-    return set(value) if isinstance(value, list) else set() if value is None else {value}
 
 
 HARMLESS = 10**8

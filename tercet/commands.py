@@ -420,10 +420,9 @@ def doctor(options: Namespace) -> None:
     """Check any transformers model for faults, and print findings with remedies.
 
     Loads an encoder, a decoder or a sequence-to-sequence model, Tercet's or stock. Checks the weights
-    (missing, unexpected, not finite, constant, wrongly tied), the tokenizer (vocabulary, special tokens and
-    lengths, compared with the model's) and the behaviour (padding, batches, causality, packed documents,
-    cache, saving). Numbers are compared in float32, and nothing in the folder is changed. Exit code 0:
-    nothing failed; 1: a check failed.
+    (missing, unexpected, not finite, wrongly tied), the tokenizer (vocabulary, special tokens and lengths,
+    compared with the model's) and the behaviour (padding, causality, packed documents). Numbers are compared
+    in float32, and nothing in the folder is changed. Exit code 0: nothing failed; 1: a check failed.
 
     Examples:
       tercet doctor runs/encoder-demo/model

@@ -37,7 +37,7 @@ def test_the_card_says_how_it_is_loaded(saved):
 def test_its_doctor_finds_nothing(saved):
     findings = diagnose(str(saved)).findings
     assert {finding.verdict for finding in findings.values()} <= {"ok", "not applicable"}
-    assert findings["causality"].measured.startswith("bidirectional in 9 ways")
+    assert findings["causality"].measured.startswith("bidirectional alone, padded, in training")
 
 
 def test_commands_of_transformers_refuse_it(saved):
