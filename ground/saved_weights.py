@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from .messages import first_line, quietly, shortened
+from .named_files import named_file
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 """Names of files that run foreign code when they are read."""
@@ -136,13 +137,17 @@ def read_index(index: Path) -> dict[str, str]:
     """Read in which file each tensor lies.
 
     Raises:
-        ValueError: The index is damaged.
+        ValueError: The index is damaged, or names files elsewhere.
     """
     require_plain(index)
     try:
-        return json.loads(index.read_bytes())["weight_map"]
+        places = dict(json.loads(index.read_bytes())["weight_map"])
+        names = {*places.values()}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{index} is damaged ({error}): copy it again, or save the model again") from error
+    for name in names:
+        named_file(index.parent, name, index)
+    return places
 
 
 def read_header(file: Path) -> dict[str, tuple[str, list[int]]]:

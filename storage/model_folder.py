@@ -24,10 +24,11 @@ from transformers import (
 from transformers.utils.hub import cached_file
 
 from ..ground.messages import first_line, quietly
-from ..ground.saved_weights import require_counts, require_plain
+from ..ground.saved_weights import require_counts
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import CONFIG, require_folder, unknown_model
 from .earlier_names import with_general_class
+from .foreign_folder import require_own_files
 
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -40,6 +41,9 @@ WANTED = [
     "[0-9]_*/model.safetensors",
 ]  # fmt: skip
 """What is downloaded of a model on the Hub."""
+
+WANTED_OF_TOKENIZERS = [pattern for pattern in WANTED if not pattern.endswith(".safetensors")]
+"""The same without weights."""
 
 IGNORED = ["[!0-9a]*/*", "a[!d]*/*"]
 """What is not: files of folders, but for `1_Pooling` and the like, and `additional_chat_templates`."""
@@ -67,7 +71,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It is a file, or a file in it is a pipe, a socket or a device.
+        ValueError: It is a file, or as in `require_own_files`.
     """
     folder = Path(name).expanduser()
     require_folder(name)
@@ -80,7 +84,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             raise unknown_model(name, first_line(error)) from error
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{name} on the Hub is not a model (it has no {CONFIG}): check the name")
-    require_plain(*folder.iterdir())
+    require_own_files(folder)
     return folder
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import cast
 
 import transformers
-from transformers import AutoModel
+from transformers import AutoModel, PreTrainedModel
 
 from .. import modeling
 from ..ground.saved_weights import load_whole
@@ -62,7 +62,8 @@ def require_sound(folder: Path) -> None:
         ValueError: It is not, as in `load_whole`.
     """
     config = load_config(folder)
+    loader = getattr(transformers, (config.architectures or [""])[0], None)
     if config.model_type.startswith("tercet"):
         load_ours(str(folder))
-    elif loader := getattr(transformers, (config.architectures or [""])[0], None):
+    elif isinstance(loader, type) and issubclass(loader, PreTrainedModel):
         load_whole(loader, folder, may_leave=lambda name: True)

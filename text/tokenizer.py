@@ -26,6 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from huggingface_hub import snapshot_download
 from tokenizers import (
     AddedToken,
     Regex,
@@ -39,7 +40,9 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..storage.foreign_folder import require_own_files
 from ..storage.model_folder import (
+    WANTED_OF_TOKENIZERS,
     keep_option,
     pads,
     require_dense_ids,
@@ -484,13 +487,20 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
 
     Raises:
         ValueError: There is none, it is not a fast one, has neither a padding nor an end token, or its ids
-            have large gaps.
+            have large gaps; or as in `require_own_files`.
     """
+    is_here = Path(path).exists()
+    try:
+        folder = Path(path if is_here else snapshot_download(path, allow_patterns=WANTED_OF_TOKENIZERS))
+    except Exception as error:  # a name, a network, a Hub: each fails in its own way
+        raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
+    if folder.is_dir():
+        require_own_files(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            path, trust_remote_code=False
+            path, trust_remote_code=False, revision=None if is_here else folder.name
         )  # without a question on the terminal
-    except Exception as error:  # a folder, a network, a Hub: each fails in its own way
+    except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"tokenizer.path {path!r} brings", None) from error
         raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
