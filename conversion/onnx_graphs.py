@@ -38,7 +38,7 @@ from ..modeling.pretrained import TercetPreTrainedModel
 from ..stock.probes import MOST_TOKENS, NUM_CHOICES, NUM_RANDOM, TEXTS, pad_id, padded, random_rows
 from ..stock.run import claimed, write_folder
 from ..storage.model_folder import CERTIFICATE, find_folder, load_tokenizer, require_fit, save_tokenizer
-from ..storage.own_model import load_transformer
+from ..storage.own_model import keep_known_fields, load_transformer
 from ..storage.sentence_vectors import carried_files, vectors_of, write_files
 from .members import member_of
 
@@ -153,6 +153,7 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
 
         def fill(partial: Path) -> None:
             model.config.save_pretrained(partial)
+            keep_known_fields(model.config, partial)
             if model.can_generate():
                 model.generation_config.save_pretrained(partial)
             if tokenizer is not None:

@@ -33,6 +33,7 @@ from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..storage.finished_run import RECIPE, read_facts
 from ..storage.model_folder import find_folder, save_tokenizer
+from ..storage.own_model import save_loadable
 from ..text.cache import made_once
 from ..text.rows import read_rows
 from ..training.disk import replace_text
@@ -218,7 +219,7 @@ def write_beginning(step: PreparedTaskStep, student: StudentRecipe, folder: Path
     def write(target: Path) -> None:
         with quietly():
             save_tokenizer(step.teacher.tokenizer, target)
-            own_student(step, student).save_pretrained(target)
+            save_loadable(own_student(step, student), target)
 
     return str(made_once(folder, write, "another folder with output=..."))
 

@@ -17,7 +17,7 @@ from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import counted
 from ..storage.model_folder import save_tokenizer
-from ..storage.remote_code import save_code
+from ..storage.own_model import save_loadable
 from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
@@ -251,10 +251,8 @@ def keep_model(
     """Write a finished model with everything that others need to use it as it was scored."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
-        model.save_pretrained(folder, state_dict=weights)
+        save_loadable(model, folder, weights, with_code=training.save_code)
         save_tokenizer(encoder.settled(), folder)
-        if training.save_code:
-            save_code(folder)
     keep_task(task, folder, encoder.max_length)
     for name, content in task.companions(model.config, encoder.max_length).items():
         (folder / name).parent.mkdir(exist_ok=True)

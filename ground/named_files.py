@@ -45,8 +45,8 @@ def named_file(folder: Path, name: object, named_by: Path) -> Path:
     """
     if not isinstance(name, str) or not is_plain(name):
         raise ValueError(
-            f"{named_by} names {name!r}, but only files beside it are read, by their plain names: correct it, "
-            "or copy the folder again from where it comes"
+            f"{named_by} names {name!r}, but only files beside it are read, by plain names: correct it, or "
+            "copy the folder again from where it comes"
         )
     path = require_inside(folder / name, folder)
     for each in files_below(path):

@@ -42,8 +42,7 @@ from ..storage.model_folder import (
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import load_ours
-from ..storage.remote_code import save_code
+from ..storage.own_model import load_ours, save_loadable
 from ..text.cache import cache_folder, made_once, name_of
 from ..training.disk import explaining_a_full_disk
 from ..training.manifest import hash_of_model
@@ -157,10 +156,8 @@ def save_model(
     """
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
-        model.save_pretrained(folder, state_dict=weights)
+        save_loadable(model, folder, weights, with_code=training.save_code)
         save_tokenizer(cut_to(tokenizer, model.config), folder)
-        if training.save_code:
-            save_code(folder)
         shutil.copy(run_folder / RECIPE, folder)
 
 
@@ -403,7 +400,7 @@ def import_into(folder: Path, source: str) -> None:
         raise ValueError(certificate.verdict())
     print(certificate.verdict(), file=sys.stderr, flush=True)
     with quietly():
-        ours.save_pretrained(folder)
+        save_loadable(ours, folder)
         if tokenizer is not None:
             save_tokenizer(tokenizer, folder)
     certificate.save(folder)

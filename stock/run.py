@@ -19,8 +19,7 @@ from ..storage.model_folder import (
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import load_transformer
-from ..storage.remote_code import save_code
+from ..storage.own_model import load_transformer, save_loadable
 from ..storage.sentence_vectors import (
     MODULES,
     carried_files,
@@ -190,8 +189,7 @@ def write_model(
 
     def fill(partial: Path) -> None:
         with quietly():
-            model.save_pretrained(partial)
-            save_code(partial)
+            save_loadable(model, partial, with_code=True)
             if tokenizer is not None:
                 save_tokenizer(tokenizer, partial)
                 require_same_tokens(tokenizer, partial, model.config.model_type)

@@ -29,6 +29,7 @@ from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import CONFIG, require_folder, unknown_model
 from .earlier_names import with_general_class
 from .foreign_folder import require_own_files
+from .kept_keys import KeysOfTokenizer, keep_known
 
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -258,7 +259,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
     Both are what the latest call has asked for. Programs that read this file alone would cut any text there,
     although they know the model's limit or ask for the whole. How long texts may be is `model_max_length`, in
-    `tokenizer_config.json`.
+    `tokenizer_config.json`, of which keys that no tokenizer has are taken out, too.
     """
     if tokenizer.is_fast:
         backend = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer
@@ -266,7 +267,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         backend.no_padding()
     tokenizer.save_pretrained(folder)
     file = folder / TOKENIZER_CONFIG
-    facts = with_general_class(json.loads(file.read_bytes()))
+    facts = with_general_class(keep_known(file, KeysOfTokenizer(tokenizer), kind=type(tokenizer).__name__))
     file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

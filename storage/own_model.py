@@ -1,15 +1,19 @@
 """A model of ours in a folder or on the Hub, with the head that it was saved with."""
 
+import json
 from pathlib import Path
 from typing import cast
 
 import transformers
-from transformers import AutoModel, PreTrainedModel
+from torch import Tensor
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from .. import modeling
 from ..ground.saved_weights import load_whole
 from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
+from .kept_keys import keep_known, keys_of_configuration
 from .model_folder import CONFIG, find_folder, load_config, require_transformer
+from .remote_code import save_code
 
 
 def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
@@ -67,3 +71,27 @@ def require_sound(folder: Path) -> None:
         load_ours(str(folder))
     elif isinstance(loader, type) and issubclass(loader, PreTrainedModel):
         load_whole(loader, folder, may_leave=lambda name: True)
+
+
+def save_loadable(
+    model: PreTrainedModel, folder: Path, weights: dict[str, Tensor] | None = None, *, with_code: bool = False
+) -> None:
+    """Write a model into a folder, without what its configuration has beside the fields of its class.
+
+    Args:
+        model: Ours or a stock one.
+        folder: It is made, if need be.
+        weights: By default the model's own.
+        with_code: Write the code of a model of ours, too.
+    """
+    model.save_pretrained(folder, state_dict=weights)
+    if with_code:
+        save_code(folder)
+    keep_known_fields(model.config, folder)
+
+
+def keep_known_fields(config: PreTrainedConfig, folder: Path) -> None:
+    """Take out of a configuration that has just been saved what it has beside the fields of its class."""
+    file, kind = folder / CONFIG, type(config)
+    known = keep_known(file, keys_of_configuration(kind), kind=kind.__name__)
+    file.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
