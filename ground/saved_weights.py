@@ -9,10 +9,12 @@ device `meta`). The sizes in a configuration therefore cost nothing that the fil
 whole has every tensor that it needs, in its shape, and only finite numbers.
 """
 
+import inspect
 import json
+import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from .messages import first_line, quietly, shortened
@@ -32,6 +34,21 @@ PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 
 MOST_LAYERS = 1000
 """Layers that a configuration may have more than the files have tensors: some architectures share them."""
+
+MOST_ANYWHERE = 2**24
+"""The largest size that costs nothing, however small the files: positions without weights go on that far."""
+
+MOST_LABELS = 2**20
+"""Labels of a configuration without weights, each of which gets a name."""
+
+COUNTS_PARTS = re.compile(r".*layer.*|(n|num)_.*(expert|block|stage).*")
+"""Fields of a configuration that count parts of a model, each of which is an object."""
+
+IS_SIZE = re.compile(
+    r"(.*_)?(n|d|num|max|size|dim|width|length|len|heads?|embd|embed|ctx|positions?|embeddings?|inner|hidden|vocab"
+    r"|labels|window|kernel|channels|rank|groups?|range|buckets|distance)(_.*)?"
+)
+"""Fields of a configuration that are sizes, which a tensor may have, also one that is in no file."""
 
 
 @dataclass(frozen=True)
@@ -83,32 +100,49 @@ def has_weights(folder: Path) -> bool:
 
 
 def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
-    """Refuse counts in a configuration that take memory or time before it meets the weights.
+    """Refuse sizes in a configuration that take memory or time before it meets the weights.
 
-    transformers names every label, and a model without storage still has an object for each layer. All other
-    sizes are compared by such a model (`compare_weights`).
+    transformers names every label, a model without storage still has an object for each layer, and what is
+    computed from positions is in no file. Other sizes are compared by such a model (`compare_weights`).
 
     Args:
-        folder: With weights, or there is nothing to compare.
+        folder: Without weights, sizes are small where they cost nothing.
         config: What `config.json` says.
 
     Raises:
-        ValueError: There are more labels than numbers in the files, or more layers than tensors; or as in
-            `inspect_weights`.
+        ValueError: A size is larger than the numbers in the files are many, or there are more layers than
+            tensors; or as in `inspect_weights`.
     """
-    if not has_weights(folder):
-        return
-    stored = inspect_weights(folder)
-    counts = {name: value for name, value in config.items() if isinstance(value, int)}
-    numbers, layers = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
-    limits = {name: layers for name in counts if "layer" in name} | {"num_labels": numbers}
-    for name in sorted(limits.keys() & counts.keys()):
-        if counts[name] > limits[name]:
+    stored = inspect_weights(folder) if has_weights(folder) else StoredWeights([], {}, 0)
+    numbers, parts = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
+    for name, value in sizes_in(config):
+        most = (numbers or MOST_LABELS) if name == "num_labels" else max(numbers, MOST_ANYWHERE)
+        if value > (parts if COUNTS_PARTS.fullmatch(name) else most):
+            file = stored.files[0].name if stored.files else folder
             raise ValueError(
-                f"{folder / 'config.json'} says {name} = {counts[name]:,}, but {stored.files[0].name} has "
-                f"{stored.num_tensors:,} tensors with {numbers:,} numbers: use the config.json that was "
-                "saved with these weights"
+                f"{folder / 'config.json'} says {name} = {value:,}, but {file} has {stored.num_tensors:,} "
+                f"tensors with {numbers:,} numbers: use the config.json that was saved with these weights"
             )
+
+
+def sizes_in(config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the sizes in a configuration, its own and those of the configurations in it, by their names.
+
+    What its class does not have makes nothing: somebody may have noted the number of parameters.
+    """
+    name, own = str(config.get("model_type")), list(config.items())
+    if name in CONFIG_MAPPING:
+        kind = CONFIG_MAPPING[name]
+        fields = {*inspect.signature(kind).parameters, *kind.attribute_map, "num_labels"}
+        own = [(field, value) for field, value in own if field in fields]
+    while own:
+        name, value = own.pop()
+        if isinstance(value, list):
+            own += ((name, each) for each in value)
+        elif isinstance(value, dict):
+            own += value.items()
+        elif isinstance(value, int | float) and (IS_SIZE.fullmatch(name) or COUNTS_PARTS.fullmatch(name)):
+            yield name, value
 
 
 def no_weights(folder: Path) -> ValueError:

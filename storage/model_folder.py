@@ -114,10 +114,10 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
-    """Read a configuration as it is written; of one that is no JSON object, no fields."""
+    """Read a configuration as it is written; of none, and of one that is no JSON object, no fields."""
     try:
         fields = json.loads((folder / CONFIG).read_bytes())
-    except ValueError:
+    except (ValueError, FileNotFoundError):
         return {}
     return fields if isinstance(fields, dict) else {}
 

@@ -40,11 +40,13 @@ from tokenizers import (
 )
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..ground.saved_weights import require_counts
 from ..storage.foreign_folder import require_own_files
 from ..storage.model_folder import (
     WANTED_OF_TOKENIZERS,
     keep_option,
     pads,
+    read_fields,
     require_dense_ids,
     save_tokenizer,
     settle_reading,
@@ -496,6 +498,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
     if folder.is_dir():
         require_own_files(folder)
+        require_counts(folder, read_fields(folder))
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             path, trust_remote_code=False, revision=None if is_here else folder.name

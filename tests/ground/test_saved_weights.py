@@ -24,6 +24,7 @@ from tercet import (
 from tercet.doctor.examined_model import load_examined_model
 from tercet.ground.saved_weights import is_finite
 from tercet.stock.models import load_stock
+from tercet.storage.model_folder import load_config
 from tercet.storage.own_model import load_ours
 
 from ..small_elmo import small_config
@@ -160,6 +161,25 @@ def test_sizes_beyond_the_weights_take_no_memory(examines, field, value, model, 
     configure(tmp_path, **{field: value})
     with pytest.raises(ValueError, match=r"use the config\.json that was saved with these weights"):
         load_examined_model(str(tmp_path)) if examines else load(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["max_position_embeddings", "type_vocab_size", "chunk_size_feed_forward"])
+def test_positions_beyond_the_weights_make_nothing(field, tmp_path):
+    """BERT has a number for each position, which is in no file: 8 GB for a thousand millions."""
+    MODELS["stock"](tmp_path)
+    configure(tmp_path, **{field: 10**9})
+    for read in (load_config, load_examined_model):
+        with pytest.raises(
+            ValueError, match=rf"says {field} = 1,000,000,000, but .* 18,600 numbers: use the"
+        ):
+            read(tmp_path if read is load_config else str(tmp_path))
+
+
+def test_sizes_that_take_no_memory_are_as_large_as_they_are(tmp_path):
+    """Positions that turn go on for millions; what is no field of the model may be any number."""
+    MODELS["decoder"](tmp_path)
+    configure(tmp_path, max_position_embeddings=10_485_760, rope_theta=10**9, num_parameters=7 * 10**9)
+    assert load(tmp_path).config.max_position_embeddings == 10_485_760
 
 
 @pytest.mark.parametrize("start", [40, 2**31, -1])
