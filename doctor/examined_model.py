@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
-from ..ground.saved_weights import Fit, StoredWeights, compare_weights, inspect_weights
+from ..ground.saved_weights import NO_KERNELS, Fit, StoredWeights, compare_weights, inspect_weights
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
 
 Member = Literal["encoder", "decoder", "seq2seq"]
@@ -127,7 +127,7 @@ def load_examined_model(name: str, *, trust_remote_code: bool = False) -> Examin
     require_size(fit, stored)
     with quietly():
         model = loader.from_pretrained(
-            folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments
+            folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments
         )
     tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
     return ExaminedModel(name, model.eval(), tokenizer, fit)

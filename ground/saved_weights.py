@@ -223,6 +223,10 @@ def count_parameters(tensors: dict[str, tuple[str, list[int]]]) -> dict[str, int
 Condition = Callable[[str], bool]
 """Chooses tensors by their names."""
 
+NO_KERNELS = {"attn_implementation": None}
+"""Argument of `from_pretrained` that chooses attention as ever: a configuration could name a kernel on the
+Hub, which is code that transformers would download and run."""
+
 MOST_NAMED = 4
 """Tensors that a message names."""
 
@@ -255,7 +259,7 @@ def compare_weights(loader: Any, folder: Path, **arguments: Any) -> Fit:
         with quietly():
             model, found = loader.from_pretrained(
                 folder, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True,
-                device_map="meta", **arguments,
+                device_map="meta", **NO_KERNELS, **arguments,
             )  # fmt: skip
     except RuntimeError as error:
         raise ValueError(
@@ -307,7 +311,7 @@ def load_finite(loader: Any, folder: Path, stored: StoredWeights, **arguments: A
     """
     with quietly():
         model = loader.from_pretrained(
-            folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments
+            folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments
         )
     require_finite(model.state_dict(), stored.files[0])
     return model.eval()

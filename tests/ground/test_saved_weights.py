@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel, modeling_utils
 
 from tercet import (
     TercetDecoderConfig,
@@ -180,6 +180,24 @@ def test_sizes_that_take_no_memory_are_as_large_as_they_are(tmp_path):
     MODELS["decoder"](tmp_path)
     configure(tmp_path, max_position_embeddings=10_485_760, rope_theta=10**9, num_parameters=7 * 10**9)
     assert load(tmp_path).config.max_position_embeddings == 10_485_760
+
+
+@pytest.mark.parametrize("examines", [False, True])
+@pytest.mark.parametrize("named", ["them/kernel", {"": "them/kernel"}], ids=["text", "dictionary"])
+@pytest.mark.parametrize("model", ["decoder", "stock"])
+def test_no_kernel_is_fetched_because_a_configuration_names_one(
+    model, named, examines, tmp_path, monkeypatch
+):
+    """It is a repository that would be downloaded, and whose code would be run, without a question."""
+
+    def fetch(*names: object, **options: object) -> None:
+        raise AssertionError(f"{names} was fetched")
+
+    monkeypatch.setattr(modeling_utils, "lazy_import_flash_attention", fetch)
+    MODELS[model](tmp_path)
+    configure(tmp_path, attn_implementation=named)
+    loaded = load_examined_model(str(tmp_path)).model if examines else load(tmp_path)
+    assert loaded.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("start", [40, 2**31, -1])
