@@ -7,6 +7,7 @@ pickle is executed.
 import json
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from transformers import (
 )
 from transformers.utils.hub import cached_file
 
-from ..ground.messages import first_line, quietly
+from ..ground.messages import first_line, panics_told, quietly
 from ..ground.saved_weights import require_counts
 from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import CONFIG, require_folder, unknown_model
@@ -159,12 +160,28 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> Pr
         return None
     try:
         with quietly():
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
+            tokenizer = read_tokenizer(folder, trust_remote_code=bool(trust_remote_code))
     except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"the tokenizer in {folder} brings", trust_remote_code) from error
         raise unreadable(f"the tokenizer in {folder}", error, "copy its files again") from error
     settle_reading(tokenizer, str(folder))
+    return tokenizer
+
+
+def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
+    """Load a tokenizer by transformers, and let it encode a text, for some files fail only then.
+
+    Raises:
+        ValueError: The library of fast tokenizers panics.
+        Exception: As transformers fails.
+    """
+    with panics_told("its tokenizer.json"):
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if tokenizer.is_fast:
+            with suppress(Exception):  # whoever encodes a text is told of it
+                tokenizer(ORDINARY_TEXT)
+                tokenizer(ORDINARY_TEXT, ORDINARY_TEXT)
     return tokenizer
 
 

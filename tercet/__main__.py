@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from .command_line import parse
-from .ground.messages import LinesError
+from .ground.messages import LinesError, is_panic
 from .ground.processes import safe_path
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
@@ -77,8 +77,8 @@ def carry_out(arguments: Sequence[str]) -> int:
         remedy = "interrupted; continue with --resume" if "resume" in options else "interrupted"
         print(f"tercet {options.command}: {str(interruption) or remedy}", file=sys.stderr)
         return 130
-    except Exception as error:
-        if options.debug or is_unread(error):
+    except BaseException as error:
+        if options.debug or is_unread(error) or not (isinstance(error, Exception) or is_panic(error)):
             raise
         print(f"tercet {options.command}: {one_line(error)}", file=sys.stderr)
         return 2 if isinstance(error, WRONG_USAGE) or is_named(error) else 1
@@ -144,7 +144,7 @@ def leave_processes() -> None:
     os._exit(0)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Print an error in one line, with its type and the way to its traceback if it is not the user's."""
     if isinstance(error, LinesError):
         return str(error)
@@ -158,12 +158,12 @@ def one_line(error: Exception) -> str:
     return message
 
 
-def is_named(error: Exception) -> bool:
+def is_named(error: BaseException) -> bool:
     """Return whether the system names a file or folder that it does not open, or not as what it is."""
     return isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror is not None
 
 
-def is_said_in_full(error: Exception) -> bool:
+def is_said_in_full(error: BaseException) -> bool:
     """Return whether an error of the system's says already what helps."""
     if not isinstance(error, OSError):
         return False
@@ -172,7 +172,7 @@ def is_said_in_full(error: Exception) -> bool:
     return isinstance(error, WriteError)
 
 
-def is_unread(error: Exception) -> bool:
+def is_unread(error: BaseException) -> bool:
     """Return whether an error says that whoever read the output has left; other pipes may break, too."""
     if not isinstance(error, BrokenPipeError):
         return False

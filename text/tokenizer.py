@@ -38,7 +38,7 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..ground.saved_weights import require_counts
 from ..storage.foreign_folder import require_own_files
@@ -47,6 +47,7 @@ from ..storage.model_folder import (
     keep_option,
     pads,
     read_fields,
+    read_tokenizer,
     require_dense_ids,
     save_tokenizer,
     settle_reading,
@@ -500,7 +501,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
         require_own_files(folder)
         require_counts(folder, read_fields(folder))
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
+        tokenizer = read_tokenizer(
             path, trust_remote_code=False, revision=None if is_here else folder.name
         )  # without a question on the terminal
     except Exception as error:  # every kind fails in its own way
