@@ -181,7 +181,7 @@ DAMAGED = [
         ("rows.csv", "data.train: all labels are 'a': there is nothing to learn"),
         ("header.csv", "header.csv has no rows: name one that has some in data.train"),
         ("utf16.csv", "utf16.csv, line 1: cannot be read from here on (it is UTF-16, not UTF-8"),
-        ("quote.csv", "quote.csv, line 3: not valid CSV (unexpected end of data): correct it, or leave such"),
+        ("quote.csv", "quote.csv, line 3: not valid CSV (unexpected end of data): close the quote, write"),
     )
 ]
 """Tables that are read before torch is imported."""
