@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..ground.messages import shortened
-from ..storage.pad_positions import positions_of_pads
+from ..storage.length import positions_of_pads
 from .reader import Reader, ids_of
 
 Verdict = Literal["ok", "warning", "failed", "not applicable"]

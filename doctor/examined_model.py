@@ -4,7 +4,7 @@ It is loaded, or one line says why that is impossible.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 import transformers
@@ -13,23 +13,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from ..ground.messages import quietly
 from ..ground.saved_weights import NO_KERNELS, Fit, StoredWeights, compare_weights, inspect_weights
+from ..storage.heads import Member, classes_of, loader_of
 from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
-
-Member = Literal["encoder", "decoder", "seq2seq"]
-
-MAPPINGS = {
-    "AutoModelForMaskedLM": transformers.MODEL_FOR_MASKED_LM_MAPPING,
-    "AutoModelForCausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
-    "AutoModelForSeq2SeqLM": transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-    "AutoModelForPreTraining": transformers.MODEL_FOR_PRETRAINING_MAPPING,
-    "AutoModelForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "AutoModelForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-    "AutoModelForQuestionAnswering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    "AutoModelForMultipleChoice": transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
-    "AutoModelForNextSentencePrediction": transformers.MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING,
-    "AutoModel": transformers.MODEL_MAPPING,
-}
-"""The Auto classes whose models can be examined, and the models that each has for a configuration."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +75,7 @@ class ExaminedModel:
         )
 
 
-def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
-    """Name the models that each Auto class has for a configuration, be they known or brought along."""
-    brought = getattr(config, "auto_map", None) or {}
-    heads = {}
-    for auto_class, mapping in MAPPINGS.items():
-        known: Any = mapping.get(type(config), ())
-        names = {model.__name__ for model in (known if isinstance(known, tuple) else (known,))}
-        if auto_class in brought:
-            names.add(brought[auto_class].rpartition(".")[2])
-        if names:
-            heads[auto_class] = names
-    return heads
+
 
 
 HARMLESS = 10**8
@@ -141,18 +115,3 @@ def require_size(fit: Fit, stored: StoredWeights) -> None:
             f"config.json describes a model of {needed:,} parameters, but {stored.files[0]} has {numbers:,}: "
             "use the config.json that was saved with these weights"
         )
-
-
-def loader_of(config: PreTrainedConfig) -> str:
-    """Name the Auto class that loads the architecture which a configuration names, by default the base."""
-    architecture = (config.architectures or [None])[0]
-    heads = classes_of(config)
-    if architecture is None and "AutoModel" in heads:
-        return "AutoModel"
-    for auto_class, names in heads.items():
-        if architecture in names:
-            return auto_class
-    raise ValueError(
-        f"architectures of config.json names {architecture}, which is not supported: use a model that is "
-        f"loaded by one of {', '.join(MAPPINGS)} loads"
-    )

@@ -4,13 +4,13 @@ from typing import Literal
 
 from transformers import PreTrainedConfig
 
-from ..doctor.examined_model import Member, classes_of
 from ..modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,
     TercetPreTrainedModel,
 )
+from ..storage.heads import Member, classes_of
 
 Head = Literal["auto", "causal_lm", "masked_lm"]
 """How a decoder of ours is read: with the head that it was saved with, causally, or in both directions."""

@@ -10,15 +10,15 @@ import torch
 import transformers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..doctor.examined_model import Member
 from ..ground.saved_weights import load_whole, tell_of_unread
 from ..modeling import (
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,
 )
+from ..storage.heads import Member
+from ..storage.length import ROBERTA_LIKE, positions_of_pads
 from ..storage.model_folder import find_folder, load_config, require_fit, require_tokenizer
 from ..storage.own_model import load_transformer
-from ..storage.pad_positions import ROBERTA_LIKE, positions_of_pads
 from .boundary import (
     DecoderPrompts,
     EncoderPrompts,

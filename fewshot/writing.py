@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from ..objectives.writing import before_end, read_out
-from ..storage.pad_positions import ROBERTA_LIKE
+from ..storage.length import ROBERTA_LIKE
 from ..training.finite_numbers import require_numbers
 from .layout import padded
 from .prefix_tree import by_size

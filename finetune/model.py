@@ -37,6 +37,7 @@ from ..pretraining.model import require_fields
 from ..stock.architectures import architecture_of
 from ..stock.models import from_stock, load_stock
 from ..stock.weights import Dropped
+from ..storage.checkpoint import Checkpoint
 from ..storage.model_folder import (
     find_folder,
     load_config,
@@ -141,7 +142,7 @@ def load_foreign(
     own = (each for each in architecture.counterparts if each.ours.endswith(task.head))
     counterpart = next(own, None)
     if counterpart is None or calls_base_otherwise(config, counterpart.stock):
-        return from_stock(load_stock(str(folder))), []
+        return from_stock(load_stock(Checkpoint.open(str(folder)))), []
     entry_of = partial(architecture.entry_of, counterpart=counterpart)
     stock, fit = load_whole(
         getattr(transformers, counterpart.stock),

@@ -40,8 +40,8 @@ from ..modeling import TercetConfig
 from ..modeling.attention.packing import sequence_ids
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, first_tokens, group_edges, texts_within
+from ..storage.length import positions_of_pads
 from ..storage.model_folder import find_folder, load_config
-from ..storage.pad_positions import positions_of_pads
 from ..storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..text.rows import texts_of
 from ..training.examples import gather, has_field

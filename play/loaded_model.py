@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..doctor.examined_model import ExaminedModel, Member, loader_of
+from ..doctor.examined_model import ExaminedModel
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
 from ..ground.messages import quietly
@@ -19,9 +19,10 @@ from ..ground.saved_weights import load_whole, tell_of_unread
 from ..hub.model_card import KINDS, origin
 from ..reporting.blocks import name_of_model
 from ..storage.finished_run import TASK, FinishedRun, find_run
+from ..storage.heads import Member, loader_of
+from ..storage.length import positions_of_pads
 from ..storage.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
 from ..storage.own_model import load_ours
-from ..storage.pad_positions import positions_of_pads
 from ..training.finite_numbers import finite_outputs
 
 UNLIMITED = 10**6

@@ -33,6 +33,7 @@ from ..objectives.recipes import SingleObjectiveRecipe
 from ..stock.architectures import architecture_of
 from ..stock.certificate import certify
 from ..stock.models import from_stock, load_stock
+from ..storage.checkpoint import Checkpoint
 from ..storage.model_folder import (
     find_folder,
     keep_option,
@@ -391,7 +392,7 @@ def import_into(folder: Path, source: str) -> None:
     Raises:
         ValueError: As in `as_ours`.
     """
-    stock = load_stock(source)
+    stock = load_stock(Checkpoint.open(source))
     tokenizer = load_tokenizer(find_folder(source))
     require_fit(tokenizer, stock.config)
     ours = from_stock(stock)

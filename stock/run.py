@@ -8,18 +8,18 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
+from ..storage.checkpoint import Checkpoint
 from ..storage.earlier_names import with_global_layers, with_rotary_fields
 from ..storage.finished_run import read_facts
 from ..storage.model_folder import (
     CERTIFICATE,
     CONFIG,
     CONVERSION,
-    find_folder,
     load_tokenizer,
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import load_transformer, save_loadable
+from ..storage.own_model import save_loadable
 from ..storage.sentence_vectors import (
     MODULES,
     carried_files,
@@ -38,7 +38,7 @@ from ..training.inputs import require_apart, require_free
 from ..training.lock import lock_of, locked, made
 from ..training.ownership import mark, previous_of, require_movable, set_aside, share_weights
 from .certificate import Certificate, certify
-from .models import from_stock, load_stock, to_stock
+from .models import imported, load_stock, to_stock
 
 
 def import_model(
@@ -56,13 +56,13 @@ def import_model(
         ValueError: As in `load_stock`, `from_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        stock = load_stock(source, revision)
-        found = find_folder(source, revision)
-        tokenizer = load_tokenizer(found)
+        checkpoint = Checkpoint.open(source, revision)
+        stock, tokenizer = load_stock(checkpoint), checkpoint.tokenizer
         require_fit(tokenizer, stock.config)
-        vectors = find_vectors(found, f"remove {MODULES} from a copy to import the model alone")
-        ours = from_stock(stock)
-        files = carried_files(vectors, found, ours.config.hidden_size)
+        remedy = f"remove {MODULES} from a copy to import the model alone"
+        vectors = find_vectors(checkpoint.folder, remedy)
+        ours = imported(stock, checkpoint)
+        files = carried_files(vectors, checkpoint.folder, ours.config.hidden_size)
         return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 
@@ -81,14 +81,14 @@ def export_model(
         ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        ours, found = load_transformer(source), find_folder(source)
-        tokenizer = load_tokenizer(found)
+        checkpoint = Checkpoint.open(source)
+        ours, tokenizer = checkpoint.transformer(), checkpoint.tokenizer
         require_fit(tokenizer, ours.config)
-        vectors = vectors_of(ours, found)
+        vectors = vectors_of(ours, checkpoint.folder)
         ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
         name_special_tokens(stock, tokenizer)
-        files = carried_files(vectors, found, ours.config.hidden_size)
+        files = carried_files(vectors, checkpoint.folder, ours.config.hidden_size)
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 

@@ -2,17 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import cast
 
 import transformers
 from torch import Tensor
-from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from .. import modeling
 from ..ground.saved_weights import load_whole
 from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
+from .checkpoint import Checkpoint
 from .kept_keys import keep_known, keys_of_configuration
-from .model_folder import CONFIG, find_folder, load_config, require_transformer
+from .model_folder import CONFIG, load_config
 from .remote_code import save_code
 
 
@@ -25,25 +24,9 @@ def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = Non
 
     Raises:
         FileNotFoundError: There is no model.
-        ValueError: It is none of ours, or as in `load_whole`; a head that `model_class` does not have may
-            stay unread.
+        ValueError: As in `Checkpoint.ours`.
     """
-    folder = find_folder(source)
-    config = load_config(folder)
-    if not config.model_type.startswith("tercet"):
-        raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
-    start = getattr(config, "decoder_start_token_id", None)
-    if start is not None and start not in range(config.vocab_size):
-        raise ValueError(
-            f"{folder / CONFIG} says decoder_start_token_id = {start}, but the model has vectors for ids "
-            f"below {config.vocab_size:,}: name the token that the decoder was trained to begin with"
-        )
-    name = (config.architectures or [""])[0]
-    loader = model_class or getattr(modeling, name, AutoModel)
-    model, _ = load_whole(
-        loader, folder, may_leave=lambda name: model_class is not None and not name.startswith("model.")
-    )
-    return cast(NeuralPreTrainedModel, model)
+    return Checkpoint.open(source).ours(model_class)
 
 
 def load_transformer(
@@ -55,8 +38,7 @@ def load_transformer(
         FileNotFoundError: There is no model.
         ValueError: As in `load_ours`, or it is no Transformer.
     """
-    require_transformer(load_config(find_folder(source)), source)
-    return cast(TercetPreTrainedModel, load_ours(source, model_class))
+    return Checkpoint.open(source).transformer(model_class)
 
 
 def require_sound(folder: Path) -> None:

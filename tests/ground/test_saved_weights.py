@@ -24,6 +24,7 @@ from tercet import (
 from tercet.doctor.examined_model import load_examined_model
 from tercet.ground.saved_weights import is_finite
 from tercet.stock.models import load_stock
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_config
 from tercet.storage.own_model import load_ours
 
@@ -60,7 +61,7 @@ MODELS: dict[str, Callable[[Path], object]] = {
 def load(folder: Path) -> PreTrainedModel:
     """Load what lies in a folder as the commands do."""
     is_ours = json.loads((folder / "config.json").read_text())["model_type"].startswith("tercet")
-    return load_ours(str(folder)) if is_ours else load_stock(str(folder))
+    return load_ours(str(folder)) if is_ours else load_stock(Checkpoint.open(str(folder)))
 
 
 def change(folder: Path, spoil: Callable[[Tensors, str], None]) -> str:

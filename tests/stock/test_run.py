@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from tercet.__main__ import main
 from tercet.stock.models import load_stock
+from tercet.storage.checkpoint import Checkpoint
 from tercet.training.ownership import mark
 
 pytestmark = pytest.mark.usefixtures("short_texts")
@@ -88,7 +89,7 @@ def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
     config = json.loads((source / "config.json").read_text())
     config["architectures"] = ["BertForMaskedLM"]
     (source / "config.json").write_text(json.dumps(config))
-    assert type(load_stock(str(source))).__name__ == "BertForPreTraining"
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == "BertForPreTraining"
 
 
 def test_head_is_found_where_the_configuration_names_none(folder) -> None:
@@ -96,7 +97,7 @@ def test_head_is_found_where_the_configuration_names_none(folder) -> None:
     config = json.loads((source / "config.json").read_text())
     del config["architectures"]
     (source / "config.json").write_text(json.dumps(config))
-    assert type(load_stock(str(source))).__name__ == "BertForSequenceClassification"
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == "BertForSequenceClassification"
 
 
 def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
@@ -107,7 +108,7 @@ def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
         torch.ones(32),
     )
     save_file(tensors, source / "model.safetensors", {"format": "pt"})
-    assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == "BertForMaskedLM"
 
 
 @pytest.mark.parametrize("is_cut", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -137,7 +138,7 @@ def test_model_that_was_built_without_a_pooler_comes_in(folder, tmp_path: Path, 
     kept = {key: tensor for key, tensor in tensors.items() if "pooler" not in key}
     assert len(kept) == len(tensors) - 2
     save_file(kept, source / "model.safetensors", {"format": "pt"})
-    assert type(load_stock(str(source))).__name__ == name
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == name
     assert main(["import", str(source), str(tmp_path / "ours")]) == 0
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, CodeGenConfig
 
-from tercet.storage.pad_positions import ROBERTA_LIKE, positions_of_pads
+from tercet.storage.length import ROBERTA_LIKE, positions_of_pads
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
 
