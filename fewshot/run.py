@@ -16,6 +16,7 @@ from tqdm import tqdm
 from ..configs.recipe import recipe_data
 from ..reporting.page import save
 from ..reporting.verdicts import as_data
+from ..storage.checkpoint import Checkpoint
 from ..training.cpu import prepared_cpu
 from ..training.disk import partial_path, replace_text
 from ..training.run_folder import Run, running
@@ -61,9 +62,8 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
     with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
             prompting = recipe.prompting
-            subject = load_subject(
-                name, prompting.precision, prompting.head, trust_remote_code=trust_remote_code
-            )
+            checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
+            subject = load_subject(checkpoint, prompting.precision, prompting.head)
             before = hash_weights(subject.model)
             evaluation = Evaluation(recipe, items, subject)
             if not number:
@@ -76,7 +76,7 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
             assert weights[0] == weights[1], "evaluation has changed weights"
             models.append(
                 summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
-                | {"max_length": subject.max_length}
+                | {"max_length": checkpoint.max_length}
             )
     conclude(recipe, items, models, baselines, contamination)
 

@@ -38,6 +38,7 @@ def summarize_model(
     Raises:
         ValueError: All conditions have demonstrations, and not one fits.
     """
+    checkpoint = subject.checkpoint
     counts = sorted({outcome.condition.num_fewshot for outcome in outcomes})
     by_count = {count: [each for each in outcomes if each.condition.num_fewshot == count] for count in counts}
     summaries = {
@@ -47,15 +48,15 @@ def summarize_model(
     }
     if not summaries:
         raise ValueError(
-            f"no demonstration fits into any prompt of {subject.name}, which has a maximum length of "
-            f"{subject.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or name "
-            f"a model with a larger maximum length"
+            f"no demonstration fits into any prompt of {checkpoint.name}, which has a maximum length of "
+            f"{checkpoint.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or "
+            f"name a model with a larger maximum length"
         )
     if "0" in summaries:
         for count in summaries.keys() - {"0"}:
             summaries[count]["gain"] = gain_of(task, by_count[int(count)], by_count[0])
     return {
-        "name": subject.name,
+        "name": checkpoint.name,
         "member": subject.member,
         "class": type(subject.model).__name__,
         "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),

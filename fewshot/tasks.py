@@ -161,9 +161,9 @@ def total(records: Sequence[Record], name: str) -> float:
 def windows_of(subject: Subject, request: Request) -> list[Request]:
     """Divide a text, which is a request's answer, into windows."""
     if subject.member == "decoder":
-        return list(rolling(request, subject.max_length))
+        return list(rolling(request, subject.checkpoint.max_length))
     frame = len(request.lead) if subject.member == "seq2seq" else len(request.context) + len(request.suffix)
-    size = max(1, subject.max_length - frame)
+    size = max(1, subject.checkpoint.max_length - frame)
     return [
         replace(
             request,

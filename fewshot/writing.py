@@ -61,7 +61,8 @@ class Writer:
     ):
         if subject.member == "encoder":
             raise ValueError(
-                f"{subject.name} is an encoder, which cannot generate: use a task with choices instead"
+                f"{subject.checkpoint.name} is an encoder, which cannot generate: use a task with choices "
+                "instead"
             )
         self.subject, self.cache, self.stop = subject, cache, tuple(stop)
         self.max_new_tokens, self.tokens_at_once, self.lead = max_new_tokens, tokens_at_once, lead

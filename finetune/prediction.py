@@ -19,8 +19,7 @@ from datasets import Dataset
 from torch import nn
 
 from ..modeling import TercetPreTrainedModel
-from ..storage.model_folder import find_folder, load_tokenizer
-from ..storage.own_model import load_ours
+from ..storage.checkpoint import Checkpoint
 from ..text.bad_records import RowError
 from ..text.record_files import require_columns
 from ..text.row_files import as_rows
@@ -44,21 +43,19 @@ class Predictor:
     """A fine-tuned model and everything it takes to ask it.
 
     Args:
-        folder: Where `tercet finetune` left it.
+        checkpoint: The model on disk.
         device: Where it runs.
         precision: `fp32`, or `bf16` for the products.
 
     Raises:
-        ValueError: The folder does not say what the model can do, has no tokenizer, or as in `load_ours`.
+        ValueError: The folder does not say what the model can do, has no tokenizer, or as in
+            `Checkpoint.ours`.
     """
 
-    def __init__(self, folder: Path, device: torch.device, precision: str = "fp32"):
-        self.task: Task = load_task(folder)
-        tokenizer = load_tokenizer(folder)
-        if tokenizer is None:
-            raise ValueError(f"{folder} has no tokenizer: name a fine-tuned model")
-        model = load_ours(str(folder))
-        self.model = cast(TercetPreTrainedModel, nn.Module.to(model, device))
+    def __init__(self, checkpoint: Checkpoint, device: torch.device, precision: str = "fp32"):
+        self.task: Task = load_task(checkpoint.folder)
+        tokenizer = checkpoint.required_tokenizer()
+        self.model = cast(TercetPreTrainedModel, nn.Module.to(checkpoint.ours(), device))
         self.encoder: TextEncoder = encoder_of(self.model, tokenizer, self.task.facts[MAX_LENGTH])
         self.device = device
         self.precision = precision
@@ -74,15 +71,14 @@ class Predictor:
             return predict(self.model, self.task, rows, self.encoder)
 
 
-def load_predictor(model: str, precision: str = "fp32") -> Predictor:
-    """Load a fine-tuned model by its folder or Hub id, onto the GPU if there is one.
+def load_predictor(checkpoint: Checkpoint, precision: str = "fp32") -> Predictor:
+    """Load a fine-tuned model, onto the GPU if there is one.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: As in `Predictor`.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return Predictor(find_folder(model, None), device, precision)
+    return Predictor(checkpoint, device, precision)
 
 
 def predict_rows(predictor: Predictor, rows: Dataset, source: str) -> list[Prediction]:
@@ -126,21 +122,24 @@ def predict_file(
             the output exists or has another ending.
         WriteError: The system does not write it; what was there is as it was.
     """
+    checkpoint = Checkpoint.open(model)
     if output == STANDARD:
-        return answer(model, source, precision, LineWriter(sys.stdout))
+        return answer(checkpoint, source, precision, LineWriter(sys.stdout))
     path = Path(output).expanduser()
     require_ending(output)
-    require_replaceable([path], find_folder(model, None), source, overwrite=overwrite)
+    require_replaceable([path], checkpoint.folder, source, overwrite=overwrite)
     lock = path.with_name(f".{path.name}.lock")
     with locked(lock, f"--output {path}", "another --output"), writing_rows(path) as writer:
-        return answer(model, source, precision, writer, output)
+        return answer(checkpoint, source, precision, writer, output)
 
 
-def answer(model: str, source: str, precision: str, writer: RowWriter, output: str = "each line") -> int:
+def answer(
+    checkpoint: Checkpoint, source: str, precision: str, writer: RowWriter, output: str = "each line"
+) -> int:
     """Write the rows of a file with their predictions, and tell what the output has; count the rows."""
     name, num_rows, told = "standard input" if source == STANDARD else source, 0, ""
     with naming_rows(name):
-        predictor = load_predictor(model, precision)
+        predictor = load_predictor(checkpoint, precision)
         echoed = predictor.columns if isinstance(predictor.task, Tagging) else ()
         for rows, predictions in predicted(predictor, stream_rows(source, predictor.columns, whole=True)):
             writer.write([answered(*each, echoed) for each in zip(rows, predictions, strict=True)])

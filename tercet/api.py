@@ -249,10 +249,11 @@ def predict(model: Any, rows: Any, *, precision: str = "fp32") -> list[dict[str,
     """
     from .finetune.prediction import load_predictor, predict_rows
     from .finetune.text_rows import rows_of_texts
+    from .storage.checkpoint import Checkpoint
     from .text.row_files import read_file
 
     name, texts = str(as_model(model)), texts_in(rows)
-    predictor = load_predictor(name, precision)
+    predictor = load_predictor(Checkpoint.open(name), precision)
     if isinstance(rows, Path):
         return predict_rows(predictor, read_file(str(rows), predictor.columns), str(rows))
     if texts == []:

@@ -11,6 +11,7 @@ from tercet.finetune.prediction import Predictor
 from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import MultiLabelRecipe
 from tercet.finetune.tasks import build_task, task_of
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.bad_records import RowError
 
 from .conftest import write_rows
@@ -107,7 +108,7 @@ def test_one_label_that_rows_have_or_not_is_learned(recipe_of, tmp_path):
     scores = json.loads((recipe.folder / "scores.json").read_text())
     assert scores["mean"]["validation"]["f1_micro"] == scores["baselines"]["bag of words"]["f1_micro"] == 1.0
     assert scores["baselines"]["majority class"]["f1_micro"] in (0.0, 2 / 3)
-    predictor = Predictor(model, torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(model)), torch.device("cpu"))
     found = predictor.predict(Dataset.from_dict({"text": ["the cat sat", "the dog sat"]}))
     assert [each["labels"] for each in found] == [["cat"], []]
     assert "cat" in (recipe.folder / "report.md").read_text()
