@@ -16,6 +16,7 @@ from ..configs.recipe import recipe_data
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import counted
+from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import save_tokenizer
 from ..storage.own_model import save_loadable
 from ..training.checkpoint import best, latest, read_state
@@ -57,6 +58,7 @@ def learn(
     *,
     resume: bool,
     pretrained: PretrainedModel | None = None,
+    open_model: Opener = Checkpoint.open,
     teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
     pace: LabelledExamples | None = None,
 ) -> dict[str, Any]:
@@ -70,6 +72,7 @@ def learn(
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
         pretrained: The model of this seed if it is loaded already; it is changed.
+        open_model: Finds it by its name otherwise.
         teach: Says what a model on a device learns, if that is more than the task's own objective.
         pace: Examples by which steps and evaluations are counted, if others than those learned from.
 
@@ -82,7 +85,7 @@ def learn(
     train = splits["train"].examples
     training = training_of(recipe.training, train, seed, pace)
     accelerator = build_accelerator(training, folder)
-    pretrained, learner = load_learner(recipe, task, splits, seed, pretrained)
+    pretrained, learner = load_learner(recipe, task, splits, seed, pretrained, open_model)
     require_whole_matrices(recipe, accelerator)
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
@@ -116,9 +119,10 @@ def load_learner(
     splits: Mapping[str, Split],
     seed: int,
     pretrained: PretrainedModel | None = None,
+    open_model: Opener = Checkpoint.open,
 ) -> tuple[PretrainedModel, nn.Module]:
     """Load the model of a seed unless it is, with what it has to know of the rows, and what of it learns."""
-    pretrained = pretrained or load_pretrained_model(recipe.model, task, seed)
+    pretrained = pretrained or load_pretrained_model(recipe.model, task, seed, open_model)
     remember_words(pretrained.model, splits)
     return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
 

@@ -12,6 +12,7 @@ folder is touched.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.start import tell_start
 from ..pretraining.text import open_texts
-from ..storage.model_folder import find_folder
+from ..storage.checkpoint import Checkpoint, Opener
 from ..training.disk import replace_text
 from ..training.exchange import main_first
 from ..training.lock import require_unheld
@@ -38,7 +39,6 @@ from .recipe import (
     AdaptationRecipe,
     Combinations,
     FineTuningRecipe,
-    PretrainedModelRecipe,
     in_words,
 )
 from .splits import Split
@@ -61,18 +61,21 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         WriteError: There is no room; what was written before is intact.
     """
     require_unheld(recipe.folder)  # said before a model is looked for
-    recipe, tried, rates = settled(recipe)
+    open_model = cache(Checkpoint.open)
+    recipe, tried, rates = settled(recipe, open_model)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
-        return finetune_in(run, recipe, tried, rates)
+        return finetune_in(run, recipe, tried, rates, open_model)
 
 
-def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: Rates) -> Path:
+def finetune_in(
+    run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: Rates, open_model: Opener
+) -> Path:
     """Fine-tune in the folder that a run holds, with what `settled` found."""
     folder, adaptation = run.folder, recipe.adaptation
     with main_first():
-        prepared = prepare(recipe, tried)
+        prepared = prepare(recipe, tried, open_model)
     if adaptation is not None:
         require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)
         open_texts(further_pretraining(adaptation, recipe.model.path, folder))  # they are there
@@ -91,8 +94,9 @@ def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: 
     if adaptation is not None:
         unadapted = learn_all(chosen, prepared, folder / BEFORE, first=first, resume=run.resume)
         first = None
-        adapted = str(adapt(recipe.model, adaptation, folder / ADAPTED))
-        chosen = replace(chosen, model=replace(chosen.model, path=adapted, revision=None))
+        unadapted_model = open_model(recipe.model.path, recipe.model.revision)
+        adapted = adapt(unadapted_model, adaptation, folder / ADAPTED)
+        chosen = replace(chosen, model=replace(chosen.model, path=str(adapted), revision=None))
     results = learn_all(chosen, prepared, folder, first=first, resume=run.resume)
     with run.together() as is_main:
         if is_main:
@@ -127,7 +131,11 @@ def learn_all(
     for seed in recipe.training.seeds:
         place = seed_folder(folder, seed)
         results[seed] = learn(
-            recipe, prepared.task, splits, place, seed, pretrained=first, resume=resume, **options
+            *(recipe, prepared.task, splits, place, seed),
+            pretrained=first,
+            open_model=prepared.open_model,
+            resume=resume,
+            **options,
         )
         first = None
     return results
@@ -144,6 +152,7 @@ def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> int:
             splits,
             run.folder / GRID / ",".join(in_words(values)),
             recipe.training.seeds[0],
+            open_model=prepared.open_model,
             resume=run.resume,
         )
         for values, recipe in tried
@@ -167,7 +176,7 @@ def require_member(recipe: AdaptationRecipe, config: PreTrainedConfig, path: str
         )
 
 
-def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) -> Path:
+def adapt(model: Checkpoint, recipe: AdaptationRecipe, folder: Path) -> Path:
     """Go on with the pretraining of a model below a folder, and return the folder of the adapted one.
 
     A run that was interrupted is continued, and one that is finished is not repeated.
@@ -176,8 +185,7 @@ def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) 
         ValueError: The objective is not the model's, or something is wrong with the text.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
-    path = str(find_folder(model.path, model.revision))
-    return pretrain(further_pretraining(recipe, path, folder / "run"), resume=True)
+    return pretrain(further_pretraining(recipe, str(model.folder), folder / "run"), resume=True)
 
 
 def further_pretraining(recipe: AdaptationRecipe, path: str, output: Path) -> PretrainingRecipe:

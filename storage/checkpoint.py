@@ -8,6 +8,7 @@ Each file is read when it is first asked for, and then kept.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,6 +104,10 @@ class Checkpoint:
             )
         return self.tokenizer
 
+    def own_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Return a copy of the tokenizer, which may be changed; raise a `ValueError` if there is none."""
+        return deepcopy(self.required_tokenizer())
+
     def require_transformer(self) -> None:
         """Raise a `ValueError` if it is a member of the family, but no Transformer."""
         require_transformer(self.config, self.name)
@@ -165,3 +170,7 @@ class Checkpoint:
         )
         tell_of_unread(fit, self.folder)
         return model
+
+
+Opener = Callable[..., Checkpoint]
+"""`Checkpoint.open`, or the same with a memory: a run opens each name once."""

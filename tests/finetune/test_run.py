@@ -299,9 +299,9 @@ def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_
     """The first seed learns with the model that was prepared and scored, as if it was loaded for it alone."""
     loaded = []
 
-    def load(recipe, task, seed):
+    def load(recipe, task, seed, open_model):
         loaded.append(seed)
-        return load_pretrained_model(recipe, task, seed)
+        return load_pretrained_model(recipe, task, seed, open_model)
 
     for module in ("learning", "prepared"):
         monkeypatch.setattr(f"tercet.finetune.{module}.load_pretrained_model", load)
