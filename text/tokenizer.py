@@ -485,24 +485,30 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     )
 
 
-def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str, folder: Path | None = None) -> PreTrainedTokenizerBase:
     """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`.
+
+    Args:
+        path: As its user wrote it.
+        folder: Where it lies, if that is known.
 
     Raises:
         ValueError: There is none, it is not a fast one, has neither a padding nor an end token, or its ids
             have large gaps; or as in `require_own_files`.
     """
-    is_here = Path(path).exists()
+    is_here = folder is not None or Path(path).exists()
     try:
-        folder = Path(path if is_here else snapshot_download(path, allow_patterns=WANTED_OF_TOKENIZERS))
+        found = folder or Path(
+            path if is_here else snapshot_download(path, allow_patterns=WANTED_OF_TOKENIZERS)
+        )
     except Exception as error:  # a name, a network, a Hub: each fails in its own way
         raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
-    if folder.is_dir():
-        require_own_files(folder)
-        require_counts(folder, read_fields(folder))
+    if found.is_dir():
+        require_own_files(found)
+        require_counts(found, read_fields(found))
     try:
         tokenizer = read_tokenizer(
-            path, trust_remote_code=False, revision=None if is_here else folder.name
+            str(folder or path), trust_remote_code=False, revision=None if is_here else found.name
         )  # without a question on the terminal
     except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
@@ -516,7 +522,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
             "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
     require_dense_ids(tokenizer, path)
-    settle_reading(tokenizer, path)
+    settle_reading(tokenizer, str(folder or path))
     return tokenizer
 
 
