@@ -93,7 +93,7 @@ def learn_general(
         if isinstance(objective.teacher, CachedTeacher):
             replace_text(folder / CACHE, json.dumps({"missing": objective.teacher.missing}, indent=2) + "\n")
     find = partial(finished_student, student)
-    keep_models(learner, find, step.teacher.tokenizer, general.training, folder, outcome, text, accelerator)
+    keep_models(learner, find, step.tokenizer, general.training, folder, outcome, text, accelerator)
     accelerator.wait_for_everyone()
     told = results_of(folder)
     assert told is not None

@@ -21,6 +21,7 @@ from ..finetune.report import SCORE_NAMES
 from ..finetune.summary import read_predictions
 from ..finetune.text_rows import example_texts
 from ..ground.messages import quietly
+from ..modeling import TercetPreTrainedModel
 from ..pretraining.translation_scores import TranslationMeasure
 from ..reporting.next_steps import NextStep, after_learning_a_task, after_pretraining
 from ..reporting.next_steps import as_data as steps_as_data
@@ -35,6 +36,7 @@ from ..reporting.verdicts import (
     shown,
 )
 from ..stock.architectures import options_of_export
+from ..storage.checkpoint import Checkpoint
 from ..storage.model_folder import load_config
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
@@ -59,7 +61,7 @@ from .recipe import DistillationRecipe
 from .report import build_report, kept_of, score_name
 from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
-from .teacher import Source, moved
+from .teacher import moved
 
 CONTROLS = {
     WITHOUT_TEACHER: {
@@ -132,7 +134,7 @@ def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
         summary[GENERAL] = compare_general(general, {name: folder / name / GENERAL for name in students})
     if task is not None:
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
-    summary |= compare_models(recipe, prepared.last.teacher, models[STUDENT])
+    summary |= compare_models(recipe, prepared.last, models[STUDENT])
     summary["verdicts"] = as_data(verdicts(summary))
     summary["next_steps"] = steps_as_data(what_comes_next(str(folder / MODEL), task))
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
@@ -156,7 +158,7 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
     students = load_all({name: str(path / MODEL) for name, path in folders.items()})
-    models = {TEACHER: step.teacher.model, **students}
+    models = {TEACHER: step.model, **students}
     for model in models.values():
         moved(model, present_device()).eval()
     expected = {
@@ -191,7 +193,7 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
     """Compare how well students and teacher know the task, on the last split."""
     split = "test" if "test" in step.rows else "validation"
     references = step.task.references(step.rows[split])
-    teachers = predict_split(step, moved(step.teacher.model, present_device()), split)
+    teachers = predict_split(step, moved(step.model, present_device()), split)
     found: Summary = {}
     predictions = {name: read_predictions(folder / "predictions.jsonl") for name, folder in folders.items()}
     for name, folder in folders.items():
@@ -217,10 +219,12 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
     }
 
 
-def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -> Summary:
+def compare_models(
+    recipe: DistillationRecipe, step: PreparedGeneralStep | PreparedTaskStep, student: Path
+) -> Summary:
     """Compare sizes and optionally times of the student and of the teacher of the last step."""
-    models = {TEACHER: teacher.model, **load_all({STUDENT: str(student)})}
-    with written_as_ours(teacher) as folder:
+    models = {TEACHER: step.model, **load_all({STUDENT: str(student)})}
+    with written_as_ours(step.teacher, step.model) as folder:
         folders = {TEACHER: folder, STUDENT: student}
         sizes = {name: asdict(size_of(model, folders[name])) for name, model in models.items()}
         if not recipe.report.speed:
@@ -230,13 +234,13 @@ def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -
 
 
 @contextmanager
-def written_as_ours(teacher: Source) -> Iterator[Path]:
+def written_as_ours(teacher: Checkpoint, model: TercetPreTrainedModel) -> Iterator[Path]:
     """Yield a folder from which a teacher is loaded as ours: its own, or a temporary one if it is stock."""
-    if load_config(teacher.folder).model_type.startswith("tercet"):
+    if teacher.is_ours:
         yield teacher.folder
         return
     with tempfile.TemporaryDirectory() as folder, quietly():
-        teacher.model.save_pretrained(folder)
+        model.save_pretrained(folder)
         yield Path(folder)
 
 

@@ -1,14 +1,13 @@
 """What a run of fine-tuning is about to do, in one block: at its start and by `tercet finetune --explain`."""
 
 from collections.abc import Sequence
-from functools import cache
 from typing import cast
 
 import torch
 
 from ..pretraining.start import as_block, device_in_words
 from ..reporting.blocks import counted
-from ..storage.checkpoint import Checkpoint, Opener
+from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..training.precision import choose_precision, join_processes
 from .learning import training_of
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate, in_recipes, with_learning_rate
@@ -27,7 +26,7 @@ def explain(recipe: FineTuningRecipe) -> str:
         ValueError: As in `finetune`.
         FileNotFoundError: As in `finetune`.
     """
-    open_model = cache(Checkpoint.open)
+    open_model = opening_once()
     recipe, tried, rates = settled(recipe, open_model)
     first = tried[0][1] if tried else recipe
     return as_block(

@@ -12,7 +12,6 @@ folder is touched.
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..pretraining.start import tell_start
 from ..pretraining.text import open_texts
-from ..storage.checkpoint import Checkpoint, Opener
+from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..training.disk import replace_text
 from ..training.exchange import main_first
 from ..training.lock import require_unheld
@@ -61,7 +60,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         WriteError: There is no room; what was written before is intact.
     """
     require_unheld(recipe.folder)  # said before a model is looked for
-    open_model = cache(Checkpoint.open)
+    open_model = opening_once()
     recipe, tried, rates = settled(recipe, open_model)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)

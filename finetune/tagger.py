@@ -59,7 +59,7 @@ def build_tagger(
     for name in OF_TAGGERS:
         if name in recipe.overrides:
             raise ValueError(f"model.overrides.{name}: name the models by model.path and model.tagger.beside")
-    opened = [open_model(recipe.path, recipe.revision), *(open_model(name, None) for name in beside)]
+    opened = [open_model(recipe.path, recipe.revision), *map(open_model, beside)]
     sources: list[tuple[Any, PreTrainedTokenizerBase | None]]
     sources = [(each.ours(), each.tokenizer) for each in opened]
     embeddings = [describe(cast(NeuralConfig, source.config), tokenizer) for source, tokenizer in sources]

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, product
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
-from ..storage.checkpoint import Checkpoint, Opener
+from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..storage.length import max_length, most_positions
 from ..storage.model_folder import keep_option, save_tokenizer
 from ..text.cache import cache_folder, made_once, name_of
@@ -93,7 +92,7 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     for stage in recipe.training.stages:
         require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
     tell_of_replaced(recipe)
-    open_model = cache(Checkpoint.open)
+    open_model = opening_once()
     config, texts = build_config(recipe, open_model), open_texts(recipe)
     corpus = recipe.corpus
     if corpus.validation == EMBEDDED and EMBEDDED not in listed(corpus.resolve(corpus.train)):

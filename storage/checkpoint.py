@@ -10,7 +10,7 @@ Each file is read when it is first asked for, and then kept.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import cast
 
@@ -94,7 +94,8 @@ class Checkpoint:
     @cached_property
     def max_length(self) -> int:
         """How many tokens of a text it reads at most."""
-        return max_length(self.config, self.tokenizer and self.tokenizer.model_max_length)
+        told = None if self.tokenizer is None else self.tokenizer.model_max_length
+        return max_length(self.config, told)
 
     def required_tokenizer(self) -> PreTrainedTokenizerBase:
         """Return the tokenizer; raise a `ValueError` if there is none."""
@@ -173,4 +174,10 @@ class Checkpoint:
 
 
 Opener = Callable[..., Checkpoint]
-"""`Checkpoint.open`, or the same with a memory: a run opens each name once."""
+"""What finds a model by its name and, if given, its revision."""
+
+
+def opening_once() -> Opener:
+    """Return a `Checkpoint.open` for one run, which opens each name once."""
+    opened = cache(Checkpoint.open)
+    return lambda name, revision=None: opened(name, revision)

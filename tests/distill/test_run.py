@@ -15,9 +15,10 @@ from tercet.distill.comparison import Kept
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.run import distill
 from tercet.distill.student import build_student
-from tercet.distill.teacher import load_source
 from tercet.hub.publication import prepare
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.finished_run import find_run
+from tercet.storage.own_model import load_ours
 from tercet.training.tracking import LOG, read_log
 
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
@@ -28,8 +29,8 @@ def test_every_member_is_distilled_to_an_ordinary_model(member, recipe_of, tmp_p
     recipe = recipe_of(member)
     folder = distill(recipe)
     model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    teacher = load_source(recipe.general.teacher)
-    assert model.config.num_hidden_layers == 2 == teacher.model.config.num_hidden_layers // 2
+    teacher = Checkpoint.open(recipe.general.teacher)
+    assert model.config.num_hidden_layers == 2 == teacher.config.num_hidden_layers // 2
     assert len(tokenizer) == len(teacher.tokenizer)
     assert load_recipe(DistillationRecipe, folder / "recipe.yaml") == recipe
     records = [record for record in read_log(recipe.folder / "student" / "general" / LOG) if "loss" in record]
@@ -51,7 +52,7 @@ def test_the_student_begins_with_the_teachers_layers(recipe_of):
     tiny = {"optimizer": {"learning_rate": 1e-12}, "steps": 1}
     recipe = recipe_of("encoder", training=tiny)
     after = load_file(distill(recipe) / "model.safetensors")
-    teacher = load_source(recipe.general.teacher).model
+    teacher = load_ours(recipe.general.teacher)
     first = build_student(recipe.student, teacher, recipe.general.objective.model_class, seed=0)
     for name, tensor in first.state_dict().items():
         if name in after:
