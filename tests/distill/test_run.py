@@ -24,6 +24,14 @@ from tercet.training.tracking import LOG, read_log
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 
 
+def test_teacher_and_student_are_opened_once(recipe_of, teachers, hub):
+    """Also where several runs learn with the same student."""
+    fetched = hub(dict.fromkeys(["somebody/teacher", "somebody/student"], teachers / "encoder"))
+    recipe = recipe_of("encoder", student={"path": "somebody/student"}, report={"without_teacher": True})
+    distill(replace(recipe, general=replace(recipe.general, teacher="somebody/teacher")))
+    assert fetched == {"somebody/teacher": 1, "somebody/student": 1}
+
+
 @pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
 def test_every_member_is_distilled_to_an_ordinary_model(member, recipe_of, tmp_path):
     recipe = recipe_of(member)

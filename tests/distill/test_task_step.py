@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -302,6 +303,15 @@ def test_a_folder_goes_on_from_the_weights_that_it_began_with(tmp_path):
     require_same_beginning(tmp_path / "task", Checkpoint.open(str(first)))
     with pytest.raises(ValueError, match=r"trained from other weights than those of .*second: delete it"):
         require_same_beginning(tmp_path / "task", Checkpoint.open(str(second)))
+
+
+def test_teacher_and_student_are_opened_once(fine_tuned, hub):
+    recipe = fine_tuned("classification")
+    folder = Path(recipe.task.teacher)
+    fetched = hub(dict.fromkeys(["somebody/teacher", "somebody/student"], folder))
+    task = replace(recipe.task, teacher="somebody/teacher")
+    distill(replace(recipe, task=task, student=StudentRecipe(path="somebody/student")))
+    assert fetched == {"somebody/teacher": 1, "somebody/student": 1}
 
 
 def test_a_resumed_run_keeps_the_finished_seed(fine_tuned):

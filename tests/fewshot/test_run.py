@@ -41,6 +41,12 @@ def test_every_kind_of_task_is_asked_of_every_member_that_can(kind, recipe_of, s
     )
 
 
+def test_a_model_is_opened_once(recipe_of, saved, hub):
+    fetched = hub({"somebody/model": saved("decoder")})
+    fewshot(recipe_of("perplexity", ["somebody/model"]))
+    assert fetched == {"somebody/model": 1}
+
+
 def test_accuracies_are_those_of_the_logged_scores(recipe_of, saved):
     results, items = read(fewshot(recipe_of("classification", [saved("decoder")])))
     for count in (0, 2):

@@ -9,16 +9,18 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.configs.recipe import parse_recipe
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model, cut_to
 from tercet.pretraining.prepared import Inputs, fit_length, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
 from tercet.storage.model_folder import save_tokenizer
 from tercet.storage.own_model import load_transformer
 
 from ..word_level import word_level
-from .conftest import unread_recipe
+from .conftest import recipe_data_of, unread_recipe
 
 END = 38
 
@@ -85,6 +87,15 @@ def test_tokens_keep_their_vectors_under_other_ids(trained, tokenizer, capsys):
     table = model.get_input_embeddings().weight
     assert torch.equal(table, before[[1, 0, *range(2, 40)]])
     assert "from 42 to 40 rows: 40 are those of one token" in capsys.readouterr().err
+
+
+def test_a_model_that_goes_on_is_opened_once(trained, texts, tmp_path, hub):
+    fetched = hub({"somebody/model": trained})
+    data = recipe_data_of("causal_language_modeling", texts, tmp_path / "run", tokens_per_step=64) | {
+        "tokenizer": {}
+    }
+    pretrain(parse_recipe(PretrainingRecipe, data | {"model": {"path": "somebody/model"}}))
+    assert fetched == {"somebody/model": 1}
 
 
 def test_an_end_that_also_pads_is_a_target(tokenizer):
