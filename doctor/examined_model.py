@@ -75,9 +75,6 @@ class ExaminedModel:
         )
 
 
-
-
-
 HARMLESS = 10**8
 """Parameters that any machine has room for, however few of them are in the files."""
 
