@@ -75,10 +75,6 @@ def learn(
         open_model: Finds it by its name otherwise.
         teach: Says what a model on a device learns, if that is more than the task's own objective.
         pace: Examples by which steps and evaluations are counted, if others than those learned from.
-
-    Raises:
-        ValueError: The recipe does not fit the model, or a run is there and not to be continued.
-        KeyboardInterrupt: A signal stopped the run.
     """
     if (folder / SCORES).exists():
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
