@@ -219,6 +219,7 @@ def learn_task(
         if rate is not None:
             print(rate, file=sys.stderr, flush=True)
         earlier = evaluate_before(prepared, recipe.training.precision)
+    wait_for_everyone()
     results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
     if earlier is not None:
         conclude(recipe, prepared, results, earlier, rate=rate)
