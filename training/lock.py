@@ -1,6 +1,7 @@
 """One run at a time writes a folder: a lock that the system holds for as long as the process lives.
 
-`.NAME.lock` lies beside the folder and names who holds it: process, machine, command, since when. The lock
+`.NAME.lock` lies beside the folder, or in it where nothing can be written beside it, and names who holds it:
+process, machine, command, since when. The lock
 itself is the kernel's (POSIX record locks, `fcntl.lockf`): it ends with its process, however that ends, and
 worker processes do not inherit it. Over NFS, machines see each other's locks where the server's lock service
 runs, as it does by default; a warning names a file system without locks. A launch of several processes is
@@ -32,9 +33,10 @@ HELD: set[Path] = set()
 
 
 def lock_of(folder: Path) -> Path:
-    """Name the file whose lock the run of a folder holds, beside what the folder's name leads to."""
+    """Name the file whose lock the run of a folder holds: beside what its name leads to, or in that."""
     folder = folder.resolve()
-    return folder.with_name(f".{folder.name}.lock")
+    is_alone = folder.is_dir() and not os.access(folder.parent, os.W_OK)  # as where a disk is mounted
+    return (folder if is_alone else folder.parent) / f".{folder.name}.lock"
 
 
 @contextmanager

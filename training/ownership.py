@@ -6,6 +6,7 @@ is never renamed.
 """
 
 import json
+import os
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,13 +47,17 @@ def require_movable(folder: Path) -> None:
     """Make sure that `set_aside` can rename a folder that is there.
 
     Raises:
-        ValueError: No command of ours wrote it, or what bears the other name; or it is the current one.
+        ValueError: No command of ours wrote it, or what bears the other name; or the system cannot rename it.
     """
     for path in (folder, previous_of(folder)):
         if path.exists() and not is_ours(path):
             raise ValueError(f"{path} was not written by tercet (it has no {OWN}): choose another folder")
-    if Path.cwd().is_relative_to(folder.resolve()):
-        raise ValueError(f"{folder} is the current folder, which cannot be renamed: choose another folder")
+    place = folder.resolve()
+    if Path.cwd().is_relative_to(place) or place.is_mount() or not os.access(place.parent, os.W_OK):
+        raise ValueError(
+            f"{folder} cannot be renamed (it is the current folder or a mounted disk, or the folder above "
+            "cannot be written): choose another folder"
+        )
 
 
 def set_aside(folder: Path) -> None:

@@ -112,3 +112,12 @@ def test_system_without_these_locks_runs(monkeypatch, tmp_path):
         warnings.simplefilter("error")
         with occupied(tmp_path / "run"):
             (tmp_path / "run").mkdir()
+
+
+def test_a_lock_lies_in_the_folder_where_nothing_can_be_written_beside_it(monkeypatch, tmp_path):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(module.os, "access", lambda path, mode: path != tmp_path)
+    with occupied(tmp_path / "run"):
+        assert [path.name for path in tmp_path.rglob("*")] == ["run", ".run.lock"]
+        assert lock_of(tmp_path / "run") == tmp_path / "run" / ".run.lock"
+    assert lock_of(tmp_path / "other").parent == tmp_path, "which says that it cannot be written"

@@ -51,11 +51,17 @@ def test_a_folder_without_the_mark_is_not_renamed_nor_replaced(name, tmp_path):
         require_movable(tmp_path / "run")
 
 
-def test_the_current_folder_is_not_renamed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", ["current folder", "mounted disk", "no permission"])
+def test_what_the_system_does_not_rename_is_told_of(case, tmp_path, monkeypatch):
     leave(tmp_path / "run", "one")
-    (tmp_path / "run" / "model").mkdir()
-    monkeypatch.chdir(tmp_path / "run" / "model")
-    with pytest.raises(ValueError, match="is the current folder, which cannot be renamed"):
+    if case == "current folder":
+        (tmp_path / "run" / "model").mkdir()
+        monkeypatch.chdir(tmp_path / "run" / "model")
+    elif case == "mounted disk":
+        monkeypatch.setattr(type(tmp_path), "is_mount", lambda path: path.name == "run")
+    else:
+        monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    with pytest.raises(ValueError, match="run cannot be renamed"):
         require_movable(tmp_path / "run")
 
 
