@@ -98,7 +98,7 @@ def test_rows_are_not_replaced_by_their_predictions(name, overwrite, folder, row
     for source, output in ((rows, tmp_path / name), (tmp_path / name, rows)):
         if output.is_symlink():
             continue  # the link would be replaced, and what it leads to stays
-        with pytest.raises(ValueError, match="where this run writes"):
+        with pytest.raises(ValueError, match="is the FILE that is read"):
             predict_file(str(folder), str(source), str(output), overwrite=overwrite)
     assert rows.read_bytes() == before
 
