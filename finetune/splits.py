@@ -132,7 +132,7 @@ def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
         ValueError: There is nothing to learn from them.
     """
     with naming_rows("train", rows):
-        task = build_task(recipe.task, rows["train"])
+        task = build_task(recipe.task, rows["train"], trust_remote_code=recipe.trust_remote_code)
         if not task.facts.get("are_numbered", True):  # labels were found, not named
             odd = describe_odd_labels(task.labels_in(rows["train"]), rows.places["train"])
             if odd:
