@@ -16,6 +16,7 @@ from typing import TextIO
 from .command_line import parse
 from .ground.messages import LinesError, is_panic
 from .ground.processes import safe_path
+from .ground.terminal import plain_streams
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hide_bars()
     try:
         try:
-            return carry_out(sys.argv[1:] if arguments is None else arguments)
+            with plain_streams():
+                return carry_out(sys.argv[1:] if arguments is None else arguments)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here an error can still be told, and not when Python ends
