@@ -24,6 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..ground.messages import shortened
+from ..ground.saved_weights import NO_KERNELS, require_no_adapter
 from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..modeling.heads.pooling import POOLING, PackedStream
 from ..modeling.pretrained import TercetPreTrainedModel
@@ -36,6 +38,7 @@ from ..storage.model_folder import require_fit
 from ..storage.sentence_vectors import (
     CROSS_ENCODER,
     MODULES,
+    OF_TRANSFORMER,
     SETTINGS,
     SentenceVectors,
     UnlikeVectorsError,
@@ -56,6 +59,22 @@ TOKENS_ON_DEVICE = 2**15
 
 LIBRARY, REMEDY = "sentence_transformers", "pip install sentence-transformers"
 """What makes the vectors of other models, and how to get it."""
+
+
+KNOWN_SETTINGS = {
+    *("max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"),
+    *("message_format", "processing_kwargs", "unpad_inputs", "query_length", "document_length"),
+    *("query_expansion", "truncate_dim"),
+}
+"""What a folder may say of its Transformer when sentence-transformers reads it."""
+
+OF_LOADING = {
+    *("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"),
+}
+"""Settings that become arguments of `from_pretrained`."""
+
+KNOWN_ARGUMENTS = {"dtype", "torch_dtype", "padding_side", "truncation_side", "model_max_length"}
+"""Those among them that choose no code and no file."""
 
 
 class Embedder(Protocol):
@@ -223,12 +242,18 @@ class PackedEmbedder:
 
 
 class LibraryEmbedder:
-    """sentence-transformers, for models that are none of ours."""
+    """sentence-transformers, for models that are none of ours.
+
+    Raises:
+        ValueError: The folder says how it is to be loaded.
+    """
 
     def __init__(self, folder: Path, prompt: str, precision: str):
+        require_no_adapter(folder)
+        require_known_settings(folder)
         from sentence_transformers import SentenceTransformer
 
-        self.model = SentenceTransformer(str(folder)).float()
+        self.model = SentenceTransformer(str(folder), model_kwargs=dict(NO_KERNELS)).float()
         self.prompt = prompt
         self.precision = precision
         self.width = cast(int, self.model.get_embedding_dimension())
@@ -241,6 +266,24 @@ class LibraryEmbedder:
         """Return a vector for each text, (E, C)."""
         with products_in(self.precision, torch.device(self.model.device.type)):
             return self.model.encode(list(texts), prompt=self.prompt, show_progress_bar=False)
+
+
+def require_known_settings(folder: Path) -> None:
+    """Refuse settings by which a folder chooses how sentence-transformers loads it.
+
+    They become arguments of `from_pretrained`: some let it fetch the code of kernels, or read other files.
+
+    Raises:
+        ValueError: There are some.
+    """
+    for file in sorted(folder.rglob(OF_TRANSFORMER)):
+        told = read_facts(file)
+        inner = {key for name in OF_LOADING for key in told.get(name) or {}}
+        if unknown := sorted((told.keys() - KNOWN_SETTINGS - OF_LOADING) | (inner - KNOWN_ARGUMENTS)):
+            raise ValueError(
+                f"{file} chooses how sentence-transformers loads the model ({shortened(unknown)}), which can "
+                "take code and files from elsewhere: remove these entries, if you do not need them"
+            )
 
 
 def stack_of(model: TercetPreTrainedModel) -> TercetPreTrainedModel:

@@ -32,6 +32,9 @@ from .named_files import named_file
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 """Names of files that run foreign code when they are read."""
 
+ADAPTER = "adapter_config.json"
+"""File by which PEFT finds an adapter."""
+
 MOST_LAYERS = 1000
 """Layers that a configuration may have more than the files have tensors: some architectures share them."""
 
@@ -67,8 +70,9 @@ def inspect_weights(folder: Path) -> StoredWeights:
     """Make sure that all weights of a model are there and whole, and none pickled.
 
     Raises:
-        ValueError: There are none but pickled ones, or a file is damaged or missing.
+        ValueError: There are none but pickled ones, a file is damaged or missing, or an adapter changes them.
     """
+    require_no_adapter(folder)
     index = folder / SAFE_WEIGHTS_INDEX_NAME
     single = folder / SAFE_WEIGHTS_NAME
     if single.exists():
@@ -92,6 +96,21 @@ def inspect_weights(folder: Path) -> StoredWeights:
             )
         shapes |= found
     return StoredWeights([index, *shards], count_parameters(shapes), len(shapes))
+
+
+def require_no_adapter(folder: Path) -> None:
+    """Refuse a model with an adapter in its folder, which PEFT would add to the weights.
+
+    Its configuration can name other models, and modules that are imported.
+
+    Raises:
+        ValueError: There is one.
+    """
+    if (folder / ADAPTER).exists():
+        raise ValueError(
+            f"{folder} has an adapter beside the model ({ADAPTER}), which transformers would add to it: "
+            "merge the two with PEFT's merge_and_unload and save the model again, or take the adapter out"
+        )
 
 
 def has_weights(folder: Path) -> bool:

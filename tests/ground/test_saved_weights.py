@@ -183,6 +183,15 @@ def test_sizes_that_take_no_memory_are_as_large_as_they_are(tmp_path):
     assert load(tmp_path).config.max_position_embeddings == 10_485_760
 
 
+def test_an_adapter_beside_a_model_is_not_added_to_it(tmp_path):
+    """It changes the model that was looked at, and its configuration names modules that PEFT imports."""
+    MODELS["stock"](tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "megatron_core": "antigravity"}')
+    for read in (load, lambda folder: load_examined_model(str(folder))):
+        with pytest.raises(ValueError, match=r"has an adapter beside the model .*: merge the two with PEFT"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize("examines", [False, True])
 @pytest.mark.parametrize("named", ["them/kernel", {"": "them/kernel"}], ids=["text", "dictionary"])
 @pytest.mark.parametrize("model", ["decoder", "stock"])
