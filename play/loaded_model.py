@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
 from ..ground.messages import quietly
+from ..ground.named_files import require_inside
 from ..hub.model_card import KINDS, origin
 from ..reporting.blocks import name_of_model
 from ..storage.checkpoint import Checkpoint
@@ -168,7 +169,8 @@ def load_model(name: str) -> LoadedModel:
         ValueError: It has no tokenizer, needs code of its own, only holds vectors, or its files are damaged.
     """
     within = Path(name).expanduser() / "model"
-    checkpoint = Checkpoint.open(str(within) if (within / CONFIG).is_file() else name)
+    is_run = (within / CONFIG).is_file()
+    checkpoint = Checkpoint.open(str(require_inside(within, within.parent)) if is_run else name)
     if checkpoint.config.model_type == WORD_VECTORS:
         raise ValueError(
             f"{name} holds static vectors of words, which read no text by themselves: train a tagger on them "
