@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..text.row_files import plain
+from ..text.rows import tell_of_no_first
 from ..text.template_program import Row, is_missing
 from .boundary import Prompt
 from .comparison import Comparison
@@ -46,6 +47,13 @@ class TargetedComparison(Comparison):
         """Return the answers in the context that says nothing of the row."""
         context = self.recipe.unconditional
         return [Prompt(context, query.item.answers, query.prompts[0].suffix)]
+
+    def tell_of_targets(self, source: str, items: Sequence[Item], row: Row) -> None:
+        """Warn if numbers of answers seem to count from 1."""
+        if isinstance(self.target(row), int):
+            numbers, sizes = [item.target for item in items], [len(item.answers) for item in items]
+            remedy = "write task.target: (TARGET) - 1"
+            tell_of_no_first(numbers, sizes, f"{source}: task.target = {self.target.source!r}", remedy)
 
     def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
         """Return what computes the accuracy of a random answer, and of the most frequent one."""

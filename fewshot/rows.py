@@ -94,6 +94,7 @@ def items_of(task: Task, data: DataRecipe, source: str, rows: list[Row]) -> list
             f"{source} has no rows{' of which data.where is true' if condition else ''}: name some"
         )
     tell_of_spaces(source, items)
+    task.tell_of_targets(source, items, rows[items[0].number])
     return items
 
 

@@ -83,6 +83,10 @@ class Task(ABC):
         """Raise a `ValueError` if a prompt without content that calibration needs cannot be written."""
         return
 
+    def tell_of_targets(self, source: str, items: Sequence[Item], row: Row) -> None:
+        """Warn if the right answers of items seem to be counted from 1; `row` is that of the first."""
+        return
+
     def queries(
         self, prompter: Prompter, items: Sequence[Item], demonstrations: Sequence[list[Item]]
     ) -> list[Query]:
