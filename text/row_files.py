@@ -164,6 +164,17 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def text_of(value: Any) -> Any:
+    """Write a number as a text, a whole one without a fraction whatever its column has; nothing else.
+
+    >>> text_of(1), text_of(1.0), text_of(2.5), text_of("1.0"), text_of(True)
+    ('1', '1', '2.5', '1.0', True)
+    """
+    if not is_number(value):
+        return value
+    return str(int(value) if abs(value) < 2**53 and value == int(value) else value)
+
+
 KINDS: dict[type, str] = {
     bool: "truth values",
     int: "numbers",

@@ -22,12 +22,12 @@ from .record_files import find_file, has_lines, object_of, require_columns
 from .row_files import (
     Written,
     as_rows,
-    is_number,
     number_of,
     read_lines,
     read_parquet,
     rows_of_other_kinds,
     stream_file,
+    text_of,
 )
 
 Row = dict[str, Any]
@@ -285,7 +285,7 @@ def texts_of(rows: Dataset, column: str) -> list[str]:
     Raises:
         RowError: A row has none there.
     """
-    texts = [str(value) if is_number(value) else value for value in rows[column][:]]
+    texts = [*map(text_of, rows[column][:])]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise RowError(row, f"has no text in column {column!r} ({text!r}): take it out, or fill it in")
