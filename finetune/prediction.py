@@ -23,7 +23,7 @@ from ..storage.checkpoint import Checkpoint
 from ..text.bad_records import RowError
 from ..text.record_files import require_columns
 from ..text.row_files import as_rows
-from ..text.row_writers import LineWriter, RowWriter, require_ending, writing_rows
+from ..text.row_writers import LineWriter, RowWriter, require_ending, require_writable, writing_rows
 from ..text.rows import STANDARD, Row, stream_rows
 from ..training.inputs import require_replaceable
 from ..training.lock import locked
@@ -128,6 +128,8 @@ def predict_file(
     path = Path(output).expanduser()
     require_ending(output)
     require_replaceable([path], checkpoint.folder, source, overwrite=overwrite)
+    if source != STANDARD:
+        require_writable(stream_rows(source, (), whole=True), output)
     lock = path.with_name(f".{path.name}.lock")
     with locked(lock, f"--output {path}", "another --output"), writing_rows(path) as writer:
         return answer(checkpoint, source, precision, writer, output)

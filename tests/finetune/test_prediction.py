@@ -162,6 +162,30 @@ def test_a_table_without_rows_is_answered_with_none(folder, tmp_path):
     assert pd.read_parquet(tmp_path / "out.parquet").empty
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv"])
+def test_what_is_no_number_is_written_as_nothing(ending, folder, tmp_path):
+    table = pd.DataFrame(
+        {"text": ["a b", "b a"], "price": [0.5, float("nan")], "all": [[1.5], [float("inf")]]}
+    )
+    table.to_parquet(tmp_path / "rows.parquet")
+    predict_file(str(folder), str(tmp_path / "rows.parquet"), str(tmp_path / f"out{ending}"))
+    written = (tmp_path / f"out{ending}").read_text()
+    assert "nan" not in written.lower()
+    assert "infinity" not in written.lower()
+    found = table_of(tmp_path / f"out{ending}")
+    assert found["price"].isna().tolist() == [False, True]
+
+
+def test_a_table_that_cannot_hold_its_rows_is_refused_before_they_are_predicted(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(prediction, "load_predictor", pytest.fail)
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "id": 9007199254740993}\n{"text": "b", "id": 0.5}\n')
+    with pytest.raises(ValueError, match=r"a column has values of several kinds .* write .jsonl"):
+        predict_file(str(folder), str(tmp_path / "rows.jsonl"), str(tmp_path / "out.parquet"))
+    assert not (tmp_path / "out.parquet").exists()
+
+
 def test_an_output_of_another_ending_is_refused(folder, rows, tmp_path):
     with pytest.raises(ValueError, match=r"out\.txt': end its name in \.jsonl, \.json, \.csv, "):
         predict_file(str(folder), str(rows), str(tmp_path / "out.txt"))
