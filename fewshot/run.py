@@ -17,6 +17,7 @@ from ..configs.recipe import recipe_data
 from ..reporting.page import save
 from ..reporting.verdicts import as_data
 from ..storage.checkpoint import Checkpoint
+from ..training.books import hash_of_weights
 from ..training.cpu import prepared_cpu
 from ..training.disk import partial_path, replace_text
 from ..training.run_folder import Run, running
@@ -26,7 +27,7 @@ from .output import ITEMS, RESULTS, run_folder
 from .recipe import FewShotRecipe
 from .report import build_report, verdicts
 from .rows import Items, read_items
-from .subject import hash_weights, load_subject
+from .subject import load_subject
 from .summary import summarize_model
 from .task import RowScore
 
@@ -64,7 +65,7 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
             prompting = recipe.prompting
             checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
             subject = load_subject(checkpoint, prompting.precision, prompting.head)
-            before = hash_weights(subject.model)
+            before = hash_of_weights(subject.model.state_dict())
             evaluation = Evaluation(recipe, items, subject)
             if not number:
                 run.take()
@@ -72,7 +73,7 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
             for outcome in tqdm(evaluation.outcomes(), name, len(conditions), disable=None, leave=False):
                 outcomes.append(outcome)
                 log(name, outcome)
-            weights = before, hash_weights(subject.model)
+            weights = before, hash_of_weights(subject.model.state_dict())
             assert weights[0] == weights[1], "evaluation has changed weights"
             models.append(
                 summarize_model(items.task, subject, weights, outcomes, baselines, contamination)

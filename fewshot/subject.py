@@ -1,7 +1,6 @@
 """The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, Literal
 
 import torch
@@ -194,12 +193,3 @@ def load_foreign(checkpoint: Checkpoint, member: Member) -> PreTrainedModel:
 def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
     """Keep what names tokens of a model's generation configuration: it shall decode greedily."""
     return GenerationConfig(**{name: getattr(config, name, None) for name in TOKENS})
-
-
-def hash_weights(model: PreTrainedModel) -> str:
-    """Return the SHA-256 of all parameters and saved buffers, by their names."""
-    digest = sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()

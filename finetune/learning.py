@@ -1,7 +1,6 @@
 """One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..reporting.blocks import counted
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import save_tokenizer
 from ..storage.own_model import save_loadable
+from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
 from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
@@ -96,15 +95,24 @@ def learn(
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    evaluations = evaluate_best(learner, validation, splits, folder, accelerator)
+    scores = load_best_model(learner, folder, accelerator)
+    scored = hash_of_weights(whole_weights(learner, accelerator))
+    evaluations = evaluate_best(learner, validation, splits, scores, accelerator)
     results = results_of(evaluations, outcome, training.steps, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
+        saved = hash_of_weights(weights)
         keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
+        results["learned"] |= {"scored": scored, "saved": saved}
         keep_results(folder, evaluations, results)
+        if not recipe.lora:  # whose additions are merged into the weights that are saved
+            tell_of_weights(folder.name, {"best": scored}, {"best": saved})
         if pace is None or len(pace) == len(train):
-            tell_of_learned(folder.name, results["learned"], recipe.training, len(train))
+            asked, progress = recipe.training.epochs * len(train), outcome.progress
+            tolerance = size if recipe.training.epochs % 1 else 1
+            done = sum(progress.examples_of_epochs)
+            tell_of_amount(folder.name, "examples", done, asked, progress, tolerance=tolerance)
     accelerator.wait_for_everyone()
     return results
 
@@ -143,25 +151,6 @@ def results_of(
             "skipped_steps": int(outcome.progress.skipped),
         },
     }
-
-
-def tell_of_learned(
-    run: str, learned: Mapping[str, Any], schedule: FineTuningSchedule, num_examples: int
-) -> None:
-    """Print how many examples a run has learned from by its own count, if its recipe asks for others."""
-    done, skipped = sum(learned["examples_of_epochs"]), learned["skipped_steps"]
-    asked = schedule.epochs * num_examples
-    tolerance = schedule.batch_size if schedule.epochs % 1 else 1
-    if abs(done - asked) < tolerance and not skipped:
-        return
-    without = (
-        f"; {counted(skipped, 'step')} had no effect, since the gradient was not finite" if skipped else ""
-    )
-    print(
-        f"{run} has learned from {done:,} examples, and its recipe asks for {asked:,.0f}{without}",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
@@ -217,11 +206,10 @@ def evaluate_best(
     model: nn.Module,
     validation: Evaluator,
     splits: Mapping[str, Split],
-    folder: Path,
+    scores: dict[str, float],
     accelerator: Accelerator,
 ) -> dict[str, Evaluation]:
-    """Load a model's best checkpoint, and evaluate it on all rows that nothing is learned from."""
-    scores = load_best_model(model, folder, accelerator)
+    """Evaluate a model, which has `scores` in validation, on all rows that nothing is learned from."""
     accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
         evaluations = {"validation": validation.evaluate(model, scores)}

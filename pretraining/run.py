@@ -20,6 +20,7 @@ from ..storage.model_folder import save_tokenizer
 from ..text.cache import made_once, name_of
 from ..text.new_terms import read_terms
 from ..text.texts_read import contents_of
+from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights, tokens_asked
 from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
@@ -30,7 +31,7 @@ from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
 from ..training.recovery import precision_kept
 from ..training.run_folder import EVALUATION, MODEL, Run, delete, running
-from ..training.stages import warn_of_unfilled_steps
+from ..training.stages import LEAST_FILL, warn_of_unfilled_steps
 from ..training.tracking import LOG, as_json, read_log
 from .continuation import tell_of_learning_rate
 from .model import SavedModel, save_model, saved_models
@@ -202,7 +203,7 @@ def keep_models(
     text: ReadText,
     accelerator: Accelerator,
 ) -> None:
-    """Write the finished models with every kind of weights, what they are and score.
+    """Write the finished models with every kind of weights, what they are and score, and the run's books.
 
     Models of earlier ends are deleted. Every process calls this; the main one writes.
 
@@ -217,9 +218,11 @@ def keep_models(
         accelerator: Of the run.
     """
     models: Mapping[str, SavedModel] = {}
+    saved: dict[str, str] = {}
     for kind, weights in each_kind(trained, training, outcome.checkpoint, accelerator):
         if accelerator.is_main_process:
             models = find(weights)
+            saved[kind] = hash_of_weights(weights)
             save_models(run_folder, models, tokenizer, training, kind)
     if not accelerator.is_main_process:
         return
@@ -228,6 +231,7 @@ def keep_models(
     summary = outcome.progress.state_dict() | {
         "weights": final,
         "scores": kinds[final],
+        "saved": saved,
         "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
         "held_out": dict(text.held_out.about),
         "left_out": {split: [each._asdict() for each in own] for split, own in text.left_out.items()},
@@ -238,3 +242,7 @@ def keep_models(
         for kind in FILES.keys() - (kinds.keys() - {final}):
             delete(run_folder / f"{name}-{kind}")
     replace_text(run_folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
+    progress, asked = outcome.progress, tokens_asked(training, outcome.progress.step)
+    tolerance = (1 - LEAST_FILL) * asked
+    tell_of_amount(run_folder.name, "tokens", progress.tokens, asked, progress, tolerance=tolerance)
+    tell_of_weights(run_folder.name, progress.scored, saved)

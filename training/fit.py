@@ -349,7 +349,9 @@ class _Run:
             return
         with self.tracker.paused():
             self.scores.measure_all(self.progress.step)
-        self.progress.judge(self.scores.criterion)
+            self.progress.judge(self.scores.criterion)
+            if self.is_finished:
+                self.progress.scored = self.scores.hashes()
         self.tracker.record_evaluation(self.scores.values, is_last=self.is_finished)
 
     @property
@@ -367,6 +369,8 @@ class _Run:
         earlier = newest_due(self.folder / CHECKPOINTS, number - 1, self.progress.step, self.accelerator)
         with self.tracker.paused():
             scores = self.scores.measure_mean(self.state.bare_model, earlier)
+            if scores:
+                self.progress.scored = self.scores.hashes()
         if scores:
             self.tracker.record_evaluation(scores, is_last=True)
 

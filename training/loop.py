@@ -70,6 +70,9 @@ class Progress:
     targets_of: dict[str, int] = field(default_factory=dict)
     """Targets of each term that the loss has summed, over all processes."""
 
+    scored: dict[str, str] = field(default_factory=dict)
+    """Hash of the weights that the scores at the end are of, by their kind; only of the main process."""
+
     words: float = 0.0
     """Words seen, where models are kept by them; see `RevisionSeries`."""
 
