@@ -61,17 +61,6 @@ def tensor_cores(half: float, single: float) -> Peaks:
     return {"bf16": half, "fp16": half, "fp32": single}
 
 
-def apple(cores: int, per_core: float, memory: float, source: str) -> Device:
-    """Describe a GPU of Apple's, whose cores are alike within a generation and compute all formats alike."""
-    return Device(memory, {"bf16": cores * per_core, "fp32": cores * per_core}, 1.25e9, 1.25e9, source, "mps")
-
-
-M1_CORE = 2.6e12 / 8
-"""Apple's announcement of the M1 (10 November 2020): 2.6 teraflops of eight cores."""
-
-M2_CORE = 3.6e12 / 10
-"""Apple's presentation of the M2 (6 June 2022): 3.6 teraflops of ten cores."""
-
 DEVICES = {
     "a100": Device(
         80e9, tensor_cores(312e12, 19.5e12), 300e9, 25e9, "NVIDIA A100 80GB SXM and DGX A100 data sheets"
@@ -103,10 +92,6 @@ DEVICES = {
         1.25e9,
         "NVIDIA, RTX Blackwell GPU Architecture, 2025, appendix A (accumulation in FP32); PCIe 5.0 x16",
     ),
-    "m1": apple(8, M1_CORE, 16e9, "Apple, announcement of M1, 2020; its largest memory"),
-    "m1-max": apple(32, M1_CORE, 64e9, "32 of M1's GPU cores (Apple, 2020 and 2021); its largest memory"),
-    "m2": apple(10, M2_CORE, 24e9, "Apple, presentation of M2, 2022; its largest memory"),
-    "m2-max": apple(38, M2_CORE, 96e9, "38 of M2's GPU cores (Apple, 2022 and 2023); its largest memory"),
     "cpu": Device(
         16e9,
         {"bf16": 749e9, "fp32": 368e9},
@@ -117,8 +102,7 @@ DEVICES = {
     ),
 }
 """The devices that a plan can name. Data sheets count both directions of NVLink, and newer ones sparse
-products: both are halved here. The network's rate is that of one adapter for each device. Of Apple's newer
-chips, the maker publishes no operations per second."""
+products: both are halved here. The network's rate is that of one adapter for each device."""
 
 
 @dataclass(frozen=True)

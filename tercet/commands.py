@@ -14,13 +14,13 @@ from .results import Result
 def plan(options: Namespace) -> None:
     """Estimate the FLOPs, memory, communication, time and cost of a run on given machines.
 
-    Reads no text and trains nothing. Prints parameters and FLOPs. For one device, DDP, ZeRO and FSDP2 it
+    Reads no text and trains nothing. Prints parameters and FLOPs. For one device, DDP, FSDP2 and HSDP it
     also prints the memory of a device by component, its communication, the speed at the share of peak FLOPs
     that similar models have reached (MFU), and device-hours. If a run does not fit, it prints what would.
     The tables are Markdown.
 
     Without `device`, the device of this machine is meant, and its speed is measured in a second. The numbers
-    of others are their makers': a100, h100, h200, rtx3090, rtx4090, rtx5090, m1, m1-max, m2, m2-max, cpu.
+    of others are their makers': a100, h100, h200, rtx3090, rtx4090, rtx5090, cpu.
 
     key=value describes the machines: devices, device, mfu, peak_flops, device_memory, usable_memory,
     bandwidth, devices_per_node, price_per_device_hour. Keys with a dot override values of the recipe, as in

@@ -1,8 +1,12 @@
 """What torch counts of a batch, and what autograd keeps of a pass: plans have to say the same."""
 
+import weakref
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from tercet.training.batches import Part
@@ -39,3 +43,31 @@ def bytes_kept(model: torch.nn.Module, run: Callable[[], object]) -> int:
         found = run()
     assert found
     return sum(storage.nbytes() for storage in kept.values())
+
+
+class LiveMemory(TorchDispatchMode):
+    """Counts the bytes of all storages that are alive, and the most there ever were."""
+
+    def __init__(self):
+        super().__init__()
+        self.alive: dict[int, weakref.ref] = {}
+        self.now = self.peak = 0
+
+    def watch(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self.alive:
+            self.alive[key] = weakref.ref(storage, lambda _: self.forget(key, size))
+            self.now += size
+            self.peak = max(self.peak, self.now)
+
+    def forget(self, key: int, size: int) -> None:
+        del self.alive[key]
+        self.now -= size
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        output = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(output):
+            if isinstance(leaf, Tensor):
+                self.watch(leaf)
+        return output
