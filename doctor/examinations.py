@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..ground.messages import shortened
-from ..storage.length import positions_of_pads
+from ..storage.length import UNLIMITED, most_positions
 from .reader import Reader, ids_of
 
 Verdict = Literal["ok", "warning", "failed", "not applicable"]
@@ -217,18 +217,13 @@ def special_ids(reader: Reader) -> Finding:
     return Finding("failed", "; ".join(wrong), remedy)
 
 
-UNLIMITED = 10**9
-"""A tokenizer that was told no longest length reports more than this."""
-
-
 def longest_input(reader: Reader) -> Finding:
     """Texts are truncated to no more tokens than the model has positions for."""
-    positions = getattr(reader.config, "max_position_embeddings", None)
+    positions = most_positions(reader.config)
     if positions is None:
         return Finding("not applicable", "the model has no maximum length")
-    positions -= positions_of_pads(reader.config)
     length, remedy = reader.tokenizer.model_max_length, f"tokenizer.model_max_length = {positions}"
-    if length > UNLIMITED:
+    if length >= UNLIMITED:
         return Finding("warning", f"texts are not truncated, the model has {positions:,} positions", remedy)
     measured = f"texts are truncated to {length:,} tokens, the model has {positions:,} positions"
     return Finding("ok", measured) if length <= positions else Finding("failed", measured, remedy)
@@ -287,7 +282,7 @@ def causality(reader: Reader) -> Finding:
         wrong = [way for way, change in changes.items() if change > TOLERANCE]
     measured = f"later tokens change {apart:.1e}, {bound}"
     if not wrong:
-        return Finding("ok", f"{kind} {', '.join(ways)}: {apart:.1e}, {bound}")
+        return Finding("ok", f"{kind} {', '.join(ways)}: change {apart:.1e}, {bound}")
     return Finding(
         "failed",
         f"{measured}; not {kind} {', '.join(wrong)}",

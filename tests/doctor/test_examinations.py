@@ -147,18 +147,18 @@ def test_pads_that_are_read_are_found(side, column, model_class, folder_of, spoi
     assert complaints(folder) == {f"{side} padding": "failed"}
 
 
-def test_a_model_that_raises_has_failed(folder_of, spoil, complaints):
-    def refusing(forward, inputs):
-        if "attention_mask" in inputs and not inputs["attention_mask"][0, 0]:
-            raise RuntimeError("no pads here, please")
-        return forward(**inputs)
+def test_a_model_that_raises_has_failed(folder_of, monkeypatch, complaints):
+    folder, forward = folder_of("encoder"), TercetEncoderModel.forward
 
-    folder = folder_of("bert")
-    spoil(BertModel, refusing)
-    assert complaints(folder) == {"left padding": "failed"}
-    assert (
-        finding_of(folder, "left padding").measured == "the model raises RuntimeError: no pads here, please"
-    )
+    def refusing(model, *args, **inputs):
+        if model.training:
+            raise RuntimeError("no training, please")
+        return forward(model, *args, **inputs)
+
+    refusing.__signature__ = signature(forward)
+    monkeypatch.setattr(TercetEncoderModel, "forward", refusing)
+    assert complaints(folder) == {"causality": "failed"}
+    assert finding_of(folder, "causality").measured == "the model raises RuntimeError: no training, please"
 
 
 @pytest.mark.parametrize(("kind", "module"), [("llama", modeling_llama), ("bart", modeling_bart)])
