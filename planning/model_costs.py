@@ -19,6 +19,7 @@ from ..modeling.attention.dot_product import SHORT
 from ..modeling.attention.multi_head import Attention
 from ..modeling.heads.losses import rows_per_chunk
 from ..modeling.layers.block import Block
+from ..modeling.layers.position_wise import init_scale
 from ..modeling.stack import TercetStack
 from ..objectives.base_recipe import FullSequence, Trainable
 from ..pretraining.model import build_config, fit_vocabulary
@@ -137,7 +138,7 @@ def kept_by(
     fixed = per_sequence = 0.0
     for model, sequence in parts:
         stacks = [module for module in model.modules() if isinstance(module, TercetStack)]
-        for stack, length in zip(stacks, (sequence.read, sequence.written), strict=False):
+        for stack, length in zip(stacks, (sequence.read, sequence.written)[: len(stacks)], strict=True):
             source = sequence.read if sequence.source is None else sequence.source
             sizes = Sizes(stack.config, products.itemsize, weights.itemsize, is_cpu, length, source)
             of_blocks = [sizes.of_block(block) for block in blocks_of(stack)]
@@ -150,17 +151,11 @@ def kept_by(
             else:
                 per_sequence += sum(of_blocks)
             per_sequence += length * sizes.outside
-            if products != weights:
-                fixed += products.itemsize * sum(each.weight.numel() for each in linear_in(stack))
-            elif is_cpu:  # projections that read the same are one product
-                joined = [each for each in linear_in(stack) if not hasattr(each, "init_scale")]
-                fixed += products.itemsize * sum(each.weight.numel() for each in joined)
+            linear = [each for each in stack.modules() if isinstance(each, nn.Linear)]
+            if products == weights:  # on a CPU, projections that read the same are one product
+                linear = [each for each in linear if is_cpu and init_scale(each) is None]
+            fixed += products.itemsize * sum(each.weight.numel() for each in linear)
     return Kept(fixed, per_sequence)
-
-
-def linear_in(*modules: nn.Module) -> list[nn.Linear]:
-    """List the linear layers in modules."""
-    return [each for module in modules for each in module.modules() if isinstance(each, nn.Linear)]
 
 
 @dataclass(frozen=True)
