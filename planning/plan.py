@@ -6,7 +6,7 @@ layouts    who holds and sends what                  (`layouts.py`)    ->  a `Pl
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from torch import nn
 
@@ -124,8 +124,6 @@ class Plan:
     """What it rests on; empty if it was given."""
     stages: tuple[PlannedStage, ...]
     """The recipe's, and at last the one in which its own values hold."""
-    outlooks: tuple[Outlook, ...]
-    """One for each layout."""
 
     def __str__(self) -> str:
         """Write the report."""
@@ -165,6 +163,82 @@ class Plan:
         """Operations, averaged over the run."""
         return self.flops / self.tokens
 
+    @property
+    def speed(self) -> float:
+        """Operations per second that one device reaches."""
+        return self.machines.peak(self.precision) * self.mfu
+
+    @cached_property
+    def outlooks(self) -> tuple[Outlook, ...]:
+        """What each layout would cost."""
+        return tuple(map(self.outlook, layouts(self.machines.devices, self.machines.devices_per_node)))
+
+    def outlook(self, layout: Layout) -> Outlook:
+        """Work out one layout."""
+        last, memory = self.last, self.memory(layout)
+        micro_batches, sequences = self.share(layout, last)
+        computing, sending = self.seconds(layout, last)
+        hours = sum(each.steps * max(self.seconds(layout, each)) for each in self.stages) / SECONDS_PER_HOUR
+        price = self.machines.price_per_device_hour
+        return Outlook(
+            layout=layout,
+            micro_batches=micro_batches,
+            sequences=sequences,
+            memory=memory,
+            fits=self.fits(memory),
+            fitting_sequences=self.fitting_sequences(layout),
+            traffic=layout.traffic_within(last.load, micro_batches) + layout.traffic_between(last.load),
+            computing=computing,
+            sending=sending,
+            tokens_per_second=last.tokens_per_step / max(computing, sending),
+            hours=hours,
+            price=None if price is None else price * hours * layout.devices,
+        )
+
+    def seconds(self, layout: Layout, stage: PlannedStage) -> tuple[float, float]:
+        """Estimate the time that a step of a stage takes to compute, and to send."""
+        flops = stage.flops_per_sequence * stage.sequences / layout.devices
+        again = COMPUTED_AGAIN if self.recipe.training.gradient_checkpointing else 1
+        machines, within = self.machines, layout.traffic_within(stage.load, self.share(layout, stage)[0])
+        is_hybrid = 1 < layout.shards < layout.devices
+        link = machines.kind.node_bandwidth if is_hybrid else machines.link
+        return again * flops / self.speed, within / link + layout.traffic_between(stage.load) / machines.link
+
+    def share(self, layout: Layout, stage: PlannedStage, limit: int | None = None) -> tuple[int, int]:
+        """Cut a step into micro-batches as `training.batches` does: the fewest that keep the limit.
+
+        Returns how many a device has, and the sequences of the largest.
+
+        Args:
+            layout: Its devices take equally many.
+            stage: Whose step it is.
+            limit: Tokens of a micro-batch at most; by default what the recipe allows.
+        """
+        limit = limit or self.recipe.training.tokens_per_micro_batch or stage.tokens_limit
+        most = limit // stage.sequence.tokens
+        per_device = -(-stage.sequences // (most * layout.devices))
+        return per_device, -(-stage.sequences // (per_device * layout.devices))
+
+    def memory(self, layout: Layout, limit: int | None = None) -> Memory:
+        """Count what a device holds in the stage that needs most, with micro-batches of so many tokens."""
+        held = (layout.memory(stage.load, self.share(layout, stage, limit)[1]) for stage in self.stages)
+        return max(held, key=lambda memory: memory.total)
+
+    def fits(self, memory: Memory) -> bool:
+        """Return whether a device has room."""
+        return memory.total <= self.machines.available_memory
+
+    def fitting_sequences(self, layout: Layout) -> int | None:
+        """Find the largest micro-batch, up to the wanted one, for which a device has room in every stage.
+
+        Larger ones need more: the limit is found by bisection.
+        """
+        tokens = self.last.sequence.tokens
+        wanted = max(self.share(layout, stage)[1] * stage.sequence.tokens for stage in self.stages)
+        sizes = range(1, max(wanted // tokens, 1) + 1)
+        fitting = bisect_left(sizes, True, key=lambda most: not self.fits(self.memory(layout, most * tokens)))
+        return self.share(layout, self.last, fitting * tokens)[1] if fitting else None
+
 
 def require_planned_kind(recipe: PretrainingRecipe, model_class: type[nn.Module] | None = None) -> None:
     """Raise a `ValueError` if a recipe trains a model whose costs are not known: no Transformer."""
@@ -186,12 +260,11 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     require_planned_kind(recipe)
     wanted = recipe.training.precision
     precision = machines.automatic_precision if wanted == "auto" else wanted
-    peak = machines.peak(precision)
+    machines.peak(precision)  # or it does not compute in it
     model = build_planned_model(recipe)
     require_planned_kind(recipe, type(model))
     stages = plan_stages(recipe, model, machines, precision)
     mfu, known_shares = machines.share_of_peak(model.config.hidden_size)
-    work = Work(recipe, machines, peak * mfu, stages)
     return Plan(
         recipe=recipe,
         machines=machines,
@@ -202,7 +275,6 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         mfu=mfu,
         known_shares=known_shares,
         stages=stages,
-        outlooks=tuple(map(work.outlook, layouts(machines.devices, machines.devices_per_node))),
     )
 
 
@@ -270,82 +342,3 @@ def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, device
             "more, or take fewer devices"
         )
     return sequences
-
-
-@dataclass(frozen=True)
-class Work:
-    """What is to be done, whoever shares it."""
-
-    recipe: PretrainingRecipe
-    machines: PlanRecipe
-    """What shares it."""
-    speed: float
-    """Operations per second that one device reaches."""
-    stages: tuple[PlannedStage, ...]
-
-    def outlook(self, layout: Layout) -> Outlook:
-        """Work out one layout."""
-        last, memory = self.stages[-1], self.memory(layout)
-        micro_batches, sequences = self.share(layout, last)
-        computing, sending = self.seconds(layout, last)
-        hours = sum(each.steps * max(self.seconds(layout, each)) for each in self.stages) / SECONDS_PER_HOUR
-        price = self.machines.price_per_device_hour
-        return Outlook(
-            layout=layout,
-            micro_batches=micro_batches,
-            sequences=sequences,
-            memory=memory,
-            fits=self.fits(memory),
-            fitting_sequences=self.fitting_sequences(layout),
-            traffic=layout.traffic_within(last.load, micro_batches) + layout.traffic_between(last.load),
-            computing=computing,
-            sending=sending,
-            tokens_per_second=last.tokens_per_step / max(computing, sending),
-            hours=hours,
-            price=None if price is None else price * hours * layout.devices,
-        )
-
-    def seconds(self, layout: Layout, stage: PlannedStage) -> tuple[float, float]:
-        """Estimate the time that a step of a stage takes to compute, and to send."""
-        flops = stage.flops_per_sequence * stage.sequences / layout.devices
-        again = COMPUTED_AGAIN if self.recipe.training.gradient_checkpointing else 1
-        machines, within = self.machines, layout.traffic_within(stage.load, self.share(layout, stage)[0])
-        is_hybrid = 1 < layout.shards < layout.devices
-        link = machines.kind.node_bandwidth if is_hybrid else machines.link
-        return again * flops / self.speed, within / link + layout.traffic_between(stage.load) / machines.link
-
-    def share(self, layout: Layout, stage: PlannedStage, limit: int | None = None) -> tuple[int, int]:
-        """Cut a step into micro-batches as `training.batches` does: the fewest that keep the limit.
-
-        Returns how many a device has, and the sequences of the largest.
-
-        Args:
-            layout: Its devices take equally many.
-            stage: Whose step it is.
-            limit: Tokens of a micro-batch at most; by default what the recipe allows.
-        """
-        limit = limit or self.recipe.training.tokens_per_micro_batch or stage.tokens_limit
-        most = limit // stage.sequence.tokens
-        per_device = -(-stage.sequences // (most * layout.devices))
-        return per_device, -(-stage.sequences // (per_device * layout.devices))
-
-    def memory(self, layout: Layout, limit: int | None = None) -> Memory:
-        """Count what a device holds in the stage that needs most, with micro-batches of so many tokens."""
-        held = (layout.memory(stage.load, self.share(layout, stage, limit)[1]) for stage in self.stages)
-        return max(held, key=lambda memory: memory.total)
-
-    def fits(self, memory: Memory) -> bool:
-        """Return whether a device has room."""
-        return memory.total <= self.machines.available_memory
-
-    def fitting_sequences(self, layout: Layout) -> int | None:
-        """Find the largest micro-batch, up to the wanted one, for which a device has room in every stage.
-
-        Larger ones need more: the limit is found by bisection.
-        """
-        last = self.stages[-1]
-        tokens = last.sequence.tokens
-        wanted = max(self.share(layout, stage)[1] * stage.sequence.tokens for stage in self.stages)
-        sizes = range(1, max(wanted // tokens, 1) + 1)
-        fitting = bisect_left(sizes, True, key=lambda most: not self.fits(self.memory(layout, most * tokens)))
-        return self.share(layout, last, fitting * tokens)[1] if fitting else None
