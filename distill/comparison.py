@@ -25,7 +25,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.heads.losses import at_least_float32
 from ..objectives.token_objective import TokenObjective
 from ..reporting.verdicts import trusted
-from ..storage.own_model import load_transformer
+from ..storage.checkpoint import Checkpoint
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
@@ -210,4 +210,4 @@ def keep_of_predictions(
 
 def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:
     """Load models by their names."""
-    return {name: load_transformer(folder) for name, folder in folders.items()}
+    return {name: Checkpoint.open(folder).transformer() for name, folder in folders.items()}

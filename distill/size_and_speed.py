@@ -20,7 +20,7 @@ import torch
 from ..ground.processes import start_python
 from ..modeling import TercetPreTrainedModel
 from ..reporting.blocks import Table
-from ..storage.own_model import load_transformer
+from ..storage.checkpoint import Checkpoint
 from ..training.tracking import peak_memory
 from ..training.utilization import wait_for
 from .model_outputs import base_of
@@ -143,7 +143,7 @@ def memory_in_a_fresh_process(folder: str, device: torch.device) -> float:
 def measure_memory(folder: str, device: torch.device) -> float:
     """Load a model here and do a pass; the MiB that this took more at its height."""
     before = peak_memory(device)
-    pass_of(moved(load_transformer(folder), device), BATCH)()
+    pass_of(moved(Checkpoint.open(folder).transformer(), device), BATCH)()
     return peak_memory(device) - before
 
 

@@ -20,11 +20,10 @@ from huggingface_hub.utils import validate_repo_id
 
 from ..configs.documents import write_document
 from ..ground.named_files import require_inside
-from ..ground.saved_weights import inspect_weights
+from ..storage.checkpoint import Checkpoint
 from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
 from ..storage.foreign_folder import OF_ANOTHER, texts_in
 from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
-from ..storage.own_model import require_sound
 from ..storage.remote_code import add_auto_map, code_of, saved_code
 from ..storage.sentence_vectors import MODULES, OF_TRANSFORMER, SETTINGS, files_of_modules
 from .model_card import CARD, build_card, what_is_missing
@@ -113,8 +112,9 @@ def prepare(folder: str | Path, repo: str, revision: str | None = None) -> Publi
     """
     require_repo_id(repo)
     run = find_run(Path(folder).expanduser())
-    weights = inspect_weights(run.model)
-    require_sound(run.model)
+    checkpoint = Checkpoint.open(str(run.model))
+    weights = checkpoint.weights
+    checkpoint.require_sound()
     config = add_auto_map(run.config, run.model)
     card = build_card(run, weights, repo, revision)
     files = [

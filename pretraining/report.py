@@ -54,8 +54,8 @@ from ..reporting.verdicts import (
     with_interval,
 )
 from ..stock.architectures import options_of_export
+from ..storage.checkpoint import Checkpoint
 from ..storage.model_folder import load_config
-from ..storage.own_model import load_ours
 from ..storage.scores import INTERVAL, METRICS, what_is_scored
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
@@ -211,7 +211,7 @@ def write_report(
     summary = json.loads(file.read_text(encoding="utf-8"))
     folder = recipe.folder / MODEL
     with quietly():
-        model = load_ours(str(folder)).to(accelerator.device).eval()
+        model = Checkpoint.open(str(folder)).ours().to(accelerator.device).eval()
     data = parts.data
     scores, trigram = unit_scores(model, data.held_out_steps, accelerator), trigram_losses(recipe)
     levels = {term: float(own.no_context.sum() / own.targets.sum()) for term, own in scores.items()}

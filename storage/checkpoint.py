@@ -149,6 +149,18 @@ class Checkpoint:
         self.require_transformer()
         return cast(TercetPreTrainedModel, self.ours(model_class))
 
+    def require_sound(self) -> None:
+        """Make sure that it is whole and finite, ours or a stock one; other code than that is not run.
+
+        Raises:
+            ValueError: It is not, as in `load_whole`.
+        """
+        loader = getattr(transformers, (self.config.architectures or [""])[0], None)
+        if self.is_ours:
+            self.ours()
+        elif isinstance(loader, type) and issubclass(loader, PreTrainedModel):
+            load_whole(loader, self.folder, may_leave=lambda name: True)
+
     def stock(
         self, head: str | None = None, may_lack: Callable[[str], bool] = lambda name: False
     ) -> PreTrainedModel:

@@ -304,20 +304,6 @@ def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
     return ValueError(f"{who} its own code: review it, then pass --trust-remote-code")
 
 
-def require_tokenizer(
-    folder: Path, name: str, *, trust_remote_code: bool | None = None
-) -> PreTrainedTokenizerBase:
-    """Load the tokenizer beside a model that a user has called by `name`.
-
-    Raises:
-        ValueError: There is none, or it cannot be read.
-    """
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    if tokenizer is None:
-        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with in the same folder")
-    return tokenizer
-
-
 def pads(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:
     """Return whether a tokenizer can pad; one without a padding token gets the end of text, which is told.
 

@@ -18,7 +18,6 @@ from tercet.distill.student import build_student
 from tercet.hub.publication import prepare
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.finished_run import find_run
-from tercet.storage.own_model import load_ours
 from tercet.training.tracking import LOG, read_log
 
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
@@ -60,7 +59,7 @@ def test_the_student_begins_with_the_teachers_layers(recipe_of):
     tiny = {"optimizer": {"learning_rate": 1e-12}, "steps": 1}
     recipe = recipe_of("encoder", training=tiny)
     after = load_file(distill(recipe) / "model.safetensors")
-    teacher = load_ours(recipe.general.teacher)
+    teacher = Checkpoint.open(recipe.general.teacher).ours()
     first = build_student(recipe.student, teacher, recipe.general.objective.model_class, seed=0)
     for name, tensor in first.state_dict().items():
         if name in after:

@@ -16,7 +16,6 @@ from tercet.distill.teacher import require_same_vocabulary
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
 from tercet.pretraining import text
 from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.precision import build_accelerator
 
@@ -33,7 +32,7 @@ def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
     """And is measured beside its student, as the model of ours that it is."""
 
     def load_each(models, folders, device):
-        sizes = {name: load_ours(folder).num_parameters() for name, folder in folders.items()}
+        sizes = {name: Checkpoint.open(folder).ours().num_parameters() for name, folder in folders.items()}
         assert sizes == {name: model.num_parameters() for name, model in models.items()}
         return {name: {"latency": 1.0, "throughput": 2.0, "memory": 3.0} for name in models}
 
@@ -48,7 +47,7 @@ def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
     recipe = changed(recipe_of("encoder", report={"speed": True}), teacher=str(tmp_path / "bert"))
     folder = distill(recipe)
     assert json.loads((recipe.folder / "scores.json").read_text())["speeds"].keys() == {"teacher", "student"}
-    assert load_ours(str(folder)).config.num_hidden_layers == 1
+    assert Checkpoint.open(str(folder)).ours().config.num_hidden_layers == 1
 
 
 def test_vocabularies_are_compared_token_by_token(teachers):
@@ -62,7 +61,7 @@ def test_vocabularies_are_compared_token_by_token(teachers):
 
 
 def test_a_student_of_another_vocabulary_is_refused(recipe_of, teachers, tmp_path):
-    load_ours(str(teachers / "encoder")).save_pretrained(tmp_path / "own")
+    Checkpoint.open(str(teachers / "encoder")).ours().save_pretrained(tmp_path / "own")
     train_tokenizer(["cat fish"] * 9, "wordpiece", 60, template="pair").save_pretrained(tmp_path / "own")
     recipe = recipe_of("encoder", student={"path": str(tmp_path / "own")})
     with pytest.raises(ValueError, match="different vocabularies"):
@@ -166,7 +165,7 @@ def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_ea
 def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):
     first = distill(recipe_of("encoder", "first"))
     again = recipe_of("encoder", "again", student={"path": str(first)})
-    weights = load_ours(str(distill(again))).state_dict()
+    weights = Checkpoint.open(str(distill(again))).ours().state_dict()
     assert any(not torch.equal(weights[name], tensor)
-               for name, tensor in load_ours(str(first)).state_dict().items())  # fmt: skip
+               for name, tensor in Checkpoint.open(str(first)).ours().state_dict().items())  # fmt: skip
     assert replace(again, student=replace(again.student, path=None)) != again

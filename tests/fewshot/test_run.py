@@ -12,7 +12,7 @@ from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.explanation import explain
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.run import fewshot
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 
 from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
 
@@ -96,7 +96,7 @@ def test_sentences_that_a_model_cannot_tell_apart_are_not_right(recipe_of, saved
 )
 def test_what_tells_nothing_apart_is_never_right(kind, task, recipe_of, saved, tmp_path):
     """A model whose logits are all equal; no normalization makes ties right."""
-    model = load_ours(str(saved("decoder")))
+    model = Checkpoint.open(str(saved("decoder"))).ours()
     for parameter in model.parameters():
         parameter.data.zero_()
     model.save_pretrained(tmp_path / "blank")

@@ -26,7 +26,6 @@ from tercet.ground.saved_weights import is_finite
 from tercet.stock.models import load_stock
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_config
-from tercet.storage.own_model import load_ours
 
 from ..small_elmo import small_config
 from ..small_taggers import save_characters, save_static
@@ -61,7 +60,7 @@ MODELS: dict[str, Callable[[Path], object]] = {
 def load(folder: Path) -> PreTrainedModel:
     """Load what lies in a folder as the commands do."""
     is_ours = json.loads((folder / "config.json").read_text())["model_type"].startswith("tercet")
-    return load_ours(str(folder)) if is_ours else load_stock(Checkpoint.open(str(folder)))
+    return Checkpoint.open(str(folder)).ours() if is_ours else load_stock(Checkpoint.open(str(folder)))
 
 
 def change(folder: Path, spoil: Callable[[Tensors, str], None]) -> str:
@@ -136,7 +135,7 @@ def test_layers_that_the_configuration_leaves_out_are_not_dropped_in_silence(tmp
 
 def test_a_head_that_nobody_wants_may_stay_unread(tmp_path):
     MODELS["classifier"](tmp_path)
-    assert isinstance(load_ours(str(tmp_path), TercetEncoderModel), TercetEncoderModel)
+    assert isinstance(Checkpoint.open(str(tmp_path)).ours(TercetEncoderModel), TercetEncoderModel)
 
 
 def configure(folder: Path, **fields) -> None:

@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 from tercet.doctor.diagnosis import diagnose
 from tercet.hub.publication import prepare
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel
-from tercet.storage.own_model import load_transformer
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 
 
@@ -42,4 +42,4 @@ def test_its_doctor_finds_nothing(saved):
 
 def test_commands_of_transformers_refuse_it(saved):
     with pytest.raises(ValueError, match="is a tercet_character, which this command does not read"):
-        load_transformer(str(saved))
+        Checkpoint.open(str(saved)).transformer()

@@ -14,7 +14,6 @@ from tercet.__main__ import main
 from tercet.stock import from_stock, to_stock
 from tercet.stock.models import load_stock
 from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.own_model import load_ours
 
 pytestmark = pytest.mark.usefixtures("short_texts")
 
@@ -71,7 +70,7 @@ def test_head_of_its_own_comes_in_whatever_is_said_of_it(untied, tmp_path: Path,
     assert torch.equal(loaded.get_output_embeddings().weight, model.get_output_embeddings().weight)
     from_stock(loaded).save_pretrained(tmp_path / "ours")
     assert json.loads((tmp_path / "ours" / "config.json").read_text())["tie_word_embeddings"] is False
-    ours = load_ours(str(tmp_path / "ours"))
+    ours = Checkpoint.open(str(tmp_path / "ours")).ours()
     for table in ("get_input_embeddings", "get_output_embeddings"):
         assert torch.equal(getattr(ours, table)().weight, getattr(model, table)().weight), table
 

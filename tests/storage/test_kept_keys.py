@@ -6,8 +6,9 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForMaskedLM
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_tokenizer, save_tokenizer
-from tercet.storage.own_model import load_ours, save_loadable
+from tercet.storage.own_model import save_loadable
 from tercet.text.tokenizer import train_tokenizer
 
 THEIRS = "them/theirs--code.Theirs"
@@ -34,13 +35,13 @@ def test_a_configuration_of_theirs_is_saved_by_its_fields(with_code, folder, tmp
         "favourite": "blue",
     }
     change(folder / "config.json", **foreign, id2label={"0": "bad", "1": "good"})
-    save_loadable(load_ours(str(folder)), tmp_path / "ours", with_code=with_code)
+    save_loadable(Checkpoint.open(str(folder)).ours(), tmp_path / "ours", with_code=with_code)
     saved = json.loads((tmp_path / "ours" / "config.json").read_text())
     assert not {"custom_pipelines", "transformers_weights", "favourite"} & {*saved}
     assert THEIRS not in json.dumps(saved)
     assert ("auto_map" in saved) is with_code
     assert saved["id2label"] == {"0": "bad", "1": "good"}
-    assert load_ours(str(tmp_path / "ours")).config.hidden_size == 16
+    assert Checkpoint.open(str(tmp_path / "ours")).ours().config.hidden_size == 16
     named = "" if with_code else f"auto_map ({THEIRS}), "
     assert f"config.json: left out {named}custom_pipelines, favourite, which " in capsys.readouterr().err
 
@@ -58,9 +59,9 @@ def test_a_tokenizer_of_theirs_is_saved_by_what_it_is(folder, tmp_path, capsys):
 
 
 def test_of_what_tercet_makes_everything_is_saved_without_a_word(folder, tmp_path, capsys):
-    save_loadable(load_ours(str(folder)), tmp_path / "ours", with_code=True)
+    save_loadable(Checkpoint.open(str(folder)).ours(), tmp_path / "ours", with_code=True)
     save_tokenizer(load_tokenizer(folder), tmp_path / "ours")
-    save_loadable(load_ours(str(tmp_path / "ours")), tmp_path / "again", with_code=True)
+    save_loadable(Checkpoint.open(str(tmp_path / "ours")).ours(), tmp_path / "again", with_code=True)
     save_tokenizer(load_tokenizer(tmp_path / "ours"), tmp_path / "again")
     assert "left out" not in capsys.readouterr().err
     for name in ("config.json", "tokenizer_config.json", "tokenizer.json"):
