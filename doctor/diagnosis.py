@@ -12,6 +12,7 @@ from textwrap import wrap
 from typing import get_args
 
 from ..ground.messages import first_line, quietly
+from ..storage.checkpoint import Checkpoint
 from .examinations import EXAMINATIONS, Examination, Finding, Verdict
 from .examined_model import ExaminedModel, load_examined_model
 from .reader import Reader
@@ -41,7 +42,7 @@ def diagnose(model: str, *, trust_remote_code: bool = False) -> Diagnosis:
         ValueError: It cannot be loaded, as in `load_examined_model`.
     """
     with quietly():
-        return examine(load_examined_model(model, trust_remote_code=trust_remote_code))
+        return examine(load_examined_model(Checkpoint.open(model, trust_remote_code=trust_remote_code)))
 
 
 def examine(examined: ExaminedModel) -> Diagnosis:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
-from ..ground.saved_weights import NO_KERNELS, Fit, StoredWeights, compare_weights, inspect_weights
+from ..ground.saved_weights import NO_KERNELS, Fit, StoredWeights, compare_weights
+from ..storage.checkpoint import Checkpoint
 from ..storage.heads import Member, classes_of, loader_of
-from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
 
 
 @dataclass(frozen=True)
@@ -79,29 +79,27 @@ HARMLESS = 10**8
 """Parameters that any machine has room for, however few of them are in the files."""
 
 
-def load_examined_model(name: str, *, trust_remote_code: bool = False) -> ExaminedModel:
-    """Load a model from a folder, or from the Hub if there is no such folder.
+def load_examined_model(checkpoint: Checkpoint) -> ExaminedModel:
+    """Load a model to examine it, whatever its files lack.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: A file is missing or damaged, the weights are pickled or far fewer than the configuration
             says, or the model is of a kind, or has a head, that no examination knows.
     """
-    folder = find_folder(name)
-    config = load_config(folder, trust_remote_code=trust_remote_code)
+    folder, config = checkpoint.folder, checkpoint.config
     if not getattr(config, "reads_any_ids", True):
-        require_transformer(config, name)
+        checkpoint.require_transformer()
     loader = getattr(transformers, loader_of(config))
-    arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
-    stored = inspect_weights(folder)
+    trusts = bool(checkpoint.trust_remote_code)
+    arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trusts}
+    stored = checkpoint.weights
     fit = compare_weights(loader, folder, **arguments)
     require_size(fit, stored)
     with quietly():
         model = loader.from_pretrained(
             folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments
         )
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    return ExaminedModel(name, model.eval(), tokenizer, fit)
+    return ExaminedModel(checkpoint.name, model.eval(), checkpoint.tokenizer, fit)
 
 
 def require_size(fit: Fit, stored: StoredWeights) -> None:

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..doctor.examined_model import ExaminedModel, load_examined_model
 from ..ground.messages import quietly
-from ..ground.saved_weights import inspect_weights, require_finite, require_fit
+from ..ground.saved_weights import require_finite, require_fit
 from ..reporting.blocks import (
     Block,
     Bullets,
@@ -33,7 +33,7 @@ from ..reporting.blocks import (
 from ..reporting.charts import draw_heads
 from ..reporting.line_charts import LinePanel, draw_lines
 from ..reporting.page import as_page
-from ..storage.model_folder import find_folder
+from ..storage.checkpoint import Checkpoint
 from ..training.disk import replace_text
 from .attention_maps import attention_maps, distance_map
 from .head_ablation import ablation_effects, divergence
@@ -86,9 +86,9 @@ def load(name: str, *, trust_remote_code: bool) -> ExaminedModel:
         FileNotFoundError: There is no such model.
         ValueError: It cannot be loaded, lacks weights, or has some that are not finite.
     """
-    examined = load_examined_model(name, trust_remote_code=trust_remote_code)
+    checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
+    examined, stored = load_examined_model(checkpoint), checkpoint.weights
     assert examined.fit is not None
-    stored = inspect_weights(find_folder(name))
     require_fit(examined.fit, stored, lambda each: "pooler" in each, lambda _: True)
     require_finite(examined.model.state_dict(), stored.files[0])
     return examined

@@ -17,12 +17,12 @@ def elmo(tmp_path_factory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("load", [lambda name: Checkpoint.open(name).transformer(), load_examined_model])
+@pytest.mark.parametrize("load", [Checkpoint.transformer, load_examined_model])
 def test_only_transformers_are_read(load, elmo):
     with pytest.raises(
         ValueError, match="is a tercet_elmo, which this command does not read: name an encoder"
     ):
-        load(elmo)
+        load(Checkpoint.open(elmo))
 
 
 def test_who_reads_any_member_gets_it(elmo):
@@ -32,4 +32,4 @@ def test_who_reads_any_member_gets_it(elmo):
 def test_models_that_read_words_are_not_examined(tmp_path):
     save_static(tmp_path)
     with pytest.raises(ValueError, match="is a tercet_word_vectors, which this command does not read"):
-        load_examined_model(str(tmp_path))
+        load_examined_model(Checkpoint.open(str(tmp_path)))

@@ -160,7 +160,7 @@ def test_sizes_beyond_the_weights_take_no_memory(examines, field, value, model, 
     MODELS[model](tmp_path)
     configure(tmp_path, **{field: value})
     with pytest.raises(ValueError, match=r"use the config\.json that was saved with these weights"):
-        load_examined_model(str(tmp_path)) if examines else load(tmp_path)
+        load_examined_model(Checkpoint.open(str(tmp_path))) if examines else load(tmp_path)
 
 
 @pytest.mark.parametrize("field", ["max_position_embeddings", "type_vocab_size", "chunk_size_feed_forward"])
@@ -172,7 +172,7 @@ def test_positions_beyond_the_weights_make_nothing(field, tmp_path):
         with pytest.raises(
             ValueError, match=rf"says {field} = 1,000,000,000, but .* 18,600 numbers: use the"
         ):
-            read(tmp_path if read is load_config else str(tmp_path))
+            read(tmp_path if read is load_config else Checkpoint.open(str(tmp_path)))
 
 
 def test_sizes_that_take_no_memory_are_as_large_as_they_are(tmp_path):
@@ -205,7 +205,7 @@ def test_no_kernel_is_fetched_because_a_configuration_names_one(
     monkeypatch.setattr(modeling_utils, "lazy_import_flash_attention", fetch)
     MODELS[model](tmp_path)
     configure(tmp_path, attn_implementation=named)
-    loaded = load_examined_model(str(tmp_path)).model if examines else load(tmp_path)
+    loaded = load_examined_model(Checkpoint.open(str(tmp_path))).model if examines else load(tmp_path)
     assert loaded.config._attn_implementation == "sdpa"
 
 
