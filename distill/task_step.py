@@ -81,10 +81,6 @@ class PreparedTaskStep:
 def prepare_task(recipe: TaskStepRecipe, open_model: Opener = Checkpoint.open) -> PreparedTaskStep:
     """Load the teacher and the rows, and make sure that they fit each other.
 
-    Args:
-        recipe: Names them.
-        open_model: Finds models by their names.
-
     Raises:
         FileNotFoundError: A file or model is not there.
         ValueError: The teacher was not fine-tuned for a task, or for chat, the rows are not of it, or it has

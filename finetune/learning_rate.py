@@ -58,10 +58,6 @@ def choose_learning_rate(
 ) -> LearningRate | None:
     """Choose the peak learning rate of a recipe by what learns; `None` where recipe or grid names one.
 
-    Args:
-        recipe: Of the run.
-        open_model: Finds a model by its name.
-
     Raises:
         FileNotFoundError: There is no such model.
         ValueError: Its configuration is damaged, or not of an architecture that can be fine-tuned.

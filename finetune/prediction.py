@@ -40,11 +40,10 @@ ROWS_AT_ONCE = 1024
 
 
 class Predictor:
-    """A fine-tuned model and everything it takes to ask it.
+    """A fine-tuned model and everything it takes to ask it, on the GPU if there is one.
 
     Args:
         checkpoint: The model on disk.
-        device: Where it runs.
         precision: `fp32`, or `bf16` for the products.
 
     Raises:
@@ -52,12 +51,12 @@ class Predictor:
             `Checkpoint.ours`.
     """
 
-    def __init__(self, checkpoint: Checkpoint, device: torch.device, precision: str = "fp32"):
+    def __init__(self, checkpoint: Checkpoint, precision: str = "fp32"):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.task: Task = load_task(checkpoint.folder)
         tokenizer = checkpoint.required_tokenizer()
-        self.model = cast(TercetPreTrainedModel, nn.Module.to(checkpoint.ours(), device))
+        self.model = cast(TercetPreTrainedModel, nn.Module.to(checkpoint.ours(), self.device))
         self.encoder: TextEncoder = encoder_of(self.model, tokenizer, self.task.facts[MAX_LENGTH])
-        self.device = device
         self.precision = precision
 
     @property
@@ -69,16 +68,6 @@ class Predictor:
         """Predict rows."""
         with products_in(self.precision, self.device):
             return predict(self.model, self.task, rows, self.encoder)
-
-
-def load_predictor(checkpoint: Checkpoint, precision: str = "fp32") -> Predictor:
-    """Load a fine-tuned model, onto the GPU if there is one.
-
-    Raises:
-        ValueError: As in `Predictor`.
-    """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return Predictor(checkpoint, device, precision)
 
 
 def predict_rows(predictor: Predictor, rows: Dataset, source: str) -> list[Prediction]:
@@ -122,11 +111,11 @@ def predict_file(
             the output exists or has another ending.
         WriteError: The system does not write it; what was there is as it was.
     """
-    checkpoint = Checkpoint.open(model)
     if output == STANDARD:
-        return answer(checkpoint, source, precision, LineWriter(sys.stdout))
+        return answer(Checkpoint.open(model), source, precision, LineWriter(sys.stdout))
     path = Path(output).expanduser()
     require_ending(output)
+    checkpoint = Checkpoint.open(model)
     require_replaceable([path], checkpoint.folder, source, overwrite=overwrite)
     if source != STANDARD:
         require_writable(stream_rows(source, (), whole=True), output)
@@ -141,7 +130,7 @@ def answer(
     """Write the rows of a file with their predictions, and tell what the output has; count the rows."""
     name, num_rows, told = "standard input" if source == STANDARD else source, 0, ""
     with naming_rows(name):
-        predictor = load_predictor(checkpoint, precision)
+        predictor = Predictor(checkpoint, precision)
         echoed = predictor.columns if isinstance(predictor.task, Tagging) else ()
         for rows, predictions in predicted(predictor, stream_rows(source, predictor.columns, whole=True)):
             writer.write([answered(*each, echoed) for each in zip(rows, predictions, strict=True)])

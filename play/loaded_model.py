@@ -180,7 +180,7 @@ def load_model(name: str) -> LoadedModel:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = checkpoint.required_tokenizer()
     with quietly():
-        predictor = Predictor(checkpoint, device) if (checkpoint.folder / TASK).exists() else None
+        predictor = Predictor(checkpoint) if (checkpoint.folder / TASK).exists() else None
         model = predictor.model if predictor else load_any(checkpoint)
     require_fit(tokenizer, model.config)
     model = model.to(device).eval()  # pyright: ignore[reportArgumentType]

@@ -26,25 +26,16 @@ from .weights import Links, has_own_head, is_dropped, link, tied_names
 
 
 def as_ours(checkpoint: Checkpoint) -> TercetPreTrainedModel:
-    """Load a Transformer of ours as it is, or what a stock model is with us.
-
-    Raises:
-        ValueError: As in `Checkpoint.transformer` and `from_stock`.
-    """
+    """Load a Transformer of ours as it is, or what a stock model is with us."""
     return checkpoint.transformer() if checkpoint.is_ours else imported(load_stock(checkpoint), checkpoint)
 
 
 def imported(stock: PreTrainedModel, checkpoint: Checkpoint) -> TercetPreTrainedModel:
-    """Build the model of ours that a stock model is; without a number of positions, it reads as many tokens.
-
-    Args:
-        stock: The model.
-        checkpoint: What it was loaded from.
-    """
+    """Build the model of ours that a stock model from a folder is, which reads as many tokens of a text."""
     ours = from_stock(stock)
     if most_positions(checkpoint.config) is None:  # ours has a number in any case
-        config = ours.config
-        config.max_position_embeddings = max(config.max_position_embeddings, checkpoint.max_length)
+        own = ours.config.max_position_embeddings
+        ours.config.max_position_embeddings = max(own, checkpoint.max_length)
     return ours
 
 

@@ -20,11 +20,12 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTraine
 
 from .. import modeling
 from ..ground.saved_weights import StoredWeights, inspect_weights, load_whole, tell_of_unread
+from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
 from ..training.manifest import hash_of_model
 from .heads import Member, classes_of, loader_of
 from .length import max_length
-from .model_folder import CONFIG, find_folder, load_config, load_tokenizer, require_transformer
+from .model_folder import CONFIG, find_folder, load_config, load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,7 @@ class Checkpoint:
     def open(
         cls, name: str, revision: str | None = None, *, trust_remote_code: bool | None = None
     ) -> "Checkpoint":
-        """Find a model, or fetch its files.
-
-        Args:
-            name: A folder, or the name of a repository on the Hub.
-            revision: Branch, tag or commit there.
-            trust_remote_code: Whether code that it brings along is run.
-
-        Raises:
-            FileNotFoundError: There is no such model.
-            ValueError: As in `find_folder`.
-        """
+        """Find a model's folder, or fetch the files of a repository on the Hub, at a revision of it."""
         return cls(name, find_folder(name, revision), trust_remote_code)
 
     @cached_property
@@ -110,8 +101,12 @@ class Checkpoint:
         return deepcopy(self.required_tokenizer())
 
     def require_transformer(self) -> None:
-        """Raise a `ValueError` if it is a member of the family, but no Transformer."""
-        require_transformer(self.config, self.name)
+        """Raise a `ValueError` if a member of the family is no Transformer, which most commands work on."""
+        if self.is_ours and not isinstance(self.config, TercetConfig):
+            raise ValueError(
+                f"{self.name} is a {self.config.model_type}, which this command does not read: name an "
+                "encoder, a decoder or a sequence-to-sequence model"
+            )
 
     def ours(self, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
         """Load a model of ours, whatever member it is.
@@ -141,20 +136,12 @@ class Checkpoint:
         return cast(NeuralPreTrainedModel, model)
 
     def transformer(self, model_class: type[TercetPreTrainedModel] | None = None) -> TercetPreTrainedModel:
-        """Load a model of ours as `ours` does, for what only Transformers can do.
-
-        Raises:
-            ValueError: As in `ours`, or it is no Transformer.
-        """
+        """Load a model of ours as `ours` does, for what only Transformers can do."""
         self.require_transformer()
         return cast(TercetPreTrainedModel, self.ours(model_class))
 
     def require_sound(self) -> None:
-        """Make sure that it is whole and finite, ours or a stock one; other code than that is not run.
-
-        Raises:
-            ValueError: It is not, as in `load_whole`.
-        """
+        """Make sure that it is whole and finite, ours or a stock one; other code than that is not run."""
         loader = getattr(transformers, (self.config.architectures or [""])[0], None)
         if self.is_ours:
             self.ours()
@@ -169,9 +156,6 @@ class Checkpoint:
         Args:
             head: The Auto class that loads it; by default that of the architecture which it names.
             may_lack: Tells of a tensor's name whether it may be drawn.
-
-        Raises:
-            ValueError: No Auto class loads it, or as in `load_whole`.
         """
         model, fit = load_whole(
             getattr(transformers, head or loader_of(self.config)),

@@ -26,7 +26,6 @@ from transformers.utils.hub import cached_file
 
 from ..ground.messages import first_line, panics_told, quietly
 from ..ground.saved_weights import require_counts
-from ..modeling.configuration_tercet import TercetConfig
 from ..training.model_paths import CONFIG, require_folder, unknown_model
 from .earlier_names import with_general_class
 from .foreign_folder import require_own_files
@@ -121,15 +120,6 @@ def read_fields(folder: Path) -> dict[str, Any]:
     except (ValueError, FileNotFoundError):
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-def require_transformer(config: PreTrainedConfig, source: str) -> None:
-    """Raise a `ValueError` if a member of the family is no Transformer, which most commands work on."""
-    if config.model_type.startswith("tercet") and not isinstance(config, TercetConfig):
-        raise ValueError(
-            f"{source} is a {config.model_type}, which this command does not read: name an encoder, a "
-            "decoder or a sequence-to-sequence model"
-        )
 
 
 def require_generation_config(folder: Path) -> None:

@@ -247,13 +247,13 @@ def predict(model: Any, rows: Any, *, precision: str = "fp32") -> list[dict[str,
         FileNotFoundError: There is no such model or file.
         ValueError: The model was not fine-tuned, or a row lacks what it reads.
     """
-    from .finetune.prediction import load_predictor, predict_rows
+    from .finetune.prediction import Predictor, predict_rows
     from .finetune.text_rows import rows_of_texts
     from .storage.checkpoint import Checkpoint
     from .text.row_files import read_file
 
     name, texts = str(as_model(model)), texts_in(rows)
-    predictor = load_predictor(Checkpoint.open(name), precision)
+    predictor = Predictor(Checkpoint.open(name), precision)
     if isinstance(rows, Path):
         return predict_rows(predictor, read_file(str(rows), predictor.columns), str(rows))
     if texts == []:

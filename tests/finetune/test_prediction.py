@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 
 from tercet.finetune import prediction
-from tercet.finetune.prediction import load_predictor, predict_file, predict_rows
+from tercet.finetune.prediction import Predictor, predict_file, predict_rows
 from tercet.finetune.run import finetune
 from tercet.storage.checkpoint import Checkpoint
 from tercet.text.bad_records import RowError
@@ -150,7 +150,7 @@ def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending
     assert [*found.columns] == ["id", "given_label", "text", "label", "score", "scores"]
     own = found.rename(columns={"given_label": "label"}).iloc[:, :3].astype({"id": int})
     assert own.to_dict("records") == frame.to_dict("records")
-    wanted = predict_rows(load_predictor(Checkpoint.open(str(folder))), Dataset.from_list(texts(2)), "rows")
+    wanted = predict_rows(Predictor(Checkpoint.open(str(folder))), Dataset.from_list(texts(2)), "rows")
     assert found["label"].tolist() == [each["label"] for each in wanted]
     for scores, each in zip(found["scores"], wanted, strict=True):
         assert (json.loads(scores) if isinstance(scores, str) else scores) == pytest.approx(each["scores"])

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from datasets import Dataset
-from torch import device
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
 from tercet.finetune.prediction import Predictor, predict_file
@@ -103,7 +102,7 @@ def test_published_vectors_stay_the_same_wherever_their_model_goes(
         uploaded(tmp_path / "imported", tmp_path / "uploaded-import"),
     ]
     wanted = library.SentenceTransformer(str(source), device="cpu")
-    predictor = Predictor(Checkpoint.open(str(tuned)), device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(tuned)))
     found = predictor.predict(Dataset.from_dict({"query": TEXTS[:3]}))
     queries = wanted.encode_query(TEXTS[:3])
     np.testing.assert_allclose([each["embedding"] for each in found], queries, atol=1e-4)
@@ -208,7 +207,7 @@ def test_numbers_of_a_regression_are_those_of_a_cross_encoder(recipe_of, tmp_pat
     recipe = recipe_of(
         "regression", task={"texts": ["text", "other"]}, data={"train": file, "validation": file}
     )
-    predictor = Predictor(Checkpoint.open(str(tuned := finetune(recipe))), device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(tuned := finetune(recipe))))
     found = predictor.predict(Dataset.from_list(rows))
     wanted = library.CrossEncoder(str(tuned), device="cpu").predict(list(pairwise(TEXTS)))
     np.testing.assert_allclose([each["score"] for each in found], wanted, atol=1e-4)

@@ -25,7 +25,7 @@ def predicted(folders):
     """Predict a row as `tercet predict` does."""
 
     def ask(name, **row):
-        predictor = Predictor(Checkpoint.open(str(folders / name / "model")), torch.device("cpu"))
+        predictor = Predictor(Checkpoint.open(str(folders / name / "model")))
         return predictor.predict(as_rows({column: [value] for column, value in row.items()}))[0]
 
     return ask

@@ -73,7 +73,7 @@ def test_answers_are_ranked_and_as_many_as_asked_for(load):
 
 def test_a_fine_tuned_model_writes_what_predict_writes(load, folders):
     write = abilities_of(load("writer"))["write"]
-    predictor = Predictor(Checkpoint.open(str(folders / "writer" / "model")), torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(folders / "writer" / "model")))
     (expected,) = predictor.predict(as_rows({"source": ["The cat sat."]}))
     passage, _ = write.answer(["The cat sat."], {"beams": 1, "answers": 1})
     assert passage.text == (expected["text"].strip() or "(nothing)")

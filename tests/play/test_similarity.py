@@ -40,7 +40,7 @@ def test_texts_are_ranked_by_the_cosine_of_their_mean_states(name, load):
 
 def test_a_model_of_sentence_vectors_gives_those_of_predict(load, folders):
     similar = abilities_of(load("searcher"))["similar"]
-    predictor = Predictor(Checkpoint.open(str(folders / "searcher" / "model")), torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(folders / "searcher" / "model")))
     expected = [row["embedding"] for row in predictor.predict(as_rows({"query": TEXTS}))]
     with torch.no_grad():
         assert similar.vectors(TEXTS).tolist() == [pytest.approx(each, abs=2e-6) for each in expected]
