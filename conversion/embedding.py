@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -77,26 +77,9 @@ KNOWN_ARGUMENTS = {"dtype", "torch_dtype", "padding_side", "truncation_side", "m
 """Those among them that choose no code and no file."""
 
 
-class Embedder(Protocol):
-    """What makes vectors of texts."""
-
-    width: int
-    """Numbers of a vector, C."""
-
-    def describe(self) -> str:
-        """Say how vectors are made, in a few words."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a vector for each text, (E, C), in float32.
-
-        Raises:
-            RowError: The tokenizer finds nothing in a text, not even a special token.
-        """
-        ...
-
-
-def load_embedder(source: str, *, prompt: str | None = None, precision: str = "fp32") -> Embedder:
+def load_embedder(
+    source: str, *, prompt: str | None = None, precision: str = "fp32"
+) -> "PackedEmbedder | LibraryEmbedder":
     """Load what makes the vectors of a model: the model itself, or sentence-transformers where it has to.
 
     Args:
@@ -174,6 +157,7 @@ class PackedEmbedder:
         self.max_length = max_length(checkpoint.config, of_vectors or self.tokenizer.model_max_length)
         self.stack = nn.Module.to(stack_of(model), self.device, torch.float32).eval()
         self.width: int = model.config.hidden_size
+        """Numbers of a vector, C."""
 
     def describe(self) -> str:
         """Say how vectors are made."""
