@@ -39,8 +39,8 @@ from ..text.documentation import SPLITS, Document, read_documentation
 from ..text.paths import named_path
 from ..text.row_files import read_file
 from ..training.disk import replace_text
-from ..training.ownership import mark, require_movable, set_aside
-from ..training.run_folder import EVALUATION, MODEL, PAGE, SCORES, visible, writing
+from ..training.ownership import mark, require_movable, set_aside, visible
+from ..training.run_folder import EVALUATION, MODEL, PAGE, SCORES, writing
 from .report import (
     CONTINUING,
     CONTROL,

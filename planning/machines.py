@@ -9,7 +9,7 @@ no measure of ours; docs/scaling.md lists some of it.
 """
 
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from math import log
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ..configs.recipe import load_recipe, parse_recipe, read_overrides
+from ..configs.recipe import load_recipe, parse_recipe, read_overrides, split_overrides
 from ..pretraining.recipe import PretrainingRecipe
 from ..training.precision import computes_on_cpu, fast_bfloat16, fastest_float32_products
 from ..training.recipe import Positive
@@ -194,6 +194,16 @@ def memory_of(device: torch.device) -> float:
 
 Amount = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+DeviceName = Annotated[
+    str,
+    Field(
+        json_schema_extra={
+            "enum": [THIS_MACHINE, *DEVICES],
+            "errorMessage": f"unknown; it is {THIS_MACHINE}, which is measured, or one of "
+            f"{', '.join(DEVICES)}. For any other, set peak_flops and device_memory from its data sheet",
+        }
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -202,7 +212,7 @@ class PlanRecipe:
 
     devices: Positive = 1
     """Number of devices."""
-    device: str = THIS_MACHINE
+    device: DeviceName = THIS_MACHINE
     """Type of device, by its name in `DEVICES`, or `this_machine`, which is measured; the fields below
     override its values."""
     devices_per_node: Positive = 8
@@ -221,13 +231,6 @@ class PlanRecipe:
     """Bytes per second that a device sends to the others; over the network if there are several machines."""
     price_per_device_hour: Amount | None = None
     """Price of one device for an hour, in any currency."""
-
-    def __post_init__(self):
-        if self.device not in {THIS_MACHINE, *DEVICES}:
-            raise ValueError(
-                f"device = {self.device}: unknown; it is {THIS_MACHINE}, which is measured, or one of "
-                f"{', '.join(DEVICES)}. For any other, set peak_flops and device_memory from its data sheet"
-            )
 
     @property
     def kind(self) -> Device:
@@ -268,16 +271,6 @@ class PlanRecipe:
                 f"{' and '.join(self.kind.peaks)} only: choose one of them, or another device"
             )
         return self.peak_flops or self.kind.peaks[precision]
-
-
-def split_overrides(overrides: Iterable[str], parts: Container[str]) -> tuple[list[str], list[str]]:
-    """Separate overrides of the recipe from those of the machines: they have a dot, or name a part of it."""
-    of_recipe: list[str] = []
-    of_machines: list[str] = []
-    for override in overrides:
-        key = override.partition("=")[0].strip()
-        (of_recipe if "." in key or key in parts else of_machines).append(override)
-    return of_recipe, of_machines
 
 
 def read_machines(overrides: Iterable[str]) -> PlanRecipe:

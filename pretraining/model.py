@@ -23,7 +23,8 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configs.recipe import load_preset, preset_names, read_recipe, recipe_folders
+from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
+from ..configs.schema import no_field
 from ..conversion.inheritance import inherit, inherit_writing
 from ..conversion.token_rows import TokenRows, keeps_ids, new_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
@@ -217,12 +218,7 @@ def build_config(recipe: PretrainingRecipe, open_model: Opener = Checkpoint.open
     values.pop("auto_map", None)  # code beside the weights that a model begins with stays there
     config_class = next((known for known in classes if known.model_type == model_type), None)
     if config_class is None:
-        presets = (name for known in classes for name in presets_of(known))
-        raise ValueError(
-            f"{origin} is a {model_type}, but {kind} trains a "
-            f"{' or a '.join(known.model_type for known in classes)}: "
-            f"choose one of {', '.join(presets)}, or another objective"
-        )
+        raise ValueError(wrong_member(origin, model_type, kind, [known.model_type for known in classes]))
     require_fields(config_class, list(overrides))
     try:
         config = config_class(**values | overrides)
@@ -287,21 +283,13 @@ def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:
     return [cast(type[NeuralConfig], model.config_class).model_type for model in models]
 
 
-def presets_of(config_class: type[NeuralConfig]) -> list[str]:
-    """Name the presets of one member."""
-    return [name for name in preset_names() if load_preset(name)["model_type"] == config_class.model_type]
-
-
 def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
     """Raise a `ValueError` if a name is no field: transformers would store such a value and not use it."""
     known = [field.name for field in fields(config_class)]
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=3, cutoff=0.4) or known
-            raise ValueError(
-                f"model.overrides.{name} is not a field of {config_class.__name__}: did you mean "
-                f"{' or '.join(near)}?"
-            )
+            raise ValueError(no_field(f"model.overrides.{name}", config_class.__name__, near))
 
 
 def require_positions(config: NeuralConfig, sequence_length: int) -> None:

@@ -69,7 +69,7 @@ def carry_out(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         if {"model", "folder", "source", "decoder"} & vars(options).keys():
-            from .early_checks import check_models  # not for every command: reading YAML takes a moment, too
+            from .checks import check_models  # not for every command: reading YAML takes a moment, too
 
             check_models(options)
         with warnings_in_lines(options.command), safe_path():

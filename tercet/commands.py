@@ -44,8 +44,8 @@ def tokenizer(options: Namespace) -> None:
       tercet tokenizer encoder-demo
       tercet tokenizer my-recipe.yaml tokenizer.kind=unigram tokenizer.vocab_size=16000 output=runs/unigram
     """
+    from .checks import check_recipe
     from .configs.recipe import load_recipe
-    from .early_checks import check_recipe
 
     named = options.recipe, options.overrides
     check_recipe("tokenizer", *named, writes=True, overwrite=options.overwrite)
@@ -83,12 +83,19 @@ def pretrain(options: Namespace) -> None:
     Trains or loads the tokenizer, tokenizes the corpus once, trains, evaluates, and writes OUTPUT/model: a
     folder with the model, the tokenizer and the recipe, which the Auto classes load. RECIPE is the name of a
     shipped recipe (`tercet recipes` lists them) or a YAML file, and key=value overrides any of its values.
-    On several devices: `accelerate launch -m tercet pretrain RECIPE`.
+    On several devices: `accelerate launch -m tercet pretrain RECIPE`. --explain only prints the recipe with
+    all of its values, as a file that editors complete by the schema of recipes.
 
     Examples:
       tercet pretrain encoder-demo training.steps=200 output=runs/short
       tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
     """
+    if options.explain:
+        from .checks import check_recipe
+        from .listing import print_values
+
+        print_values("pretrain", check_recipe("pretrain", options.recipe, options.overrides))
+        return
     finish(
         api.pretrain(options.recipe, *options.overrides, resume=options.resume, overwrite=options.overwrite)
     )
@@ -116,8 +123,8 @@ def verify_resume(options: Namespace) -> None:
       tercet verify-resume encoder-demo
       tercet verify-resume my-recipe.yaml --steps 30 training.num_workers=2 training.precision=fp32
     """
+    from .checks import check_recipe
     from .configs.recipe import load_recipe
-    from .early_checks import check_recipe
 
     check_recipe("verify-resume", options.recipe, options.overrides)
     from .pretraining.recipe import PretrainingRecipe
@@ -145,7 +152,7 @@ def finetune(options: Namespace) -> None:
       tercet finetune my-recipe.yaml training.seeds=[0,1,2] training.learning_rate=3e-5 --resume
     """
     if options.explain:
-        from .early_checks import check_recipe
+        from .checks import check_recipe
 
         check_recipe("finetune", options.recipe, options.overrides)
         api.say_that_libraries_load()
@@ -202,7 +209,7 @@ def predict(options: Namespace) -> None:
         return
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
-    from .early_checks import check_rows
+    from .checks import check_rows
     from .text.row_writers import require_ending
 
     if output != "-":
@@ -291,7 +298,7 @@ def fewshot(options: Namespace) -> None:
 
 def explained(source: str, overrides: list[str], models: list[str] | None, trust_remote_code: bool) -> str:
     """Return which tokens of a few-shot recipe's prompts are scored."""
-    from .early_checks import check_recipe
+    from .checks import check_recipe
 
     given = overrides if models is None else [*overrides, f"models={json.dumps(models)}"]
     check_recipe("fewshot", source, given)

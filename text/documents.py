@@ -26,9 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, cast
-
-from datasets import Dataset, IterableDataset, load_dataset, load_dataset_builder
+from typing import TYPE_CHECKING, Any, cast
 
 from ..ground.messages import first_line
 from ..training.model_paths import nearest
@@ -39,6 +37,9 @@ from .documentation import documentation_file
 from .packed_files import COMPRESSIONS, ending
 from .paths import named_path
 from .record_files import KNOWN_ENDINGS, READERS, naming_keys, records_of_file, require_columns
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
@@ -200,10 +201,14 @@ class HubDocuments(Documents):
 
     def _version(self) -> str:
         """Name what changes with the files: of a stream, whose rows are not known, the Hub's commit."""
+        from datasets import load_dataset_builder
+
         version = getattr(self._open(), "_fingerprint", None)
         return version or str(load_dataset_builder(self.dataset, self.config).hash)
 
-    def _open(self) -> Dataset | IterableDataset:
+    def _open(self) -> "Dataset | IterableDataset":
+        from datasets import load_dataset  # takes a second, which files do without
+
         try:
             return load_dataset(self.dataset, self.config, split=self.split, streaming=self.streaming)  # pyright: ignore[reportReturnType]
         except Exception as error:  # whatever a network, a Hub and a foreign data set may do

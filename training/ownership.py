@@ -8,7 +8,7 @@ is never renamed.
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -41,6 +41,45 @@ def previous_of(folder: Path) -> Path:
     """Name what `--overwrite` renames a folder to."""
     folder = folder.resolve()
     return folder.with_name(f"{folder.name}.previous")
+
+
+def require_unused(
+    folder: Path, prepared: Collection[str], *, resume: bool, overwrite: bool, is_resumable: bool
+) -> None:
+    """Refuse a run's folder that holds an earlier run which is not to be continued or replaced.
+
+    Args:
+        folder: Of the run.
+        prepared: What a fresh run may find.
+        resume: Whether the run goes on with an earlier one.
+        overwrite: Whether it replaces one.
+        is_resumable: Whether runs of its kind can go on.
+
+    Raises:
+        ValueError: There is a file, something that no run wrote, or an earlier run.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"output is {folder}, which is a file: name a folder")
+    if not (found := visible(folder)):
+        return
+    if not is_ours(folder):
+        raise ValueError(
+            f"output {folder} holds {found[0]}, which was not written by a run: choose another folder with "
+            "output=..."
+        )
+    if overwrite:
+        require_movable(folder)
+    elif unexpected := [name for name in found if not resume and name not in prepared]:
+        raise ValueError(
+            f"output {folder} holds an earlier run ({unexpected[0]}): "
+            f"{'continue it with --resume, ' if is_resumable else ''}replace it with --overwrite, or choose "
+            "another folder with output=..."
+        )
+
+
+def visible(folder: Path) -> list[str]:
+    """Name what lies in a folder, but for what is hidden."""
+    return sorted(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.exists() else []
 
 
 def require_movable(folder: Path) -> None:

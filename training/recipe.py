@@ -1,7 +1,6 @@
 """The `training` part of a recipe: optimization, independent of the objective."""
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -21,29 +20,24 @@ Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
 NonNegative = Annotated[float, Field(ge=0)]
 """A number of at least 0."""
 
-TRACKERS = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb")
-"""Experiment trackers, by `accelerate`'s names, which are those of their packages."""
-
 
 def as_trackers(value: Any) -> Any:
     """Put the name of a tracker into a tuple, and names of a list; leave all else to the check that follows.
 
     >>> as_trackers("wandb"), as_trackers(["wandb", "trackio"])
     (('wandb',), ('wandb', 'trackio'))
-
-    Raises:
-        ValueError: There is no such tracker.
     """
-    names = [value] if isinstance(value, str) else value
-    for name in names if isinstance(names, list) else ():
-        if isinstance(name, str) and name not in TRACKERS:
-            near = get_close_matches(name.lower(), TRACKERS, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"choose from {', '.join(TRACKERS)}"
-            raise ValueError(f"{name} is no tracker; {remedy}")  # in quotes, it would be a suggestion itself
-    return tuple(names) if isinstance(names, list) else names
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-Trackers = Annotated[tuple[str, ...], BeforeValidator(as_trackers)]
+Tracker = Literal[
+    "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
+]
+"""An experiment tracker, by `accelerate`'s name, which is that of its package."""
+
+Trackers = Annotated[
+    tuple[Tracker, ...], BeforeValidator(as_trackers, json_schema_input_type=Tracker | tuple[Tracker, ...])
+]
 """Experiment trackers that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ...; a single
 name may stand alone."""
 

@@ -30,9 +30,10 @@ from .ownership import (
     is_ours,
     mark,
     previous_of,
-    require_movable,
+    require_unused,
     set_aside,
     share_weights,
+    visible,
 )
 
 RECIPE = "recipe.yaml"
@@ -147,24 +148,8 @@ class RunFolder:
 
     def require_unused(self, *, resume: bool, overwrite: bool) -> None:
         """Raise a `ValueError` if the folder holds an earlier run that is not to be continued or replaced."""
-        folder = self.folder
-        if folder.exists() and not folder.is_dir():
-            raise ValueError(f"output is {folder}, which is a file: name a folder")
-        if not (found := visible(folder)):
-            return
-        if not is_ours(folder):
-            raise ValueError(
-                f"output {folder} holds {found[0]}, which was not written by a run: choose another folder "
-                "with output=..."
-            )
-        if overwrite:
-            require_movable(folder)
-        elif unexpected := [name for name in found if not resume and name not in self.prepared]:
-            raise ValueError(
-                f"output {folder} holds an earlier run ({unexpected[0]}): "
-                f"{'continue it with --resume, ' if self.kept else ''}replace it with --overwrite, or choose "
-                "another folder with output=..."
-            )
+        options = {"resume": resume, "overwrite": overwrite, "is_resumable": bool(self.kept)}
+        require_unused(self.folder, self.prepared, **options)
 
     def require_same_recipe(self, keys: Sequence[str]) -> None:
         """Raise a `ValueError` if the recipe in the folder has another value for one of the dotted keys."""
@@ -280,11 +265,6 @@ def delete(path: Path) -> None:
         path.unlink(missing_ok=True)
     else:
         shutil.rmtree(path)
-
-
-def visible(folder: Path) -> list[str]:
-    """Name what lies in a folder, but for what is hidden."""
-    return sorted(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.exists() else []
 
 
 def value_of(data: dict[str, Any], dotted: str) -> Any:

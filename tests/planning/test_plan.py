@@ -174,7 +174,7 @@ def test_keys_of_machines_and_recipe_are_told_apart():
     [
         ("devises=3", "plan: devises = 3: unknown key; did you mean devices?"),
         ("devices=0", "plan: devices = 0: must be greater than 0"),
-        ("device=tpu", "plan: device = tpu: unknown; it is this_machine, .* a100, h100"),
+        ("device=tpu", "plan: device = .tpu.: unknown; it is this_machine, .* a100, h100"),
         ("trainin.steps=3", "recipe decoder-english: trainin .* did you mean training?"),
         ("devices", "plan: override 'devices': write key=value"),
     ],

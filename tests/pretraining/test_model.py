@@ -188,7 +188,7 @@ def test_misspelt_field_is_refused():
     "override", [{"num_attention_heads": 5}, {"hidden_act": "sigmund"}, {"dropout": "much"}]
 )
 def test_impossible_value_is_refused_in_one_line(override):
-    with pytest.raises(ValueError, match=f"model.overrides: .*{next(iter(override))}") as refusal:
+    with pytest.raises(ValueError, match=rf"model\.overrides.*{next(iter(override))}") as refusal:
         build_config(recipe_of("encoder-tiny", "masked_language_modeling", **override))
     assert "\n" not in str(refusal.value)
 
