@@ -8,7 +8,6 @@ from transformers import PreTrainedTokenizerBase
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained import TercetLMHeadModel
-from ..stock.models import as_ours
 from ..storage.checkpoint import Checkpoint
 from ..storage.model_folder import pads, require_fit
 from ..training.objective import Batch
@@ -25,6 +24,8 @@ def load_model(checkpoint: Checkpoint) -> TercetPreTrainedModel:
     Raises:
         ValueError: It is none that ours can be, is damaged, or has no tokenizer.
     """
+    from ..stock.models import as_ours
+
     with quietly():
         model = as_ours(checkpoint)
     tokenizer = checkpoint.required_tokenizer()

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
 from ..reporting.verdicts import FEWEST_ROWS, trusted
-from ..training.tracking import as_json
+from ..training.finite_json import as_json
 from .contamination import Contamination
 from .evaluation import Outcome
 from .subject import Subject

@@ -22,6 +22,7 @@ from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
+from ..training.finite_json import as_json
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.objective import Objective
 from ..training.precision import build_accelerator
@@ -29,7 +30,6 @@ from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
-from ..training.tracking import as_json
 from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples

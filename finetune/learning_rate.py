@@ -16,7 +16,6 @@ import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
-from ..stock.architectures import architecture_of
 from ..storage.checkpoint import Checkpoint, Opener
 from .model import MEMBERS
 from .recipe import FineTuningRecipe
@@ -106,6 +105,8 @@ def count_parameters(config: PreTrainedConfig) -> int:
         ValueError: The architecture is not known.
     """
     if not config.model_type.startswith("tercet"):
+        from ..stock.architectures import architecture_of
+
         architecture_of(config)
     with torch.device("meta"):
         model = AutoModel.from_config(config)

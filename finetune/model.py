@@ -34,9 +34,6 @@ from ..modeling import (
 )
 from ..modeling.configuration_neural import NeuralConfig
 from ..pretraining.model import require_fields
-from ..stock.architectures import architecture_of
-from ..stock.models import as_ours, imported
-from ..stock.weights import Dropped
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import pads, require_fit
 from .recipe import LoraRecipe, PretrainedModelRecipe
@@ -98,7 +95,7 @@ def load_pretrained_model(
     torch.manual_seed(seed)
     if type(config) not in MEMBERS:
         checkpoint.require_transformer()
-    ours = type(config) if checkpoint.is_ours else architecture_of(config).config
+    ours = type(config) if checkpoint.is_ours else imported_as(config)
     require_head(recipe.path, config.model_type, ours, task)
     found, drawn = (checkpoint.ours(), []) if checkpoint.is_ours else load_foreign(checkpoint, task)
     source = cast(TercetPreTrainedModel, found)
@@ -123,6 +120,13 @@ def require_head(path: str, model_type: str, config_class: Any, task: Task) -> N
         )
 
 
+def imported_as(config: PreTrainedConfig) -> Any:
+    """Return the class of configurations of ours that a stock model is imported as."""
+    from ..stock.architectures import architecture_of
+
+    return architecture_of(config).config
+
+
 def load_foreign(checkpoint: Checkpoint, task: Task) -> tuple[TercetPreTrainedModel, list[str]]:
     """Bring in a stock model with its own form of the head, if it has one, so that poolers come along.
 
@@ -130,6 +134,10 @@ def load_foreign(checkpoint: Checkpoint, task: Task) -> tuple[TercetPreTrainedMo
         The model, and the names of the tensors that were drawn because its files do not have them, or have
         them for other labels.
     """
+    from ..stock.architectures import architecture_of
+    from ..stock.models import as_ours, imported
+    from ..stock.weights import Dropped
+
     config = checkpoint.config
     architecture = architecture_of(config)
     own = (each for each in architecture.counterparts if each.ours.endswith(task.head))

@@ -18,9 +18,7 @@ from typing import Any, cast
 from transformers import PreTrainedConfig
 
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
-from ..pretraining.run import pretrain
 from ..pretraining.start import tell_start
-from ..pretraining.text import open_texts
 from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..training.disk import replace_text
 from ..training.exchange import main_first
@@ -76,6 +74,8 @@ def finetune_in(
     with main_first():
         prepared = prepare(recipe, tried, open_model)
     if adaptation is not None:
+        from ..pretraining.text import open_texts
+
         require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)
         open_texts(further_pretraining(adaptation, recipe.model.path, folder))  # they are there
     earlier = None
@@ -184,6 +184,8 @@ def adapt(model: Checkpoint, recipe: AdaptationRecipe, folder: Path) -> Path:
         ValueError: The objective is not the model's, or something is wrong with the text.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
+    from ..pretraining.run import pretrain
+
     return pretrain(further_pretraining(recipe, str(model.folder), folder / "run"), resume=True)
 
 

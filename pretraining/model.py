@@ -31,9 +31,6 @@ from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
 from ..objectives.recipes import SingleObjectiveRecipe
-from ..stock.architectures import architecture_of
-from ..stock.certificate import certify
-from ..stock.models import imported, load_stock
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.length import most_positions
 from ..storage.model_folder import (
@@ -250,6 +247,8 @@ def values_of(recipe: PretrainingRecipe, open_model: Opener) -> tuple[str, dict[
 
 def require_trainable(recipe: PretrainingRecipe, checkpoint: Checkpoint) -> None:
     """Raise a `ValueError` if the objective does not train the model that is to go on; it is not imported."""
+    from ..stock.architectures import architecture_of
+
     path, own_type = checkpoint.name, checkpoint.config.model_type
     is_ours = checkpoint.is_ours
     member = own_type if is_ours else architecture_of(checkpoint.config).config.model_type
@@ -368,6 +367,9 @@ def import_into(folder: Path, checkpoint: Checkpoint) -> None:
     Raises:
         ValueError: As in `kept_import`.
     """
+    from ..stock.certificate import certify
+    from ..stock.models import imported, load_stock
+
     stock, tokenizer = load_stock(checkpoint), checkpoint.tokenizer
     require_fit(tokenizer, stock.config)
     ours = imported(stock, checkpoint)

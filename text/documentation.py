@@ -31,6 +31,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from ..training.workers import FORK
 from .cache import made_once
 
 STANDARD_LIBRARY = "standard library"
@@ -109,8 +110,6 @@ def _documentation_folder(cache: Path, packages: Sequence[str]) -> Path:
 def extract_documents(packages: Sequence[str] = PACKAGES) -> list[Document]:
     """Read the prose of every module, paragraphs that occurred before left out."""
     modules = [(module, file) for package in packages for module, file in sorted(_modules(package).items())]
-    from ..training.workers import FORK  # and with it torch, which a text that is kept already does without
-
     with ProcessPoolExecutor(mp_context=get_context(FORK)) as executor:
         extracted = executor.map(_docstrings_of_module, [file for _, file in modules], chunksize=16)
         bar = tqdm(

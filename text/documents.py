@@ -33,7 +33,6 @@ from ..training.model_paths import nearest
 from .bad_records import Limit, Record, Tally, problem_of, refusal
 from .cache import cache_folder
 from .digests import identify_file
-from .documentation import documentation_file
 from .packed_files import COMPRESSIONS, ending
 from .paths import named_path
 from .record_files import KNOWN_ENDINGS, READERS, naming_keys, records_of_file, require_columns
@@ -248,6 +247,8 @@ def open_documents(
     required = tuple(required) or (column,)
     limit = Limit(largest_record, "corpus.largest_record=... allows for more")
     if source == EMBEDDED:
+        from .documentation import documentation_file
+
         file = documentation_file(split, cache_folder(cache))
         return FileDocuments("text", ("text",), skip_bad_records, limit, (file,), cache_folder(cache))
     if isinstance(source, str) and not _is_path(source):

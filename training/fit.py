@@ -31,6 +31,7 @@ from .cpu import prepared_cpu
 from .environment import attention_of, tell_of_resuming
 from .exchange import explaining_lost_processes
 from .final_weights import EMA, FILES, LAST, judged_kind, scores_of
+from .finite_json import as_scores
 from .gradient_checkpointing import computes_again, enable_gradient_checkpointing
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
@@ -46,7 +47,7 @@ from .schedules import build_schedule
 from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
-from .tracking import Tracker, as_scores, begin_trackers
+from .tracking import Tracker, begin_trackers
 from .utilization import measure_utilization
 from .weight_scores import WeightScores
 from .workers import choose_workers, leaving_no_workers

@@ -26,7 +26,6 @@ from accelerate.utils import (
 from .compatibility import forget_accelerator
 from .exchange import Timeout, patient_group
 from .recipe import TrainingRecipe
-from .sharding import PARALLELISM, count_replicas, require_pieces
 
 Precision = str
 """`fp32`, `bf16` or `fp16`: the format of products; weights stay in float32."""
@@ -68,6 +67,8 @@ def build_accelerator(
             launcher chose an engine in place of ours or a layout that there is not, or an earlier run of the
             same processes, several together, had another precision.
     """
+    from .sharding import PARALLELISM, count_replicas, require_pieces  # an evaluation shares no weights
+
     for engine, variable in OTHER_ENGINES.items():
         if parse_flag_from_env(variable):
             raise ValueError(f"{variable} is set, but {engine} is not supported: use FSDP2 (--use_fsdp)")
