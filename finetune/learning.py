@@ -24,6 +24,7 @@ from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.finite_json import as_json
 from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.loop import Progress
 from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
@@ -109,12 +110,16 @@ def learn(
         if not recipe.lora:  # whose additions are merged into the weights that are saved
             tell_of_weights(folder.name, {"best": scored}, {"best": saved})
         if pace is None or len(pace) == len(train):
-            asked, progress = recipe.training.epochs * len(train), outcome.progress
-            tolerance = size if recipe.training.epochs % 1 else 1
-            done = sum(progress.examples_of_epochs)
-            tell_of_amount(folder.name, "examples", done, asked, progress, tolerance=tolerance)
+            tell_of_rows(folder.name, recipe.training, len(train), outcome.progress)
     accelerator.wait_for_everyone()
     return results
+
+
+def tell_of_rows(run: str, schedule: FineTuningSchedule, num_rows: int, progress: Progress) -> None:
+    """Print how many rows a run has learned from, if its epochs ask for another number."""
+    done, asked = sum(progress.examples_of_epochs), schedule.epochs * num_rows
+    tolerance = schedule.batch_size if schedule.epochs % 1 else 1
+    tell_of_amount(run, "examples", done, asked, progress, tolerance=tolerance)
 
 
 def load_learner(
