@@ -206,7 +206,7 @@ class HubDocuments(Documents):
         return version or str(load_dataset_builder(self.dataset, self.config).hash)
 
     def _open(self) -> "Dataset | IterableDataset":
-        from datasets import load_dataset  # takes a second, which files do without
+        from .data_sets import load_dataset  # takes a second, which files do without
 
         try:
             return load_dataset(self.dataset, self.config, split=self.split, streaming=self.streaming)  # pyright: ignore[reportReturnType]

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
-from datasets import Dataset, load_dataset
+from datasets import Dataset
 
 from ..ground.messages import first_line
 from .bad_records import RowError, foreign_in
@@ -196,6 +196,8 @@ def read_split(dataset: str, subset: str | None, split: str) -> Dataset:
     Raises:
         ValueError: There is none, or the network is not there.
     """
+    from .data_sets import load_dataset
+
     try:
         return cast(Dataset, load_dataset(dataset, subset, split=split))
     except Exception as error:  # a name, a split, a network: each fails in its own way
