@@ -49,6 +49,9 @@ TOKENIZER = (
 )
 """What else tokenizers consist of, ours and the stock ones."""
 
+KERNEL = "attn_implementation"
+"""Key of a configuration that can name a kernel of the Hub, which transformers fetches without asking."""
+
 MODEL_FILES = (
     *("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"),
     *TOKENIZER,
@@ -184,10 +187,13 @@ def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
     Raises:
         ValueError: They name code in another repository, of which nobody who loads the model would know.
     """
-    if elsewhere := [text for _, text in texts_in(facts) if OF_ANOTHER.fullmatch(text)]:
+    told = [*texts_in(facts), *((KERNEL, text) for _, text in texts_in(facts.get(KERNEL)))]
+    if elsewhere := [
+        text for key, text in told if OF_ANOTHER.fullmatch(text) or (key == KERNEL and "/" in text)
+    ]:
         raise ValueError(
-            f"{name} names code in another repository ({elsewhere[0]}), which whoever loads the model with "
-            "trust_remote_code=True would run: remove that entry, or copy the code into the folder"
+            f"{name} names code in another repository ({elsewhere[0]}), which whoever loads the model would "
+            "run: remove that entry, or copy the code into the folder"
         )
     origins = {key for key in facts if key.endswith(("name_or_path", "_file"))}
     cleaned = facts | without_folders({key: facts[key] for key in origins})

@@ -168,6 +168,17 @@ def test_code_of_another_repository_is_not_named_in_ones_own(run):
         prepare(run, "me/small")
 
 
+@pytest.mark.parametrize("named", ["them/kernel", {"": "them/kernel"}], ids=["text", "dictionary"])
+def test_no_kernel_of_another_repository_is_named_either(named, run):
+    file = run / "model" / "config.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"attn_implementation": "sdpa"}))
+    assert prepare(run, "me/small").files
+    file.write_text(json.dumps(facts | {"attn_implementation": named}))
+    with pytest.raises(ValueError, match=r"config\.json names code .* \(them/kernel\), .*: remove"):
+        prepare(run, "me/small")
+
+
 @pytest.mark.parametrize("imported", ["/../../private", "../private", ".private", "linked", "absent"])
 def test_code_imports_from_its_folder_alone(imported, run):
     (run / "private.py").write_text("KEY = 1\n")
