@@ -33,7 +33,7 @@ from tercet.conversion.embedding import load_embedder
 from tercet.distill.teacher import load_model as load_teacher
 from tercet.fewshot.subject import load_subject
 from tercet.finetune.model import load_pretrained_model
-from tercet.finetune.prediction import load_predictor
+from tercet.finetune.prediction import Predictor
 from tercet.finetune.recipe import PretrainedModelRecipe
 from tercet.finetune.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks import build_task, keep_task
@@ -243,7 +243,7 @@ COMMANDS: dict[str, Callable[[str], Any]] = {
     "distill": distill,
     "push": push,
     "play": lambda folder: load_model(folder).tokenizer,
-    "predict": lambda folder: load_predictor(Checkpoint.open(folder)).encoder.tokenizer,
+    "predict": lambda folder: Predictor(Checkpoint.open(folder)).encoder.tokenizer,
     "fewshot": lambda folder: load_subject(Checkpoint.open(folder)).tokenizer,
     "finetune": lambda folder: (
         load_pretrained_model(PretrainedModelRecipe(path=folder), classification(), 0).tokenizer
