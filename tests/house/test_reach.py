@@ -80,7 +80,8 @@ def imported(file: Path) -> frozenset[Path]:
                 (node.module or "").split(".") if node.module else ()
             )
             for module in (above, *((*above, each.name) for each in node.names)):
-                found |= {file_of(module[:size]) for size in range(len(module) + 1)} - {None}  # pyright: ignore
+                files = (file_of(module[:size]) for size in range(len(module) + 1))
+                found |= {each for each in files if each is not None}
     return frozenset(found)
 
 
