@@ -88,12 +88,8 @@ def learn(
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     size = recipe.training.batch_size
     data = prepare_data(train, objective, training, accelerator, held_out=held_out, examples_per_step=size)
-    outcome = fit(
-        *(learner, objective, data, training, folder, accelerator),
-        width=pretrained.model.config.hidden_size,
-        about=recipe_data(recipe),
-        resume=resume,
-    )
+    parts = learner, objective, data, training, folder, accelerator
+    outcome = fit(*parts, width=pretrained.model.config.hidden_size, about=recipe_data(recipe), resume=resume)
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
     scores = load_best_model(learner, folder, accelerator)
