@@ -349,6 +349,9 @@ BY_LINES = (*TEXT_LINES, ".md", ".jsonl")
 BEGINNING = Limit(100_000)
 """How much of a text is looked at before it is read."""
 
+SMALL = 2**22
+"""Bytes of a file that is read in a moment, and may be read twice."""
+
 MOST_ROWS = 10_000
 """Rows among which a column is looked for before all rows are read."""
 
@@ -434,12 +437,12 @@ def require_text_early(file: Path) -> None:
 def require_columns_early(source: str, columns: Sequence[str]) -> None:
     """Refuse a file without the columns before its rows are read, as far as this is known in a moment.
 
-    A table names its columns in its first line. Other files are read until all columns were seen, for
-    `MOST_ROWS` at most. What is undecided or cannot be read is left to `read_rows`.
+    A small file of lines is read to its end, others until all columns were seen, for `MOST_ROWS` at most.
+    Bad rows are left to `read_rows`, which knows whether they are left out.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind, or lacks a column.
+        ValueError: It is of no known kind, lacks a column, or is damaged.
     """
     path = find_file(source)
     if not path.stat().st_size:
@@ -447,11 +450,15 @@ def require_columns_early(source: str, columns: Sequence[str]) -> None:
     if ending(path) not in READERS:
         return
     names: dict[str, None] = {}
+    is_small, has_bad_rows = has_lines(path) and path.stat().st_size <= SMALL, False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those who read the rows warn
         for number, record in enumerate(records_of_file(path, columns)):
             names |= dict.fromkeys(record.row)
-            if record.problem or number == MOST_ROWS or names.keys() >= set(columns):
+            has_bad_rows |= bool(record.problem)
+            if record.is_end:
+                raise ValueError(f"{record.location}: {record.problem}: correct it")
+            if not is_small and (has_bad_rows or number == MOST_ROWS or names.keys() >= set(columns)):
                 return
-    if names:
+    if names and not has_bad_rows:
         require_columns(source, list(names), columns)

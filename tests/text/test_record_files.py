@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 from tercet.text.documents import open_documents
+from tercet.text.record_files import require_columns_early
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 
@@ -190,6 +191,24 @@ def test_a_stray_quote_swallows_no_row_even_where_bad_ones_are_skipped(tmp_path,
     found = open_documents(file, skip_bad_records=True, largest_record=1000)
     with pytest.raises(ValueError, match=r"line 3: not valid CSV \(.*\): close the quote, write"):
         list(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("wide.csv", "text,label\na,1\n".encode("utf-16"), r"wide.csv, line 1: .*it is UTF-16, not UTF-8"),
+        ("quote.csv", b'text,label\na,1\n"b,2\nc,3\n', r"quote.csv, line 3: not valid CSV"),
+        (
+            "cut.jsonl.gz",
+            gzip.compress(b'{"text": "a"}\n' * 9)[:-9],
+            r"line \d+: cannot be read from here on",
+        ),
+        ("list.json", b'[{"text": "a"}, {"text": "b"}', r"list.json, line 1: .*the list does not end"),
+    ],
+)
+def test_a_damaged_table_is_told_of_before_its_rows_are_read(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message):
+        require_columns_early(str(write(tmp_path, name, content)), ["text"])
 
 
 @pytest.mark.parametrize(("ending", "head"), [(".txt", ""), (".jsonl", ""), (".csv", "text\n")])
