@@ -7,12 +7,15 @@ are saved are known by their hashes. A line on the screen says where done and as
 import sys
 from collections.abc import Mapping
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .loop import Progress
 from .recipe import TrainingRecipe
+
+if TYPE_CHECKING:
+    from .loop import Progress
 
 
 def hash_of_weights(weights: Mapping[str, Tensor]) -> str:
@@ -34,7 +37,7 @@ def tokens_asked(recipe: TrainingRecipe, steps: int) -> int:
 
 
 def tell_of_amount(
-    run: str, what: str, done: int, asked: float, progress: Progress, *, tolerance: float
+    run: str, what: str, done: int, asked: float, progress: "Progress", *, tolerance: float
 ) -> None:
     """Print how much a run has learned from, if its recipe asks for another amount or steps had no effect."""
     skipped = int(progress.skipped)
