@@ -150,7 +150,7 @@ class PackedEmbedder:
         model = as_ours(checkpoint)
         require_fit(self.tokenizer, model.config)
         self.vectors = told or vectors_of(model, checkpoint.folder) or assumed_vectors(checkpoint)
-        self.tell_of_dropped = DroppedText(self.tokenizer)
+        self.tell_of_dropped, self.has_told_of_cut = DroppedText(self.tokenizer), False
         self.prompt = prompt
         self.precision = precision
         of_vectors = self.vectors.max_length
@@ -180,6 +180,20 @@ class PackedEmbedder:
                 embeddings[batch] = self.vectors_of([ids[row] for row in batch]).cpu().numpy()
         return embeddings
 
+    def tell_of_cut(self, are_cut: Sequence[bool]) -> None:
+        """Warn, once, if some texts lose their end.
+
+        Warns:
+            UserWarning: Some do.
+        """
+        if any(are_cut) and not self.has_told_of_cut:
+            self.has_told_of_cut = True
+            warnings.warn(
+                f"texts of more than {self.max_length:,} tokens lose their end: {sum(are_cut):,} of the "
+                f"{len(are_cut):,} read first, such as number {are_cut.index(True) + 1:,}",
+                stacklevel=2,
+            )
+
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Encode texts behind the prompt; longer ones lose their end, as in sentence-transformers.
 
@@ -189,8 +203,9 @@ class PackedEmbedder:
         options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": False}
         prompted = [self.prompt + text for text in texts]
         self.tell_of_dropped(prompted)
-        rows = self.tokenizer(prompted, truncation=True, max_length=self.max_length, **options)["input_ids"]
-        ids = [np.asarray(row, dtype=np.int64) for row in rows]
+        found = self.tokenizer(prompted, truncation=True, max_length=self.max_length, **options)
+        self.tell_of_cut([bool(each.overflowing) for each in found.encodings or ()])
+        ids = [np.asarray(row, dtype=np.int64) for row in found["input_ids"]]
         for row, own in enumerate(ids):
             if not len(own):
                 raise RowError(

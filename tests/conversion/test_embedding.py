@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -87,6 +88,16 @@ def test_vectors_are_those_of_sentence_transformers(pooling, modules, published,
     monkeypatch.setattr(embedding, "TOKENS_AT_ONCE", 16)
     found = load_embedder(str(folder)).embed(TEXTS)
     np.testing.assert_allclose(found, library_vectors(folder, TEXTS), atol=1e-5)
+
+
+def test_texts_that_lose_their_end_are_told_once(published):
+    embedder = load_embedder(str(published()))
+    with warnings.catch_warnings(action="error"):
+        embedder.embed(TEXTS[:1])
+    with pytest.warns(UserWarning, match=r"more than 24 tokens lose their end: 1 of the 2 .* as number 2"):
+        embedder.embed([TEXTS[0], "a cat " * 30])
+    with warnings.catch_warnings(action="error"):
+        embedder.embed(["a cat " * 30])
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
