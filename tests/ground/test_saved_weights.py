@@ -186,7 +186,7 @@ def test_an_adapter_beside_a_model_is_not_added_to_it(tmp_path):
     """It changes the model that was looked at, and its configuration names modules that PEFT imports."""
     MODELS["stock"](tmp_path)
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "megatron_core": "antigravity"}')
-    for read in (load, lambda folder: load_examined_model(str(folder))):
+    for read in (load, lambda folder: load_examined_model(Checkpoint.open(str(folder)))):
         with pytest.raises(ValueError, match=r"has an adapter beside the model .*: merge the two with PEFT"):
             read(tmp_path)
 
