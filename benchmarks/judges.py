@@ -18,6 +18,7 @@ import torch
 from samples import row_sample
 from transformers import AutoTokenizer
 
+import tercet
 from tercet import (
     TercetDecoderForSentenceEmbedding,
     TercetEncoderConfig,
@@ -28,7 +29,6 @@ from tercet.configs.recipe import load_recipe, read_overrides
 from tercet.demo.run import run_demo
 from tercet.fewshot.output import ITEMS, RESULTS
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
 from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
@@ -146,7 +146,7 @@ def unseen_share(run: Path) -> float:
 def by_prompting(exam: Exam, folder: Path) -> Judgement:
     """Evaluate a recipe of `tercet fewshot`: its score, or with `bits` the bits of an answer."""
     overrides = [f"models=[{exam.model}]", *exam.overrides, f"output={folder / 'run'}"]
-    fewshot(load_recipe(FewShotRecipe, exam.recipe, overrides), overwrite=True)
+    tercet.fewshot(load_recipe(FewShotRecipe, exam.recipe, overrides), overwrite=True)
     if exam.options.get("bits"):
         lines = (folder / "run" / ITEMS).read_text(encoding="utf-8").splitlines()
         bits = np.array([-json.loads(line)["log_likelihood"] for line in lines]) / np.log(2)

@@ -21,6 +21,7 @@ from ..distill.recipe import DistillationRecipe
 from ..distill.run import distill
 from ..fewshot.output import RESULTS
 from ..fewshot.recipe import FewShotRecipe
+from ..fewshot.report import write_report as report_of_prompting
 from ..fewshot.run import fewshot
 from ..finetune.output import PREDICTIONS
 from ..finetune.recipe import FineTuningRecipe
@@ -33,6 +34,7 @@ from ..pretraining.recipe import PretrainingRecipe
 from ..pretraining.run import pretrain
 from ..reporting.page import save
 from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
+from ..storage.finished_run import FinishedRun, report_on
 from ..storage.scores import METRICS
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
@@ -70,10 +72,13 @@ class Command:
     """What it calls: recipe -> folder of the run."""
     summary: str
     """The file that says what a run has come to."""
+    write_report: Callable[[FinishedRun], None] | None = None
+    """Makes the report of a finished run."""
 
 
 PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION)
 FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES)
+PROMPT = Command("fewshot", FewShotRecipe, fewshot, RESULTS, report_of_prompting)
 
 RUNS = {
     "encoder": (PRETRAIN, "encoder-demo"),
@@ -81,7 +86,7 @@ RUNS = {
     CONTROL: (FINETUNE, "packages-demo"),
     DISTILLED: (Command("distill", DistillationRecipe, distill, SCORES), "encoder-half-demo"),
     "decoder": (PRETRAIN, "decoder-demo"),
-    CONTINUING: (Command("fewshot", FewShotRecipe, fewshot, RESULTS), "continuations-demo"),
+    CONTINUING: (PROMPT, "continuations-demo"),
     "seq2seq": (PRETRAIN, "telegrams-demo"),
 }
 """Folder of a run -> its command and its recipe, in their order."""
@@ -146,6 +151,8 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
         say(f"[{number}/{len(RUNS)}] {run}: tercet {command.name} {name}")
         with quietly():
             command.carry_out(recipes[run])
+            if command.write_report is not None:
+                report_on(folder / run, command.write_report, makes_model=command is not PROMPT)
         times[run] = spent() - since
         if number == 1:
             minutes = times[run].seconds / SHARE_OF_FIRST / 60

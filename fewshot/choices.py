@@ -12,7 +12,7 @@ from .comparison import Comparison
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Query
-from .task import RowScore, majority
+from .task import majority
 from .task_recipes import (
     HOLE,
     Choosing,
@@ -47,8 +47,8 @@ class TargetedComparison(Comparison):
         context = self.recipe.unconditional
         return [Prompt(context, query.item.answers, query.prompts[0].suffix)]
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
-        """Return what computes the accuracy of a random answer, and of the most frequent one."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return how probably a random answer is correct, and whether the most frequent one is."""
         return super().baselines(items) | {"majority": majority([item.target for item in items])}
 
 

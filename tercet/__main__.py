@@ -15,6 +15,7 @@ from typing import TextIO
 
 from .command_line import parse
 from .ground.messages import LinesError
+from .reports import ReportError
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
@@ -163,9 +164,9 @@ def is_named(error: Exception) -> bool:
 
 
 def is_said_in_full(error: Exception) -> bool:
-    """Return whether an error of the system's says already what helps."""
+    """Return whether an error that is not the user's says already what helps."""
     if not isinstance(error, OSError):
-        return False
+        return isinstance(error, ReportError)
     from .training.disk import WriteError
 
     return isinstance(error, WriteError)

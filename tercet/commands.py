@@ -302,6 +302,23 @@ def explained(source: str, overrides: list[str], models: list[str] | None, trust
     return explain(recipe, trust_remote_code=trust_remote_code)
 
 
+def report(options: Namespace) -> None:
+    """Make the report of a finished run again, from what the run left in its folder.
+
+    A run ends with its report. This makes the same page of the model and the facts in the folder: where the
+    report could not be made, or was deleted. Rows and models that the run has read are read again, from where
+    its recipe says. Prints the path of the page.
+
+    Examples:
+      tercet report runs/reviews
+      tercet report runs/copa
+    """
+    result = api.report(options.finished)
+    for line in result.ending():
+        print(line, file=sys.stderr)
+    print(result.report)
+
+
 if TYPE_CHECKING:
     from .hub.publication import Publication
 

@@ -16,8 +16,8 @@ from lm_eval.tasks import TaskManager
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
 
+from ..reported import fewshot
 from .conftest import WORDS, write_rows
 
 MODELS = ["decoder", "decoder-learned", "gpt2", "llama"]
