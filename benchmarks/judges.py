@@ -31,7 +31,6 @@ from tercet.fewshot.output import ITEMS, RESULTS
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import TaggingRecipe
 from tercet.ground.messages import quietly
 from tercet.metrics.bootstrap import bootstrap_interval, mean_interval
@@ -97,7 +96,7 @@ def by_finetuning(exam: Exam, folder: Path) -> Judgement:
             given += split_of(exam, split, str(source), recipe.task.columns, folder)
     if exam.options["is_trial"]:
         given.append("training.epochs=1")
-    finetune(load_recipe(FineTuningRecipe, exam.recipe, given), resume=True)
+    tercet.finetune(load_recipe(FineTuningRecipe, exam.recipe, given), resume=True)
     told = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))
     criterion, split, seeds = told["criterion"], told["split"], told["seeds"].values()
     baselines = {name: scores.get(criterion, 0.0) for name, scores in told["baselines"].items()}

@@ -25,6 +25,7 @@ from ..fewshot.report import write_report as report_of_prompting
 from ..fewshot.run import fewshot
 from ..finetune.output import PREDICTIONS
 from ..finetune.recipe import FineTuningRecipe
+from ..finetune.report import write_report as report_of_fine_tuning
 from ..finetune.run import finetune
 from ..finetune.summary import read_predictions
 from ..finetune.tasks import load_task
@@ -77,7 +78,7 @@ class Command:
 
 
 PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION)
-FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES)
+FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES, report_of_fine_tuning)
 PROMPT = Command("fewshot", FewShotRecipe, fewshot, RESULTS, report_of_prompting)
 
 RUNS = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..finetune.report import called
+from ..finetune.summary import called
 from ..reporting.blocks import (
     Bar,
     Block,

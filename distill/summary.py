@@ -17,8 +17,7 @@ from typing import Any, cast
 
 import torch
 
-from ..finetune.report import SCORE_NAMES
-from ..finetune.summary import read_predictions
+from ..finetune.summary import SCORE_NAMES, read_predictions
 from ..finetune.text_rows import example_texts
 from ..ground.messages import quietly
 from ..pretraining.translation_scores import TranslationMeasure

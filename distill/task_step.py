@@ -20,18 +20,19 @@ from transformers import PreTrainedTokenizerBase
 
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
+from ..finetune.facts import keep_best, keep_rows
 from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
 from ..finetune.model import load_pretrained_model
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
+from ..finetune.report import write_report
 from ..finetune.run import learn_all
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
-from ..finetune.summary import conclude, evaluate_before, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..storage.finished_run import RECIPE, read_facts
+from ..storage.finished_run import RECIPE, find_run, read_facts
 from ..storage.model_folder import find_folder, save_tokenizer
 from ..text.cache import made_once
 from ..text.rows import read_rows
@@ -198,15 +199,15 @@ def learn_task(
     read = {**splits, "train": whole} if is_taught else splits
     # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
     pace = whole.examples
-    prepared, earlier = Prepared(step.task, splits, own, step.rows.bad_rows), None
+    prepared = Prepared(step.task, splits, own, step.rows.bad_rows)
     if processes.is_main_process:
         keep_rows(recipe, prepared)
         if rate is not None:
             print(rate, file=sys.stderr, flush=True)
-        earlier = evaluate_before(prepared, recipe.training.precision)
     results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
-    if earlier is not None:
-        conclude(recipe, prepared, results, earlier, rate=rate)
+    if processes.is_main_process:
+        keep_best(recipe, prepared, results, rate=rate)
+        write_report(find_run(folder))
     processes.wait_for_everyone()
     return recipe.model_folder
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tercet.fewshot.run import fewshot as evaluate
+from tercet.finetune.run import finetune as fine_tune
 from tercet.reports import write_report
 
 
@@ -21,6 +22,7 @@ def with_report(command: str, carry_out: Any) -> Any:
 
 
 fewshot = with_report("fewshot", evaluate)
+finetune = with_report("finetune", fine_tune)
 
 PARTS = ("report.md", "report.html", "scores.json", "results.json")
 """What a report consists of, as far as a kind has it."""

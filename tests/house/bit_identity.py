@@ -3,8 +3,8 @@
     python tests/house/bit_identity.py > before.txt
 
 Two runs of each kind with fixed seeds, on this CPU with one thread. A line is a run, what is compared,
-and its digest: losses of the log, weights, logits, generated ids, predictions, scores with intervals, baselines,
-verdicts and the report without times. `--values FOLDER` also writes what the digests are of.
+and its digest: losses of the log, weights, logits, generated ids, predictions, scores with intervals,
+baselines, verdicts and the report without times. `--values FOLDER` also writes what the digests are of.
 """
 
 import json

@@ -20,7 +20,6 @@ from tercet.demo.report import MEMBERS
 from tercet.demo.run import RUNS, run_demo
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
 from tercet.inspection.page import inspect_model
 from tercet.text.cache import cache_folder
 from tercet.text.documentation import Document, read_documentation
@@ -71,7 +70,7 @@ def write_pages(folder: Path, *, steps: int = 30, modules: Mapping[str, int] = M
     )
     for kind in MODELS:
         write_rows(kind, folder)
-        finetune(task_of(kind, folder), overwrite=True)
+        tercet.finetune(task_of(kind, folder), overwrite=True)
     tercet.fewshot(prompts_of(folder), overwrite=True)
     model, page = folder / "demo" / "decoder" / "model", folder / PAGES["inspection"]
     inspect_model(str(model), "The function returns a list of strings. The function returns", str(page))
