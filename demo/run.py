@@ -32,6 +32,7 @@ from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..metrics.bootstrap import percentile_interval
 from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.report import write_report as report_of_pretraining
 from ..pretraining.run import pretrain
 from ..reporting.page import save
 from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
@@ -77,7 +78,7 @@ class Command:
     """Makes the report of a finished run."""
 
 
-PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION)
+PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION, report_of_pretraining)
 FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES, report_of_fine_tuning)
 PROMPT = Command("fewshot", FewShotRecipe, fewshot, RESULTS, report_of_prompting)
 

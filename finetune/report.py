@@ -13,6 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..configs.recipe import load_recipe
+from ..pretraining.report import write_report as report_of_pretraining
 from ..reporting.blocks import (
     Beside,
     Block,
@@ -35,7 +36,7 @@ from ..reporting.next_steps import as_data as steps_as_data
 from ..reporting.page import save
 from ..reporting.verdicts import missing_interval
 from ..stock.architectures import options_of_export
-from ..storage.finished_run import FinishedRun
+from ..storage.finished_run import FinishedRun, find_run
 from ..storage.model_folder import load_config
 from ..storage.scores import INTERVAL, METRICS
 from ..text.bad_rows import in_words as bad_in_words
@@ -45,8 +46,8 @@ from ..training.tracking import LOG, as_json, read_log
 from .facts import shared_in_words
 from .learning_rate import in_recipes
 from .library_metrics import PREFIX, score_in_words
+from .output import ADAPTED, CONFUSIONS, GRID_SCORES, PREDICTIONS, seed_folder
 from .output import BEFORE as UNADAPTED
-from .output import CONFUSIONS, GRID_SCORES, PREDICTIONS, seed_folder
 from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
 from .summary import (
@@ -90,6 +91,8 @@ def write_report(run: FinishedRun) -> None:
     replace_text(folder / EVALUATION, json.dumps(as_json(facts), indent=2) + "\n")
     page = build_report(prepared, summary, predictions, folder, facts["begins_with"], recipe.training.epochs)
     save(page, folder)
+    if (folder / ADAPTED).exists():
+        report_of_pretraining(find_run(folder / ADAPTED / "run"))
 
 
 def interval_for_card(kind: str, summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from .training.model_paths import MODEL
 
-REPORTED = ("finetune", "fewshot")
+REPORTED = ("pretrain", "finetune", "fewshot")
 """Commands whose runs leave what their report is made of."""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tercet.fewshot.run import fewshot as evaluate
 from tercet.finetune.run import finetune as fine_tune
+from tercet.pretraining.run import pretrain as train
 from tercet.reports import write_report
 
 
@@ -21,6 +22,7 @@ def with_report(command: str, carry_out: Any) -> Any:
     return run
 
 
+pretrain = with_report("pretrain", train)
 fewshot = with_report("fewshot", evaluate)
 finetune = with_report("finetune", fine_tune)
 

@@ -167,7 +167,7 @@ def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished, monk
     assert summary["scores"]["clm/loss"] == pytest.approx(scores["trained"]["clm/loss"], rel=1e-4)
     assert read(finished, "encoder", "evaluation.json")["trigram"] == {}
     monkeypatch.setattr("tercet.pretraining.comparison.MOST_COUNTED", 100)
-    assert trigram_losses(recipe) == {}
+    assert trigram_losses(recipe, AutoTokenizer.from_pretrained(folder)) == {}
 
 
 def test_both_runs_differ_in_their_beginning_alone(finished):
