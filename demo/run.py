@@ -18,6 +18,7 @@ from typing import Any
 
 from ..configs.recipe import load_recipe
 from ..distill.recipe import DistillationRecipe
+from ..distill.report import write_report as report_of_distillation
 from ..distill.run import distill
 from ..fewshot.output import RESULTS
 from ..fewshot.recipe import FewShotRecipe
@@ -74,19 +75,20 @@ class Command:
     """What it calls: recipe -> folder of the run."""
     summary: str
     """The file that says what a run has come to."""
-    write_report: Callable[[FinishedRun], None] | None = None
+    write_report: Callable[[FinishedRun], None]
     """Makes the report of a finished run."""
 
 
 PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION, report_of_pretraining)
 FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES, report_of_fine_tuning)
+DISTILL = Command("distill", DistillationRecipe, distill, SCORES, report_of_distillation)
 PROMPT = Command("fewshot", FewShotRecipe, fewshot, RESULTS, report_of_prompting)
 
 RUNS = {
     "encoder": (PRETRAIN, "encoder-demo"),
     FINETUNED: (FINETUNE, "packages-demo"),
     CONTROL: (FINETUNE, "packages-demo"),
-    DISTILLED: (Command("distill", DistillationRecipe, distill, SCORES), "encoder-half-demo"),
+    DISTILLED: (DISTILL, "encoder-half-demo"),
     "decoder": (PRETRAIN, "decoder-demo"),
     CONTINUING: (PROMPT, "continuations-demo"),
     "seq2seq": (PRETRAIN, "telegrams-demo"),
@@ -153,8 +155,7 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
         say(f"[{number}/{len(RUNS)}] {run}: tercet {command.name} {name}")
         with quietly():
             command.carry_out(recipes[run])
-            if command.write_report is not None:
-                report_on(folder / run, command.write_report, makes_model=command is not PROMPT)
+            report_on(folder / run, command.write_report, makes_model=command is not PROMPT)
         times[run] = spent() - since
         if number == 1:
             minutes = times[run].seconds / SHARE_OF_FIRST / 60

@@ -1,4 +1,4 @@
-"""What a distillation has come to: scores beside the teacher's, sizes and times, the report and the model.
+"""What a distillation has come to: scores beside the teacher's, with sizes and times.
 
 What a student's score shows beside its teacher's and its controls', a sentence each.
 
@@ -7,23 +7,13 @@ the same student without a teacher that of the difference.
 """
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import torch
-
-from ..finetune.summary import SCORE_NAMES, read_predictions
-from ..finetune.text_rows import example_texts
-from ..ground.messages import quietly
+from ..finetune.summary import SCORE_NAMES, called, read_predictions
 from ..pretraining.translation_scores import TranslationMeasure
-from ..reporting.next_steps import NextStep, after_learning_a_task, after_pretraining
-from ..reporting.next_steps import as_data as steps_as_data
-from ..reporting.page import save
 from ..reporting.verdicts import (
     Outcome,
     Verdict,
@@ -33,12 +23,9 @@ from ..reporting.verdicts import (
     outcome_of_difference,
     shown,
 )
-from ..stock.architectures import options_of_export
-from ..storage.model_folder import load_config
-from ..text.texts_read import read_texts
-from ..training.disk import replace_text
-from ..training.precision import join_processes
-from ..training.run_folder import EVALUATION, MODEL, RECIPE, SCORES, TEXTS, delete
+from ..storage.own_model import load_transformer
+from ..storage.scores import METRICS, what_is_scored
+from ..training.run_folder import EVALUATION, MODEL, SCORES
 from .comparison import (
     keep_of_examples,
     keep_of_predictions,
@@ -46,19 +33,39 @@ from .comparison import (
     lead_of_examples,
     lead_of_predictions,
     lead_of_translations,
-    load_all,
     predict_split,
     score_examples,
 )
+from .facts import present_device
 from .general_prepared import PreparedGeneralStep
 from .general_step import CACHE
 from .output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .prepared import Prepared
-from .recipe import DistillationRecipe
-from .report import build_report, kept_of, score_name
-from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
-from .teacher import Source, moved
+from .teacher import moved
+
+
+def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return each model's deciding score and the share of the teacher's: of the last step.
+
+    On raw text, that is BLEU where there are translations, and accuracy elsewhere.
+    """
+    if TASK in summary:
+        return summary[TASK]["scores"]
+    scores = summary[GENERAL]["scores"]
+    return {name: scores[name].get("bleu", scores[name]["accuracy"]) for name in scores}
+
+
+def score_name(summary: Mapping[str, Any]) -> str:
+    """Describe which score decides."""
+    if TASK in summary:
+        told = summary[TASK]
+        return f"{called(told['criterion'], told)} on {told['rows'][told['split']]:,} {told['split']} rows"
+    told = summary[GENERAL]
+    if "bleu" in told["scores"][STUDENT]:
+        return f"{METRICS['bleu']} of greedy translations"
+    return f"accuracy of {what_is_scored(told['term'])}"
+
 
 CONTROLS = {
     WITHOUT_TEACHER: {
@@ -113,48 +120,28 @@ Summary = dict[str, Any]
 """Plain data: what `scores.json` holds."""
 
 
-def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
-    """Compare all students, put the model where it is looked for, and write the report.
+def summarize(prepared: Prepared, folder: Path, measured: Mapping[str, Any]) -> Summary:
+    """Compare all students with their teachers.
 
     Args:
-        recipe: As it was carried out.
-        prepared: Its steps, and the students that have learned.
+        prepared: The steps, as before the students have learned.
+        folder: Of the run.
+        measured: Sizes and, if they were measured, speeds.
     """
     general, task, students = prepared.general, prepared.task, list(prepared.students)
-    folder, last = recipe.folder, TASK if task is not None else GENERAL
-    models = {name: folder / name / last / MODEL for name in students}
-    delete(folder / MODEL)
-    shutil.copytree(models[STUDENT], folder / MODEL, dirs_exist_ok=True)
-    shutil.copy(folder / RECIPE, folder / MODEL)
     summary: Summary = {"students": students}
     if general is not None:
         summary[GENERAL] = compare_general(general, {name: folder / name / GENERAL for name in students})
     if task is not None:
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
-    summary |= compare_models(recipe, prepared.last.teacher, models[STUDENT])
-    summary["verdicts"] = as_data(verdicts(summary))
-    summary["next_steps"] = steps_as_data(what_comes_next(str(folder / MODEL), task))
-    replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
-    replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
-    told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
-    told["scores"] |= for_card(summary)
-    replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
-    save(build_report(recipe, summary), folder)
-
-
-def what_comes_next(model: str, task: PreparedTaskStep | None) -> Iterator[NextStep]:
-    """Yield what may be done with the student."""
-    export = options_of_export(load_config(Path(model)))
-    if task is None:
-        return after_pretraining(model, classifies=False, export=export)
-    recipe = task.task.recipe
-    return after_learning_a_task(model, example_texts(recipe), recipe.input_columns, export)
+    summary |= {key: measured[key] for key in ("sizes", "speeds") if key in measured}
+    return summary | {"verdicts": as_data(verdicts(summary))}
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
-    students = load_all({name: str(path / MODEL) for name, path in folders.items()})
+    students = {name: load_transformer(str(path / MODEL)) for name, path in folders.items()}
     models = {TEACHER: step.teacher.model, **students}
     for model in models.values():
         moved(model, present_device()).eval()
@@ -214,45 +201,6 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
             if name != STUDENT
         },
     }
-
-
-def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -> Summary:
-    """Compare sizes and optionally times of the student and of the teacher of the last step."""
-    models = {TEACHER: teacher.model, **load_all({STUDENT: str(student)})}
-    with written_as_ours(teacher) as folder:
-        folders = {TEACHER: folder, STUDENT: student}
-        sizes = {name: asdict(size_of(model, folders[name])) for name, model in models.items()}
-        if not recipe.report.speed:
-            return {"sizes": sizes}
-        places = {name: str(folder) for name, folder in folders.items()}
-        return {"sizes": sizes, "speeds": measure_speeds(models, places, present_device())}
-
-
-@contextmanager
-def written_as_ours(teacher: Source) -> Iterator[Path]:
-    """Yield a folder from which a teacher is loaded as ours: its own, or a temporary one if it is stock."""
-    if load_config(teacher.folder).model_type.startswith("tercet"):
-        yield teacher.folder
-        return
-    with tempfile.TemporaryDirectory() as folder, quietly():
-        teacher.model.save_pretrained(folder)
-        yield Path(folder)
-
-
-def present_device() -> torch.device:
-    """Return the device of this process."""
-    return cast(torch.device, join_processes().device)
-
-
-def texts_of(general: PreparedGeneralStep | None, task: PreparedTaskStep | None, folder: Path) -> Summary:
-    """Return what was read: names, sizes and hashes."""
-    told: Summary = {}
-    if general is not None:
-        told |= read_texts(folder / STUDENT / GENERAL / TEXTS)
-    if task is not None:
-        rows = read_texts(folder / STUDENT / TASK / TEXTS)
-        told = {split: [*told.get(split, []), *rows.get(split, [])] for split in {**told, **rows}}
-    return told
 
 
 def for_card(summary: Summary) -> dict[str, Any]:

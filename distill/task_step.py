@@ -25,14 +25,13 @@ from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
 from ..finetune.model import load_pretrained_model
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
-from ..finetune.report import write_report
 from ..finetune.run import learn_all
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..storage.finished_run import RECIPE, find_run, read_facts
+from ..storage.finished_run import RECIPE, read_facts
 from ..storage.model_folder import find_folder, save_tokenizer
 from ..text.cache import made_once
 from ..text.rows import read_rows
@@ -166,7 +165,7 @@ def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str
 def learn_task(
     step: PreparedTaskStep, student: StudentRecipe, folder: Path, *, is_taught: bool, resume: bool
 ) -> Path:
-    """Carry out the runs of all seeds and their report; return the folder of the best model.
+    """Carry out the runs of all seeds; return the folder of the best model.
 
     Args:
         step: Its teacher and its rows.
@@ -207,7 +206,6 @@ def learn_task(
     results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
     if processes.is_main_process:
         keep_best(recipe, prepared, results, rate=rate)
-        write_report(find_run(folder))
     processes.wait_for_everyone()
     return recipe.model_folder
 

@@ -5,9 +5,6 @@ from pathlib import Path
 
 from .training.model_paths import MODEL
 
-REPORTED = ("pretrain", "finetune", "fewshot")
-"""Commands whose runs leave what their report is made of."""
-
 
 class ReportError(RuntimeError):
     """The report of a run that has ended could not be made."""

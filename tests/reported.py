@@ -4,6 +4,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from tercet.distill.run import distill as teach
 from tercet.fewshot.run import fewshot as evaluate
 from tercet.finetune.run import finetune as fine_tune
 from tercet.pretraining.run import pretrain as train
@@ -23,6 +24,7 @@ def with_report(command: str, carry_out: Any) -> Any:
 
 
 pretrain = with_report("pretrain", train)
+distill = with_report("distill", teach)
 fewshot = with_report("fewshot", evaluate)
 finetune = with_report("finetune", fine_tune)
 
