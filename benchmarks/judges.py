@@ -27,7 +27,7 @@ from tercet import (
 )
 from tercet.configs.recipe import load_recipe, read_overrides
 from tercet.demo.run import run_demo
-from tercet.fewshot.output import ITEMS, RESULTS
+from tercet.fewshot.output import ITEMS
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
@@ -150,7 +150,7 @@ def by_prompting(exam: Exam, folder: Path) -> Judgement:
         lines = (folder / "run" / ITEMS).read_text(encoding="utf-8").splitlines()
         bits = np.array([-json.loads(line)["log_likelihood"] for line in lines]) / np.log(2)
         return {"values": [float(bits.mean())], "interval": list(mean_interval(bits)), "guess": None}
-    results = json.loads((folder / "run" / RESULTS).read_text(encoding="utf-8"))
+    results = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))
     own = results["models"][0]["shots"]["0"]
     found = {"values": [own["mean"]], "interval": own["interval"], "guess": exam.options.get("guess")}
     return found | {"ties": own["ties"]}

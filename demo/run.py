@@ -20,7 +20,6 @@ from ..configs.recipe import load_recipe
 from ..distill.recipe import DistillationRecipe
 from ..distill.report import write_report as report_of_distillation
 from ..distill.run import distill
-from ..fewshot.output import RESULTS
 from ..fewshot.recipe import FewShotRecipe
 from ..fewshot.report import write_report as report_of_prompting
 from ..fewshot.run import fewshot
@@ -82,7 +81,7 @@ class Command:
 PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION, report_of_pretraining)
 FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES, report_of_fine_tuning)
 DISTILL = Command("distill", DistillationRecipe, distill, SCORES, report_of_distillation)
-PROMPT = Command("fewshot", FewShotRecipe, fewshot, RESULTS, report_of_prompting)
+PROMPT = Command("fewshot", FewShotRecipe, fewshot, SCORES, report_of_prompting)
 
 RUNS = {
     "encoder": (PRETRAIN, "encoder-demo"),
@@ -161,7 +160,8 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
             minutes = times[run].seconds / SHARE_OF_FIRST / 60
             say(f"  about {minutes:.0f} minutes for the whole demo, on a machine as busy as now")
         summaries[run] = json.loads((folder / run / command.summary).read_text(encoding="utf-8"))
-        found = [Verdict(**each) for each in summaries[run]["verdicts"]]
+        told = json.loads((folder / run / SCORES).read_text(encoding="utf-8"))["verdicts"]
+        found = [Verdict(**each) for each in told]
         if run == CONTROL:  # is of interest only beside the encoder that was pretrained
             found, run = [beside_control(folder, summaries)], FINETUNED
         for verdict in found:

@@ -39,6 +39,7 @@ from ..stock.architectures import options_of_export
 from ..storage.finished_run import FinishedRun, find_run
 from ..storage.model_folder import load_config
 from ..storage.scores import METRICS, what_is_scored
+from ..storage.scores import as_data as scores_as_data
 from ..text.texts_read import keep_texts
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
@@ -46,7 +47,7 @@ from ..training.tracking import LOG, read_log
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .prepared import Prepared, prepare
 from .recipe import DistillationRecipe
-from .summary import for_card, kept_of, score_name, summarize
+from .summary import for_card, kept_of, score_name, scores_of, summarize, told
 
 NAMES = {
     TEACHER: "teacher",
@@ -86,11 +87,12 @@ def write_report(run: FinishedRun) -> None:
     measured = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
     summary = summarize(prepared, folder, measured)
     summary["next_steps"] = steps_as_data(what_comes_next(recipe, prepared))
+    summary |= {"scores": scores_as_data(scores_of(summary)), "told": [*told(summary)]}
     last = GENERAL if prepared.task is None else TASK
-    told = measured | json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
-    told["scores"] |= for_card(summary)
+    facts = measured | json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
+    facts["scores"] |= for_card(summary)
     replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
-    replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
+    replace_text(folder / EVALUATION, json.dumps(facts, indent=2) + "\n")
     save(build_report(recipe, summary, folder), folder)
 
 

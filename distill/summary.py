@@ -24,7 +24,7 @@ from ..reporting.verdicts import (
     shown,
 )
 from ..storage.own_model import load_transformer
-from ..storage.scores import METRICS, what_is_scored
+from ..storage.scores import METRICS, Score, as_pair, number, what_is_scored
 from ..training.run_folder import EVALUATION, MODEL, SCORES
 from .comparison import (
     keep_of_examples,
@@ -136,6 +136,33 @@ def summarize(prepared: Prepared, folder: Path, measured: Mapping[str, Any]) -> 
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
     summary |= {key: measured[key] for key in ("sizes", "speeds") if key in measured}
     return summary | {"verdicts": as_data(verdicts(summary))}
+
+
+def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the scores of teacher, controls and student in the last step, and what the students keep."""
+    step = summary.get(TASK) or summary[GENERAL]
+    n, split = step.get("drawn", {}).get("number"), step.get("split", "validation")
+    for model, own in reversed(step["scores"].items()):
+        of_measures = {model: own} if "score" in own else {f"{model}, {name}": s for name, s in own.items()}
+        for name, kept in of_measures.items():
+            if "score" in kept:
+                yield Score(name, kept["score"], None, {}, n, split)
+            if kept.get("share") is not None:
+                interval = as_pair(kept["interval"])
+                yield Score(f"{name}: share kept", kept["share"], interval, {}, n, split)
+
+
+def told(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the line about the scores of teacher, controls and student with which the command ends."""
+    step = summary.get(TASK) or summary[GENERAL]
+
+    def in_words(scores: Mapping[str, Any]) -> str:
+        if "score" in scores:
+            return f"{step['criterion']} {number(scores['score'])}"
+        measures = {name: kept["score"] for name, kept in scores.items() if "score" in kept}
+        return ", ".join(f"{name} {number(value)}" for name, value in measures.items())
+
+    yield "; ".join(f"{name} {in_words(scores)}" for name, scores in reversed(step["scores"].items()))
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:

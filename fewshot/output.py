@@ -6,20 +6,19 @@ rows.jsonl       what baselines and the contamination corpus say of every row
 
 The report (`report.py`) is made from these:
 
-results.json     all scores, of every model and condition
+scores.json      all scores, of every model and condition
 report.md, report.html, shots.png, reliability.png
 """
 
-from ..training.run_folder import EVALUATION, MARKDOWN, PAGE, RECIPE, RunFolder
+from ..training.run_folder import EVALUATION, MARKDOWN, PAGE, RECIPE, SCORES, RunFolder
 from .recipe import FewShotRecipe
 
-RESULTS = "results.json"
 ITEMS = "items.jsonl"
 ROWS = "rows.jsonl"
 SHOTS = "shots.png"
 RELIABILITY = "reliability.png"
 
-WRITTEN = (RECIPE, EVALUATION, ITEMS, ROWS, RESULTS, MARKDOWN, PAGE, SHOTS, RELIABILITY)
+WRITTEN = (RECIPE, EVALUATION, ITEMS, ROWS, SCORES, MARKDOWN, PAGE, SHOTS, RELIABILITY)
 """Everything that an evaluation writes into its folder."""
 
 

@@ -41,12 +41,13 @@ from ..reporting.verdicts import (
 )
 from ..reporting.verdicts import shown as score_in_words
 from ..storage.finished_run import FinishedRun
+from ..storage.scores import as_data as scores_as_data
 from ..training.disk import replace_text
-from ..training.run_folder import RECIPE
+from ..training.run_folder import RECIPE, SCORES
 from .comparison import Comparison
-from .output import ITEMS, RELIABILITY, RESULTS, SHOTS
+from .output import ITEMS, RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
-from .summary import summarize
+from .summary import scores_of, summarize, told
 from .task import Task
 from .tasks import build_task
 
@@ -80,8 +81,9 @@ def write_report(run: FinishedRun) -> None:
     recipe = load_recipe(FewShotRecipe, str(run.folder / RECIPE))
     task = build_task(recipe.task)
     results = {"recipe": recipe_data(recipe), **summarize(run.folder, task)}
+    results |= {"scores": scores_as_data(scores_of(results)), "told": [*told(results)]}
     results["verdicts"] = as_data(verdicts(results, is_higher_better=task.is_higher_better))
-    replace_text(run.folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    replace_text(run.folder / SCORES, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     save(build_report(recipe, task, results, run.folder), run.folder)
 
 

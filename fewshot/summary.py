@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
-from ..reporting.verdicts import FEWEST_ROWS, trusted
+from ..reporting.verdicts import FEWEST_ROWS, missing_interval, trusted
+from ..storage.scores import Score, as_pair, between, number
 from ..training.run_folder import EVALUATION
 from ..training.tracking import as_json
 from .evaluation import Condition, Outcome
@@ -90,6 +91,25 @@ def summarize_model(
         "shots": summaries,
         "fitted": {str(count): what_fitted(own) for count, own in by_count.items() if count},
     }
+
+
+def scores_of(results: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the score of each model with each number of demonstrations."""
+    for model in results["models"]:
+        for shots, own in model["shots"].items():
+            name, interval = f"{model['name']}, K = {shots}", as_pair(own["interval"])
+            yield Score(name, own["mean"], interval, own.get("baselines", {}), own.get("rows"), "test")
+
+
+def told(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about the scores with which the command ends."""
+    for each in scores_of(results):
+        doubt = between(each.interval) if each.interval else f"no interval: {missing_interval(each.n or 0)}"
+        yield f"{each.name}: {results['criterion']} {number(each.value)} ({doubt})"
+    about = "K demonstrations in a prompt, 95 % intervals"
+    if baselines := [f"{name} {number(value)}" for name, value in results["baselines"].items()]:
+        about = f"baselines of all rows: {', '.join(baselines)}; {about}"
+    yield about
 
 
 def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from ..stock.architectures import options_of_export
 from ..storage.finished_run import FinishedRun, find_run
 from ..storage.model_folder import load_config
 from ..storage.scores import INTERVAL, METRICS
+from ..storage.scores import as_data as scores_as_data
 from ..text.bad_rows import in_words as bad_in_words
 from ..training.disk import replace_text
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES
@@ -60,8 +61,10 @@ from .summary import (
     prepared_again,
     read_predictions,
     read_results,
+    scores_of,
     spread,
     summarize,
+    told,
 )
 from .task import Prediction, Task
 from .text_rows import example_texts
@@ -86,6 +89,7 @@ def write_report(run: FinishedRun) -> None:
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     summary["learning_rate"] = facts["learning_rate"]
     summary["next_steps"] = steps_as_data(what_comes_next(recipe))
+    summary |= {"scores": scores_as_data(scores_of(summary)), "told": [*told(summary)]}
     facts["scores"] |= interval_for_card(recipe.task.kind, summary)
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
     replace_text(folder / EVALUATION, json.dumps(as_json(facts), indent=2) + "\n")

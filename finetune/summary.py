@@ -16,9 +16,18 @@ from torch import nn
 
 from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
-from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, shown, trusted
+from ..reporting.verdicts import (
+    FEWEST_ROWS,
+    Verdict,
+    about_few_rows,
+    as_data,
+    judge,
+    missing_interval,
+    shown,
+    trusted,
+)
 from ..storage.finished_run import FinishedRun
-from ..storage.scores import METRICS
+from ..storage.scores import METRICS, Score, as_pair, between, number
 from ..text.record_files import naming_keys
 from ..text.texts_read import keep_texts
 from ..training.precision import choose_precision, join_processes, products_in
@@ -164,6 +173,43 @@ def summarize(
             "difference": list(percentile_interval(own - guessed)),
         }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
+
+
+def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the scores of the kept model, that which chose it first; of several seeds also the means."""
+    split, criterion, seeds = summary["split"], summary["criterion"], summary["seeds"]
+    found, rows = seeds[str(summary["best_seed"])][split], summary["rows"][split]
+    for name in sorted(found, key=lambda name: name != criterion):
+        interval = as_pair(summary["interval"]) if name == criterion else None
+        baseline = {other: scores[name] for other, scores in summary["baselines"].items() if name in scores}
+        yield Score(name, found[name], interval, baseline, rows, split)
+        if len(seeds) > 1:
+            mean = summary["mean"][split][name]
+            yield Score(f"{name}, mean of {len(seeds)} seeds", mean, None, {}, rows, split)
+
+
+def told(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about the score of the kept model with which the command ends."""
+    first, *others = scores_of(summary)
+    interval = first.interval
+    doubt = (
+        f"95 % interval {between(interval)}"
+        if interval
+        else f"no interval: {missing_interval(**summary['drawn'])}"
+    )
+    compared = {name: scores.get(first.name) for name, scores in summary["baselines"].items()}
+    of_seed = ""
+    if (number_of_seeds := len(summary["seeds"])) > 1:
+        of_seed = " of the best seed"
+        compared = {f"mean of {number_of_seeds} seeds": others[0].value} | compared
+    beside = ", ".join(f"{name} {number(value)}" for name, value in compared.items())
+    yield (
+        f"{first.name}{of_seed} {number(first.value)} on {first.n:,} {first.split} "
+        f"{'row' if first.n == 1 else 'rows'} ({doubt}; {beside})"
+    )
+    if (most := summary.get(CEILING, {}).get(first.name)) is not None:
+        of_references = "of the references themselves, encoded and decoded by the tokenizer"
+        yield f"{first.name} {of_references}: {number(most)}"
 
 
 def compared(own: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, dict[str, list[float]]]:

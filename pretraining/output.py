@@ -5,6 +5,7 @@
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
     texts.json        which texts were read         curves.png     the losses, drawn
     revisions/        intermediate models, if the recipe asks for them
+    scores.json       how sure the scores are, and what they show
     report.md, report.html                          what was learned from context, curves, samples and scores
     non_finite/       why a run was given up
 
@@ -27,6 +28,7 @@ from ..training.run_folder import (
     PAGE,
     RECIPE,
     REVISIONS,
+    SCORES,
     TEXTS,
     Run,
     RunFolder,
@@ -37,7 +39,7 @@ TOKENIZER = "tokenizer"
 PREPARED = (RECIPE, TOKENIZER, TEXTS)
 """What a run finds that only the tokenizer was trained for, or that ended before its first step."""
 WRITTEN = (
-    *(*PREPARED, MODEL, EVALUATION, CURVES, MARKDOWN, PAGE),
+    *(*PREPARED, MODEL, EVALUATION, SCORES, CURVES, MARKDOWN, PAGE),
     *("checkpoints", REVISIONS, "log.jsonl", "non_finite"),
 )
 """Everything that a run writes."""

@@ -60,7 +60,9 @@ from ..stock.architectures import options_of_export
 from ..storage.finished_run import FinishedRun
 from ..storage.model_folder import load_config
 from ..storage.own_model import load_ours
-from ..storage.scores import INTERVAL, METRICS, what_is_scored
+from ..storage.scores import INTERVAL, METRICS, Score, as_pair, what_is_scored
+from ..storage.scores import as_data as scores_as_data
+from ..storage.scores import number as in_three_digits
 from ..text.texts_read import keep_texts
 from ..text.tokenizer import load_tokenizer
 from ..training.batches import StepDataset
@@ -70,7 +72,7 @@ from ..training.examples import LeftOut
 from ..training.final_weights import EMA, LAST, MEAN
 from ..training.objective import Objective
 from ..training.precision import choose_precision, join_processes
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, TEXTS
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
 from ..training.tracking import LOG, Record, as_json, read_log
 from .comparison import TokenLosses, answers, batches_of, trigram_losses
 from .continuation import change_of_scores, change_of_tokens, losses_before
@@ -227,10 +229,38 @@ def write_report(run: FinishedRun) -> None:
         "samples": [as_lines(each) for each in shown_texts.examples],
     }
     add_intervals(summary, scores, trigram)
-    summary["verdicts"] = as_data(verdicts(summary, log))
-    summary["next_steps"] = steps_as_data(what_comes_next(recipe, summary))
     replace_text(folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
+    found = {
+        "scores": scores_as_data(scores_of(summary)),
+        "told": [*told(summary)],
+        "verdicts": as_data(verdicts(summary, log)),
+        "next_steps": steps_as_data(what_comes_next(recipe, summary)),
+    }
+    replace_text(folder / SCORES, json.dumps(as_json(found), indent=2) + "\n")
+    summary |= {key: found[key] for key in ("verdicts", "next_steps")}
     save(build_report(recipe, summary, log, folder, shown_texts), folder)
+
+
+def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the scores on held-out text; losses of a term beside those that need no network."""
+    scores = summary["scores"]
+    for name, value in scores.items():
+        term, _, score = name.rpartition("/")
+        if score not in ("targets", INTERVAL):  # of each score: how many, how sure
+            interval = as_pair(scores.get(f"{name}/{INTERVAL}"))
+            levels = levels_of(term, summary) if score == "loss" else {}
+            yield Score(name, value, interval, levels, scores.get(f"{term}/targets"), "validation")
+
+
+def told(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the line about the scores with which the command ends."""
+    scores: dict[str, list[str]] = {}
+    for each in scores_of(summary):
+        term, _, score = each.name.rpartition("/")
+        if term and score != "loss":
+            scores.setdefault(term, []).append(f"{score} {each}")
+    terms = "; ".join(f"{term.replace('_', ' ')}: {', '.join(own)}" for term, own in scores.items())
+    yield f"on held-out text: {terms or 'loss ' + in_three_digits(summary['scores'].get('loss'))}"
 
 
 def measured_on(

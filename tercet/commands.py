@@ -274,7 +274,7 @@ def fewshot(options: Namespace) -> None:
     A recipe defines the rows, the templates of prompts and answers, and the number of demonstrations in a
     prompt (`prompting.num_fewshot`). Answers are scored by the log-likelihood of the continuation (decoders)
     or of the target (sequence-to-sequence models), or by pseudo-log-likelihood (encoders). Weights do not
-    change. Writes OUTPUT/report.html, results.json and one line for every item.
+    change. Writes OUTPUT/report.html, scores.json and one line for every item.
     --explain only shows which tokens are scored.
 
     Examples:

@@ -28,7 +28,7 @@ distill = with_report("distill", teach)
 fewshot = with_report("fewshot", evaluate)
 finetune = with_report("finetune", fine_tune)
 
-PARTS = ("report.md", "report.html", "scores.json", "results.json")
+PARTS = ("report.md", "report.html", "scores.json")
 """What a report consists of, as far as a kind has it."""
 
 
