@@ -46,6 +46,9 @@ docs: $(VENV)/.installed typings ## build the documentation's site, strictly: si
 studies: $(VENV)/.installed ## run all studies of claims, and write their pages: docs/studies
 	$(BIN)/python benchmarks/claims.py
 
+schema: $(VENV)/.installed ## write configs/recipes.schema.json, after a change of a recipe's keys
+	$(BIN)/python -m documentation.recipe_schema
+
 format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

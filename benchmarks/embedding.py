@@ -29,7 +29,7 @@ from speed import Benchmark
 
 from tercet.conversion.embedding import load_embedder
 from tercet.stock.models import from_stock
-from tercet.storage.model_folder import require_tokenizer
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.row_files import read_lines
 
 ROOT = Path(__file__).parents[1]
@@ -95,7 +95,7 @@ def onnx_encoder(case: TextsCase) -> Encode:
 
     from tercet.conversion.onnx_graphs import write_graphs
 
-    tokenizer = require_tokenizer(Path(case.folder()), case.model)
+    tokenizer = Checkpoint.open(case.folder()).required_tokenizer()
     options = SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ def measure_case(case: TextsCase, options: Namespace, conditions: Conditions, _:
     summarize(sides, len(texts), "texts_per_second", PEERS)
     for name, found in sides.items():
         found["difference"] = float(np.abs(vectors[name] - vectors["stock"]).max())
-    tokenizer = require_tokenizer(Path(case.folder()), case.model)
+    tokenizer = Checkpoint.open(case.folder()).required_tokenizer()
     lengths = [len(ids) for ids in tokenizer(texts, truncation=True, max_length=256)["input_ids"]]
     facts = {"num_texts": len(texts), "num_tokens": sum(lengths), "longest": max(lengths)}
     return {"case": json.loads(json.dumps(asdict(case))), **facts, "sides": sides}

@@ -38,7 +38,7 @@ from tercet.metrics.numbers import spearman
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.text import build_held_out, context_of, open_text
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.documents import open_documents
 from tercet.text.row_files import read_file
 from tercet.text.tokenizer import load_tokenizer, train_tokenizer
@@ -73,7 +73,10 @@ def pretrained(recipe: str, overrides: list[str], folder: Path) -> dict[str, Any
     model = pretrain(loaded, resume=True)
     told = json.loads((model.parent / "evaluation.json").read_text(encoding="utf-8"))
     cost = {"seconds": told["seconds"], "steps": told["step"], "tokens": told["tokens"]}
-    return cost | {"parameters": load_ours(str(model)).num_parameters(), "scores": told["scores"]}
+    return cost | {
+        "parameters": Checkpoint.open(str(model)).ours().num_parameters(),
+        "scores": told["scores"],
+    }
 
 
 def untrained(recipe: str, overrides: list[str], folder: Path) -> dict[str, Any]:
@@ -170,7 +173,7 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
     assert held_out.source is not None
     objective = recipe.objective.build(context_of(recipe, tokenizer)).at(1.0)
     steps = cut_held_out(held_out.source, objective, recipe.training, accelerator)
-    network = accelerator.prepare(load_ours(str(exam.model)))
+    network = accelerator.prepare(Checkpoint.open(str(exam.model)).ours())
     scores = evaluate_held_out(network, objective, held_out, steps, accelerator)
     loss = scores[f"{exam.options['term']}/loss"]
     if exam.options.get("bits_per_character"):

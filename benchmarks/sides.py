@@ -226,7 +226,7 @@ def compare(case: Case) -> dict[str, Any]:
         our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
         gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
         difference = gradient_difference(gradients, dict(in_our_names(stock, case.preset, gradients=True)))
-        flops_per_token = count_flops_per_token(ours, objective, step, accelerator)
+        flops_per_token = count_flops_per_token(ours, step)
     return {
         "stock_loss": stock_loss.item(),
         "tercet_loss": our_loss.item(),

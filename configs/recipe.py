@@ -5,32 +5,31 @@
 
 Whatever is wrong becomes one `ValueError` line that names the recipe, the key, the value and the remedy. The
 files beside this one are the shipped recipes, and under `model/` the presets of model configurations.
-
-Unknown keys are looked for here, not by pydantic: it would need every dataclass to forbid them, and it tells
-neither which key was meant nor, in a union, which keys the chosen member has.
 """
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from re import findall
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .documents import read_document, require_no_comment
+from .schema import KeyPath, Schema, describe, schema_of, shipped
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Recipe = TypeVar("Recipe")
 
 ROOT = files(__package__ or "tercet.configs")
 """Where this folder's files lie once installed."""
+
+PACKAGE = (__package__ or "").partition(".")[0]
+"""The package of all our folders."""
 
 MOST_BYTES = 4 * 2**20
 """Size of a recipe's file: whoever names a larger one means another file."""
@@ -38,39 +37,11 @@ MOST_BYTES = 4 * 2**20
 PRESETS = "model"
 """The folder whose files are not recipes but model configurations."""
 
-KeyPath = tuple[str | int, ...]
-"""Keys and list positions that lead to a value."""
-
 ALTERNATIVES: Mapping[KeyPath, tuple[str, str]] = {
     ("training", "schedule"): ("warmup_steps", "warmup_ratio"),
     ("corpus",): ("path", "reader"),
 }
 """Keys above two others -> these, of which a recipe sets one: who overrides that one means it alone."""
-
-DEVICE_KEYS = frozenset(
-    {
-        "device",
-        "devices",
-        "gpu",
-        "gpus",
-        "cuda",
-        "cpu",
-        "num_gpus",
-        "n_gpu",
-        "use_cpu",
-        "no_cuda",
-        "device_map",
-    }
-)
-"""Keys by which people try to choose a device."""
-
-DEVICES = (
-    "neither key nor option, because a GPU is taken if there is one: CUDA_VISIBLE_DEVICES=1 chooses which, "
-    "ACCELERATE_USE_CPU=true computes on the CPU, and `accelerate launch -m tercet ...` takes several"
-)
-
-MISSING = ("missing", "union_tag_not_found")
-"""What pydantic calls a key without a value; the latter where the key chooses among dataclasses."""
 
 
 def load_recipe(cls: type[Recipe], source: Any, overrides: Iterable[str] = ()) -> Recipe:
@@ -176,13 +147,12 @@ def parse_recipe(cls: type[Recipe], data: dict[str, Any]) -> Recipe:
     Raises:
         ValueError: As in `load_recipe`, without the recipe's name.
     """
-    check_keys(cls, data)
-    check_numbers(data)
+    schema_for(cls).check(data)
     try:
         # By way of JSON, where strict means: no text for numbers, but lists for tuples and text for paths.
         return adapter_of(cls).validate_json(json.dumps(data), strict=True)
     except ValueError as error:
-        raise ValueError(describe_errors(error, data)) from None
+        raise ValueError(_described(error, data)) from None
 
 
 def recipe_data(recipe: Any) -> dict[str, Any]:
@@ -191,9 +161,23 @@ def recipe_data(recipe: Any) -> dict[str, Any]:
 
 
 @cache
-def adapter_of(cls: Any) -> TypeAdapter[Any]:
-    """Return what checks and writes a dataclass; it takes longer to build than to use."""
+def adapter_of(cls: Any) -> "TypeAdapter[Any]":
+    """Return what builds and writes a dataclass; it takes longer to make than to use."""
+    from pydantic import TypeAdapter  # whoever only reads recipes does without
+
     return TypeAdapter(cls)
+
+
+@cache
+def schema_for(cls: Any) -> Schema:
+    """Return the schema of a dataclass: the shipped one, or what pydantic makes of another class."""
+    if cls.__module__.startswith(f"{PACKAGE}.") and cls.__name__ in shipped()["$defs"]:
+        return schema_of(cls.__name__)
+    made = adapter_of(cls).json_schema()
+    definitions = made.get("$defs", {})
+    for part in (made, *definitions.values()):
+        part.setdefault("additionalProperties", False)  # of a dataclass; others do not look
+    return Schema(made, definitions)
 
 
 def recipe_names() -> list[str]:
@@ -239,6 +223,18 @@ def load_preset(name: str) -> dict[str, Any]:
     if name not in presets:
         raise ValueError(f"model preset {name!r} is unknown; {_nearest_recipe(name, list(presets))}")
     return read_document(presets[name].read_text(encoding="utf-8"))
+
+
+def wrong_member(origin: str, model_type: str, kind: str, trained: Iterable[str]) -> str:
+    """Say that an objective does not train a model, and which presets it trains."""
+    members = [*trained]
+    presets = [
+        name for member in members for name in preset_names() if load_preset(name)["model_type"] == member
+    ]
+    return (
+        f"{origin} is a {model_type}, but {kind} trains a {' or a '.join(members)}: choose one of "
+        f"{', '.join(presets)}, or another objective"
+    )
 
 
 def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
@@ -327,149 +323,26 @@ def _nearest_recipe(name: str, known: list[str]) -> str:
     return f"known: {', '.join(sorted(known)) or 'none'}"
 
 
-def check_keys(cls: Any, data: Any) -> None:
-    """Refuse a key that the dataclass, or the nested one that it would go to, does not have.
-
-    Raises:
-        ValueError: The first unknown key, with its value and the key that was probably meant.
-    """
-    for path, value, owners, others in _unknown_keys(cls, data, ()):
-        remedy = _remedy(path, value, owners, others, _keys_in_use(cls, data))
-        raise ValueError(f"{_dotted(path)} = {_shown(value)}: {remedy}")
-
-
-def check_numbers(data: Any) -> None:
-    """Refuse numbers that no computer counts with: infinite ones, and integers of more than 64 bits.
-
-    Raises:
-        ValueError: The first such number.
-    """
-    for path, value in _leaves(data, ()):
-        is_infinite = isinstance(value, float) and not math.isfinite(value)
-        if is_infinite or (isinstance(value, int) and value.bit_length() > 63):
-            raise ValueError(f"{_dotted(path)} = {_shown(value)}: must be a finite number below 2^63")
+def split_overrides(overrides: Iterable[str], parts: Container[str]) -> tuple[list[str], list[str]]:
+    """Separate overrides of the recipe from those of the machines: they have a dot, or name a part of it."""
+    of_recipe: list[str] = []
+    of_machines: list[str] = []
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        (of_recipe if "." in key or key in parts else of_machines).append(override)
+    return of_recipe, of_machines
 
 
-def dotted_keys(cls: Any) -> list[str]:
-    """List every dotted key of a dataclass, those of nested ones included."""
-    return list(dict.fromkeys(_all_keys(cls, (), ())))
+def _described(error: ValueError, data: Any) -> str:
+    """Say what a dataclass refuses, the deepest first, in one line: where it stands, its value, and why."""
+    from pydantic import ValidationError
 
-
-def describe_errors(error: ValueError, data: Any) -> str:
-    """Put pydantic's complaints about one value, the deepest of those that it names, into one line."""
     if not isinstance(error, ValidationError):
         return str(error)
-    problems = [(_path_of(problem, data), problem) for problem in error.errors()]
-    # Of a union's members, the value is meant to be the one that it fits farthest into.
-    path, first = max(problems, key=lambda problem: len(problem[0]))
-    if first["type"] in MISSING:
-        return f"{_dotted(path)}: missing; the recipe must set it"
-    # A value that fits no member of a union is complained about once for every member.
-    expected = dict.fromkeys(_expectation(problem) for where, problem in problems if where == path)
-    value, remedy = _value_at(data, path), " or ".join(expected)
-    return f"{_dotted(path)} = {_shown(value)}: {remedy}{_nearest(value, remedy)}" if path else remedy
-
-
-def _unknown_keys(
-    annotation: Any, data: Any, path: KeyPath
-) -> Iterator[tuple[KeyPath, Any, list[Any], list[Any]]]:
-    """Walk data and annotation together; yield each unknown key's path, value, and the dataclasses there.
-
-    Behind them stand those of another kind that have the key.
-    """
-    if isinstance(data, list):
-        elements = [arg for member in _members(annotation) for arg in get_args(member) if get_args(member)]
-        for index, value in enumerate(data):
-            is_part = isinstance(value, dict)
-            fitting = [
-                one for one in elements if any(map(is_dataclass, _members(one))) == is_part
-            ] or elements
-            for element in fitting[:1]:
-                yield from _unknown_keys(element, value, (*path, index))
-    candidates = [member for member in _members(annotation) if is_dataclass(member)]
-    if not candidates or not isinstance(data, dict):
-        return
-    chosen = [candidate for candidate in candidates if _accepts_kind(candidate, data)] or candidates
-    hints = {name: hint for candidate in reversed(chosen) for name, hint in _hints(candidate).items()}
-    for key, value in data.items():
-        if key in hints:
-            yield from _unknown_keys(hints[key], value, (*path, key))
-        else:
-            yield (*path, key), value, chosen, [other for other in candidates if key in _hints(other)]
-
-
-def _leaves(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
-    """Walk through plain data; yield each single value with its path."""
-    parts = enumerate(data) if isinstance(data, list) else data.items() if isinstance(data, dict) else None
-    if parts is None:
-        yield path, data
-    for key, value in parts or ():
-        yield from _leaves(value, (*path, key))
-
-
-def _members(annotation: Any) -> list[Any]:
-    """List the members of a union, or the annotation itself, without what `Annotated` adds."""
-    if get_origin(annotation) is Annotated:
-        return _members(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return [member for arg in get_args(annotation) for member in _members(arg)]
-    return [annotation]
-
-
-def _hints(cls: Any) -> dict[str, Any]:
-    """Return a dataclass's fields with their annotations."""
-    hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(cls) if field.init}
-
-
-def _accepts_kind(cls: Any, data: dict[str, Any]) -> bool:
-    """Return whether the literals of a union's member (its `kind`) allow the data."""
-    return all(
-        data.get(name) in get_args(member)
-        for name, hint in _hints(cls).items()
-        for member in _members(hint)
-        if get_origin(member) is Literal and name in data
-    )
-
-
-def _remedy(path: KeyPath, value: Any, owners: list[Any], others: list[Any], known: list[str]) -> str:
-    """Describe which key was probably meant: of another kind, beside the unknown one, or elsewhere."""
-    *above, key = map(str, path)
-    if key in DEVICE_KEYS:
-        return DEVICES
-    hints = [member for other in others for member in _members(_hints(other).get("kind"))]
-    if kinds := [kind for hint in hints for kind in get_args(hint)]:
-        return f"unknown key of this kind; {'.'.join(above)} has it with kind {', '.join(kinds)}"
-    siblings = list(dict.fromkeys(name for owner in owners for name in _hints(owner)))
-    while isinstance(value, dict) and len(value) == 1 and not get_close_matches(key, siblings, cutoff=0.7):
-        ((key, value),) = value.items()  # of training.optimizer.learning_rate, the last
-    return f"unknown key; {_meant(above, str(key), siblings, known)}"
-
-
-def _meant(above: list[str], key: str, siblings: list[str], known: list[str]) -> str:
-    """Describe which key was probably meant: of those elsewhere, one in the same part, else the uppermost."""
-    if near := get_close_matches(key, siblings, n=1, cutoff=0.7):
-        return f"did you mean {'.'.join([*above, near[0]])}?"
-    ordered = sorted(known, key=lambda dotted: (dotted.split(".")[:1] != above[:1], dotted.count(".")))
-    elsewhere = {dotted.rpartition(".")[2]: dotted for dotted in reversed(ordered)}
-    if near := get_close_matches(key, elsewhere, n=1, cutoff=0.8):
-        return f"did you mean {elsewhere[near[0]]}?"
-    return f"{'.'.join(above) or 'the recipe'} has {', '.join(siblings)}"
-
-
-def _keys_in_use(cls: Any, data: Any) -> list[str]:
-    """List the dotted keys of a dataclass, but for optional parts that the data do not have."""
-    left_out = {name for name, hint in _hints(cls).items() if NoneType in _members(hint) and name not in data}
-    return [dotted for dotted in dotted_keys(cls) if dotted.partition(".")[0] not in left_out]
-
-
-def _all_keys(annotation: Any, path: KeyPath, above: tuple[Any, ...]) -> Iterator[str]:
-    """List every dotted key of a dataclass; a dataclass inside itself is listed once."""
-    for member in _members(annotation):
-        if is_dataclass(member) and member not in above:
-            for name, hint in _hints(member).items():
-                yield _dotted((*path, name))
-                yield from _all_keys(hint, (*path, name), (*above, member))
+    problems = [
+        (_path_of(problem, data), problem["msg"].removeprefix("Value error, ")) for problem in error.errors()
+    ]
+    return describe(problems, data)
 
 
 def _path_of(problem: Any, data: Any) -> KeyPath:
@@ -478,37 +351,4 @@ def _path_of(problem: Any, data: Any) -> KeyPath:
     for part in problem["loc"]:
         if part in (range(len(data)) if isinstance(data, list) else data if isinstance(data, dict) else ()):
             path, data = (*path, part), data[part]
-    if "discriminator" in problem.get("ctx", {}):
-        return (*path, problem["ctx"]["discriminator"].strip("'"))
-    return (*path, problem["loc"][-1]) if problem["type"] == "missing" else path
-
-
-def _value_at(data: Any, path: KeyPath) -> Any:
-    for part in path:
-        data = data[part]
-    return data
-
-
-def _expectation(problem: Any) -> str:
-    """Shorten pydantic's sentence: `Input should be a valid integer` becomes `must be a valid integer`."""
-    if problem["type"] == "union_tag_invalid":
-        return f"must be one of {problem['ctx']['expected_tags']}"
-    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return message.replace("an object", "keys with values").replace("a valid dictionary", "keys with values")
-
-
-def _nearest(value: Any, expected: str) -> str:
-    """Name the one of the quoted names that was probably meant, if one is near."""
-    names = findall(r"'(.+?)'", expected)
-    near = get_close_matches(value, names, n=1, cutoff=0.8) if isinstance(value, str) else []
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def _dotted(path: KeyPath) -> str:
-    return ".".join(str(part) if str(part).isidentifier() else _shown(part) for part in path)
-
-
-def _shown(value: Any) -> str:
-    """Show a value as YAML would take it, shortened."""
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return path

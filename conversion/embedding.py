@@ -17,32 +17,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedConfig
 
+from ..ground.messages import shortened
+from ..ground.saved_weights import NO_KERNELS, require_no_adapter
 from ..modeling.generation.prepacked_weights import prepacked_weights
 from ..modeling.heads.pooling import POOLING, PackedStream
 from ..modeling.pretrained import TercetPreTrainedModel
 from ..stock.architectures import NAMES
-from ..stock.models import from_stock
+from ..stock.models import as_ours
+from ..storage.checkpoint import Checkpoint
 from ..storage.finished_run import read_facts
-from ..storage.model_folder import (
-    find_folder,
-    load_config,
-    require_fit,
-    require_tokenizer,
-    require_transformer,
-)
-from ..storage.own_model import load_transformer
-from ..storage.pad_positions import positions_of_pads
+from ..storage.length import max_length
+from ..storage.model_folder import require_fit
 from ..storage.sentence_vectors import (
     CROSS_ENCODER,
     MODULES,
+    OF_TRANSFORMER,
     SETTINGS,
     SentenceVectors,
     UnlikeVectorsError,
@@ -65,26 +61,25 @@ LIBRARY, REMEDY = "sentence_transformers", "pip install sentence-transformers"
 """What makes the vectors of other models, and how to get it."""
 
 
-class Embedder(Protocol):
-    """What makes vectors of texts."""
+KNOWN_SETTINGS = {
+    *("max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"),
+    *("message_format", "processing_kwargs", "unpad_inputs", "query_length", "document_length"),
+    *("query_expansion", "truncate_dim"),
+}
+"""What a folder may say of its Transformer when sentence-transformers reads it."""
 
-    width: int
-    """Numbers of a vector, C."""
+OF_LOADING = {
+    *("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"),
+}
+"""Settings that become arguments of `from_pretrained`."""
 
-    def describe(self) -> str:
-        """Say how vectors are made, in a few words."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a vector for each text, (E, C), in float32.
-
-        Raises:
-            RowError: The tokenizer finds nothing in a text, not even a special token.
-        """
-        ...
+KNOWN_ARGUMENTS = {"dtype", "torch_dtype", "padding_side", "truncation_side", "model_max_length"}
+"""Those among them that choose no code and no file."""
 
 
-def load_embedder(source: str, *, prompt: str | None = None, precision: str = "fp32") -> Embedder:
+def load_embedder(
+    source: str, *, prompt: str | None = None, precision: str = "fp32"
+) -> "PackedEmbedder | LibraryEmbedder":
     """Load what makes the vectors of a model: the model itself, or sentence-transformers where it has to.
 
     Args:
@@ -97,26 +92,26 @@ def load_embedder(source: str, *, prompt: str | None = None, precision: str = "f
         FileNotFoundError: There is no such model.
         ValueError: It makes no vectors, has no such prompt or no tokenizer, or is damaged.
     """
-    folder = find_folder(source)
-    config = load_config(folder)
-    require_transformer(config, source)
-    prompt_text = find_prompt(read_facts(folder / SETTINGS), prompt, source)
+    checkpoint = Checkpoint.open(source)
+    checkpoint.require_transformer()
+    prompt_text = find_prompt(read_facts(checkpoint.folder / SETTINGS), prompt, source)
     try:
-        require_readable(config, folder)
+        require_readable(checkpoint)
         with warnings.catch_warnings():  # of how others compare vectors, which stay as they are here
             warnings.simplefilter("ignore", UserWarning)
-            return PackedEmbedder(folder, config, prompt_text, precision)
+            return PackedEmbedder(checkpoint, prompt_text, precision)
     except UnlikeVectorsError as error:
         if find_spec(LIBRARY) is None:
             raise
         print(f"{str(error).rpartition(':')[0]}: sentence-transformers computes them", file=sys.stderr)
-        return LibraryEmbedder(folder, prompt_text, precision)
+        return LibraryEmbedder(checkpoint.folder, prompt_text, precision)
 
 
-def require_readable(config: PreTrainedConfig, folder: Path) -> None:
+def require_readable(checkpoint: Checkpoint) -> None:
     """Raise an `UnlikeVectorsError` if a model is neither ours nor can be imported."""
-    if not config.model_type.startswith("tercet") and config.model_type not in NAMES:
-        raise UnlikeVectorsError(f"{folder} is a {config.model_type}, which Tercet does not read: {REMEDY}")
+    kind = checkpoint.config.model_type
+    if not checkpoint.is_ours and kind not in NAMES:
+        raise UnlikeVectorsError(f"{checkpoint.folder} is a {kind}, which Tercet does not read: {REMEDY}")
 
 
 def find_prompt(settings: Mapping[str, Any], name: str | None, source: str) -> str:
@@ -140,8 +135,7 @@ class PackedEmbedder:
     """A Transformer of ours, or a stock one read as ours, and what its folder says of vectors.
 
     Args:
-        folder: The model's.
-        config: Its configuration.
+        checkpoint: The model on disk.
         prompt: What is put before each text.
         precision: `fp32` or `bf16`.
 
@@ -149,20 +143,21 @@ class PackedEmbedder:
         ValueError: As in `load_embedder`.
     """
 
-    def __init__(self, folder: Path, config: PreTrainedConfig, prompt: str, precision: str):
-        told = find_vectors(folder, REMEDY)  # before weights are read
-        self.tokenizer = require_tokenizer(folder, str(folder))
+    def __init__(self, checkpoint: Checkpoint, prompt: str, precision: str):
+        told = find_vectors(checkpoint.folder, REMEDY)  # before weights are read
+        self.tokenizer = checkpoint.required_tokenizer()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        is_ours = config.model_type.startswith("tercet")
-        model = load_transformer(str(folder)) if is_ours else from_stock(str(folder))
+        model = as_ours(checkpoint)
         require_fit(self.tokenizer, model.config)
-        self.vectors = told or vectors_of(model, folder) or assumed_vectors(folder, config)
+        self.vectors = told or vectors_of(model, checkpoint.folder) or assumed_vectors(checkpoint)
         self.tell_of_dropped = DroppedText(self.tokenizer)
         self.prompt = prompt
         self.precision = precision
-        self.max_length = find_length(self.vectors, self.tokenizer.model_max_length, model.config)
+        of_vectors = self.vectors.max_length
+        self.max_length = max_length(checkpoint.config, of_vectors or self.tokenizer.model_max_length)
         self.stack = nn.Module.to(stack_of(model), self.device, torch.float32).eval()
         self.width: int = model.config.hidden_size
+        """Numbers of a vector, C."""
 
     def describe(self) -> str:
         """Say how vectors are made."""
@@ -231,12 +226,18 @@ class PackedEmbedder:
 
 
 class LibraryEmbedder:
-    """sentence-transformers, for models that are none of ours."""
+    """sentence-transformers, for models that are none of ours.
+
+    Raises:
+        ValueError: The folder says how it is to be loaded.
+    """
 
     def __init__(self, folder: Path, prompt: str, precision: str):
+        require_no_adapter(folder)
+        require_known_settings(folder)
         from sentence_transformers import SentenceTransformer
 
-        self.model = SentenceTransformer(str(folder)).float()
+        self.model = SentenceTransformer(str(folder), model_kwargs=dict(NO_KERNELS)).float()
         self.prompt = prompt
         self.precision = precision
         self.width = cast(int, self.model.get_embedding_dimension())
@@ -251,6 +252,24 @@ class LibraryEmbedder:
             return self.model.encode(list(texts), prompt=self.prompt, show_progress_bar=False)
 
 
+def require_known_settings(folder: Path) -> None:
+    """Refuse settings by which a folder chooses how sentence-transformers loads it.
+
+    They become arguments of `from_pretrained`: some let it fetch the code of kernels, or read other files.
+
+    Raises:
+        ValueError: There are some.
+    """
+    for file in sorted(folder.rglob(OF_TRANSFORMER)):
+        told = read_facts(file)
+        inner = {key for name in OF_LOADING for key in told.get(name) or {}}
+        if unknown := sorted((told.keys() - KNOWN_SETTINGS - OF_LOADING) | (inner - KNOWN_ARGUMENTS)):
+            raise ValueError(
+                f"{file} chooses how sentence-transformers loads the model ({shortened(unknown)}), which can "
+                "take code and files from elsewhere: remove these entries, if you do not need them"
+            )
+
+
 def stack_of(model: TercetPreTrainedModel) -> TercetPreTrainedModel:
     """Return the part of a model whose states are pooled: the encoder, or all but the head."""
     model = without_vectors(model)
@@ -259,28 +278,23 @@ def stack_of(model: TercetPreTrainedModel) -> TercetPreTrainedModel:
     return cast(TercetPreTrainedModel, model.base_model)
 
 
-def assumed_vectors(folder: Path, config: PreTrainedConfig) -> SentenceVectors:
+def assumed_vectors(checkpoint: Checkpoint) -> SentenceVectors:
     """Return what sentence-transformers assumes of a folder that says nothing of vectors, and tell of it.
 
     That is the last state of a causal language model, the mean of the states of any other; the length stays.
     """
+    config = checkpoint.config
     is_causal_lm = (config.architectures or [""])[0].endswith("ForCausalLM") and getattr(
         config, "is_causal", True
     )
     pooling = "last" if is_causal_lm else "mean"
     told = {"last": "the last state stands for a text", "mean": "the mean of the states stands for a text"}
     print(
-        f"{folder} has no {MODULES}: {told[pooling]}, as in sentence-transformers; train it for search with "
-        "tercet finetune semantic-search",
+        f"{checkpoint.folder} has no {MODULES}: {told[pooling]}, as in sentence-transformers; train it for "
+        "search with tercet finetune semantic-search",
         file=sys.stderr,
     )
     return SentenceVectors(pooling, is_normalized=False)
-
-
-def find_length(vectors: SentenceVectors, of_tokenizer: int, config: PreTrainedConfig) -> int:
-    """Return how many tokens of a text are read: as the folder says, else as tokenizer and model allow."""
-    longest = (getattr(config, "max_position_embeddings", None) or sys.maxsize) - positions_of_pads(config)
-    return min(vectors.max_length or min(of_tokenizer, longest), longest)
 
 
 def batches(lengths: np.ndarray, num_tokens: int) -> Iterator[np.ndarray]:

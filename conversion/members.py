@@ -32,9 +32,8 @@ from ..modeling import (
 from ..modeling.attention.patterns import SMALLEST_WINDOW
 from ..modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS
 from ..modeling.layers.positions import POSITIONS
-from ..stock.models import from_stock
-from ..storage.model_folder import find_folder, load_config
-from ..storage.own_model import load_transformer
+from ..stock.models import as_ours, from_stock
+from ..storage.checkpoint import Checkpoint
 from .inheritance import inherit_writing
 
 Member = Literal["encoder", "decoder", "seq2seq"]
@@ -91,21 +90,14 @@ def convert(
         >>> type(encoder.model).__name__, len(encoder.new)
         ('TercetEncoderForMaskedLM', 0)
     """
-    return read_as(as_ours(model), to, None if decoder is None else as_ours(decoder), seed=seed)
+    return read_as(of_family(model), to, None if decoder is None else of_family(decoder), seed=seed)
 
 
-def as_ours(model: PreTrainedModel | str) -> TercetPreTrainedModel:
-    """Return a model of ours as it is, from its folder, or imported.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: As in `load_transformer` and `from_stock`.
-    """
-    if isinstance(model, TercetPreTrainedModel):
-        return model
-    if isinstance(model, str) and load_config(find_folder(model)).model_type.startswith("tercet"):
-        return load_transformer(model)
-    return from_stock(model)
+def of_family(model: PreTrainedModel | str) -> TercetPreTrainedModel:
+    """Return a model of ours as it is, from its folder, or imported."""
+    if isinstance(model, str):
+        return as_ours(Checkpoint.open(model))
+    return model if isinstance(model, TercetPreTrainedModel) else from_stock(model)
 
 
 def member_of(model: TercetPreTrainedModel) -> Member:

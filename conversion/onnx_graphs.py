@@ -37,8 +37,9 @@ from ..ground.messages import quietly
 from ..modeling.pretrained import TercetPreTrainedModel
 from ..stock.probes import MOST_TOKENS, NUM_CHOICES, NUM_RANDOM, TEXTS, pad_id, padded, random_rows
 from ..stock.run import claimed, write_folder
-from ..storage.model_folder import CERTIFICATE, find_folder, load_tokenizer, require_fit, save_tokenizer
-from ..storage.own_model import load_transformer
+from ..storage.checkpoint import Checkpoint
+from ..storage.model_folder import CERTIFICATE, require_fit, save_tokenizer
+from ..storage.own_model import keep_known_fields
 from ..storage.sentence_vectors import carried_files, vectors_of, write_files
 from .members import member_of
 
@@ -145,14 +146,15 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
     """
     require_packages()
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        model, found = load_transformer(source), find_folder(source)
-        tokenizer = load_tokenizer(found)
+        checkpoint = Checkpoint.open(source)
+        model, tokenizer, found = checkpoint.transformer(), checkpoint.tokenizer, checkpoint.folder
         require_fit(tokenizer, model.config)
         files = carried_files(vectors_of(model, found), found, model.config.hidden_size)
         measured: list[Measured] = []
 
         def fill(partial: Path) -> None:
             model.config.save_pretrained(partial)
+            keep_known_fields(model.config, partial)
             if model.can_generate():
                 model.generation_config.save_pretrained(partial)
             if tokenizer is not None:

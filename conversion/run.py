@@ -16,11 +16,13 @@ from transformers import PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
 from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM, TercetPreTrainedModel
+from ..stock.models import as_ours
 from ..stock.probes import TEXTS
 from ..stock.run import claimed, write_model
+from ..storage.checkpoint import Checkpoint
 from ..storage.finished_run import without_folders
-from ..storage.model_folder import CONVERSION, find_folder, num_ids, pads, require_fit, require_tokenizer
-from .members import Member, Reading, as_ours, member_of, read_as
+from ..storage.model_folder import CONVERSION, num_ids, pads, require_fit
+from .members import Member, Reading, member_of, read_as
 from .prediction_change import (
     Change,
     Probe,
@@ -220,13 +222,14 @@ def load(source: str) -> tuple[TercetPreTrainedModel, PreTrainedTokenizerBase]:
     Raises:
         ValueError: As in `as_ours`, or the tokenizer is missing or does not fit.
     """
+    checkpoint = Checkpoint.open(source)
     with quietly():
-        model = as_ours(source)
+        model = as_ours(checkpoint)
     if isinstance(model, TercetDecoderForMaskedLM):  # the same weights as those of the model that generates
         causal: Any = TercetDecoderForCausalLM(model.config)
         causal.load_state_dict(model.state_dict())
         model = causal.to(model.dtype).eval()
-    tokenizer = require_tokenizer(find_folder(source), source)
+    tokenizer = checkpoint.required_tokenizer()
     require_fit(tokenizer, model.config)
     pads(tokenizer, source)
     return model, tokenizer

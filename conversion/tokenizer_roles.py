@@ -8,13 +8,15 @@ Frames are those of Tercet's own tokenizers. Tokenizers of other classes, which 
 loaded, keep theirs.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..storage.model_folder import keep_option
 from ..text.tokenizer import Template, framing
-from .members import Member
+
+if TYPE_CHECKING:
+    from .members import Member
 
 MASK = "[MASK]"
 """Added to tokenizers that have no mask token."""
@@ -22,11 +24,11 @@ MASK = "[MASK]"
 STAND_INS = {"bos_token": "cls_token", "eos_token": "sep_token"}
 """What opens and closes the texts of a decoder -> what does in BERT's tokenizer (Rothe et al., 2020, 4.1)."""
 
-TEMPLATES: dict[Member, Template] = {"encoder": "pair", "decoder": "plain", "seq2seq": "end"}
+TEMPLATES: "dict[Member, Template]" = {"encoder": "pair", "decoder": "plain", "seq2seq": "end"}
 """How Tercet's own tokenizers frame the texts of each member."""
 
 
-def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: Member, *, has_segments: bool) -> None:
+def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: "Member", *, has_segments: bool) -> None:
     """Set the special tokens that a member works with, and what frames a text.
 
     Args:
@@ -52,7 +54,7 @@ def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> Non
     keep_option(tokenizer, "model_input_names", [*names, "token_type_ids"] if has_segments else names)
 
 
-def frame(tokenizer: PreTrainedTokenizerFast, to: Member) -> None:
+def frame(tokenizer: PreTrainedTokenizerFast, to: "Member") -> None:
     """Frame a text by the tokens between which the member reads it."""
     opening: list[Any] = [tokenizer.cls_token] if to == "encoder" and tokenizer.cls_token else []
     closing: list[Any] = [name for name in (tokenizer.sep_token, tokenizer.eos_token) if name][:1]

@@ -28,7 +28,7 @@ from pyarrow.parquet import ParquetWriter
 from ..text.bad_records import DamageError, Limit, RowError, foreign_character
 from ..text.packed_files import ending, lines_of, problem_of_bytes
 from ..text.record_files import TEXT_LINES, find_file, naming_keys
-from ..text.row_files import is_number
+from ..text.row_files import text_of
 from ..text.rows import STANDARD, stream_rows
 from ..training.disk import written_beside
 from ..training.inputs import require_replaceable
@@ -245,7 +245,7 @@ def in_batches(values: Iterable[Any], source: str, column: str) -> Iterator[list
     """
     values, row = iter(values), 0
     while batch := list(islice(values, TEXTS_AT_ONCE)):
-        texts = [str(value) if is_number(value) else value for value in batch]
+        texts = [*map(text_of, batch)]
         for place, text in enumerate(texts):
             if not isinstance(text, str):
                 complaint = f"has no text in column {column!r} ({text!r:.60}): take it out, or fill it in"

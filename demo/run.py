@@ -43,19 +43,17 @@ from ..text.documentation import SPLITS, Document, read_documentation
 from ..text.paths import named_path
 from ..text.row_files import read_file
 from ..training.disk import replace_text
-from ..training.ownership import OWN, begin, is_ours, is_unfinished, remove
-from ..training.run_folder import EVALUATION, HIDDEN, MARKDOWN, MODEL, PAGE, SCORES, writing
+from ..training.ownership import mark, require_movable, set_aside, visible
+from ..training.run_folder import EVALUATION, MODEL, PAGE, SCORES, writing
 from .report import (
     CONTINUING,
     CONTROL,
     DISTILLED,
     FINETUNED,
-    MEMBERS,
     NAMES,
     ROWS,
     Spent,
     build_report,
-    curves_of,
     scored,
     scores_of,
 )
@@ -93,11 +91,6 @@ RUNS = {
     "seq2seq": (PRETRAIN, "telegrams-demo"),
 }
 """Folder of a run -> its command and its recipe, in their order."""
-
-CURVES = tuple(map(curves_of, MEMBERS))
-FOLDERS = tuple(dict.fromkeys(run.partition("/")[0] for run in RUNS))
-WRITTEN = (*FOLDERS, ROWS, *CURVES, SCORES, MARKDOWN, PAGE)
-"""Everything that a demonstration writes."""
 
 SHARE_OF_FIRST = 0.27
 """Share of the whole that the first run takes."""
@@ -239,32 +232,21 @@ def next_steps(page: Path) -> list[str]:
 
 
 def claim_folder(folder: Path, *, overwrite: bool) -> None:
-    """Make the folder; of what is there, delete only what an earlier demonstration wrote.
+    """Make the folder, in place of that of an earlier demonstration, which is renamed.
 
     Raises:
         ValueError: As `run_demo`.
     """
     if folder.is_file():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
-    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-    found = [name for name in names if name not in HIDDEN and not is_unfinished(name, WRITTEN)]
-    if foreign := [name for name in found if name not in WRITTEN]:
-        raise ValueError(
-            f"{folder} holds {foreign[0]}, which was not written by a demo: choose another --output"
-        )
-    if found and not is_ours(folder):
-        raise ValueError(
-            f"{folder} has no {OWN}, the list of what a demo wrote there, so an earlier version or another "
-            f"program may have written it: check its contents and delete it yourself, or choose another "
-            f"--output"
-        )
-    if found and not overwrite:
-        raise ValueError(f"{folder} holds an earlier demo: add --overwrite, or choose another --output")
-    if found:
+    if visible(folder):
+        require_movable(folder)
+        if not overwrite:
+            raise ValueError(f"{folder} holds an earlier demo: add --overwrite, or choose another --output")
         say(f"replacing the earlier demo in {folder}")
-        remove(folder, WRITTEN)
-    folder.mkdir(parents=True, exist_ok=True)
-    begin(folder, WRITTEN)
+        set_aside(folder)
+    folder.resolve().mkdir(parents=True, exist_ok=True)
+    mark(folder)
 
 
 def say(message: str) -> None:

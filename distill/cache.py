@@ -34,6 +34,7 @@ from ..configs.recipe import recipe_data
 from ..modeling.heads.losses import at_least_float32
 from ..objectives.token_objective import TokenObjective
 from ..pretraining.recipe import CorpusRecipe
+from ..storage.checkpoint import Checkpoint
 from ..text.cache import cache_folder, name_of
 from ..text.corpus import offsets, token_kind
 from ..text.paths import named_path
@@ -48,7 +49,6 @@ from ..training.examples import (
     left_out_of,
     pick,
 )
-from ..training.manifest import hash_of_model
 from ..training.objective import IGNORE, INDEX, Batch, Example, on_device
 from ..training.packing import Ragged, stretches
 from ..training.static_shapes import POSITIONS
@@ -141,11 +141,11 @@ def require_fixed(base: TokenObjective, copies: int) -> None:
 
 
 def binding_of(
-    teacher: Path, source: FixedCopies, general: GeneralRecipe, recipe: CacheRecipe, products: str
+    teacher: Checkpoint, source: FixedCopies, general: GeneralRecipe, recipe: CacheRecipe, products: str
 ) -> Binding:
     """Name all that a cache depends on; `products` are what the teacher computes in."""
     return {
-        "teacher": hash_of_model(teacher),
+        "teacher": teacher.hash,
         "data": hash_of_examples(source),
         "objective": recipe_data(general.objective),
         "seed": general.training.seed,

@@ -192,7 +192,7 @@ def predict_split(step: PreparedTaskStep, model: TercetPreTrainedModel, split: s
     They are scored as they were trained: what rounding costs, it costs all of them.
     """
     rows, device = step.rows[split], next(model.parameters()).device
-    encoder = encoder_of(model, step.teacher.tokenizer, step.recipe.data.max_length)
+    encoder = encoder_of(model, step.tokenizer, step.recipe.data.max_length)
     with products_in(choose_precision(step.recipe.training.precision, device), device):
         return evaluate_rows(model.eval(), step.task, rows, step.task.examples(rows, encoder)).predictions
 

@@ -15,17 +15,18 @@ from typing import Any, cast
 import torch
 
 from ..ground.messages import quietly
-from ..storage.model_folder import load_config
-from ..storage.own_model import load_transformer
+from ..modeling import TercetPreTrainedModel
+from ..storage.checkpoint import Checkpoint
 from ..text.texts_read import read_texts
 from ..training.disk import replace_text
 from ..training.precision import join_processes
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete
+from .general_prepared import PreparedGeneralStep
 from .output import GENERAL, STUDENT, TASK, TEACHER
 from .prepared import Prepared
 from .recipe import DistillationRecipe
 from .size_and_speed import measure_speeds, size_of
-from .teacher import Source
+from .task_step import PreparedTaskStep
 
 
 def keep_student(recipe: DistillationRecipe, prepared: Prepared) -> None:
@@ -41,15 +42,17 @@ def keep_student(recipe: DistillationRecipe, prepared: Prepared) -> None:
     shutil.copytree(student / MODEL, folder / MODEL, dirs_exist_ok=True)
     shutil.copy(folder / RECIPE, folder / MODEL)
     facts = json.loads((student / EVALUATION).read_text(encoding="utf-8"))
-    facts |= compare_models(recipe, prepared.last.teacher, student / MODEL)
+    facts |= compare_models(recipe, prepared.last, student / MODEL)
     replace_text(folder / TEXTS, json.dumps(texts_of(folder / STUDENT), indent=2) + "\n")
     replace_text(folder / EVALUATION, json.dumps(facts, indent=2) + "\n")
 
 
-def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -> dict[str, Any]:
+def compare_models(
+    recipe: DistillationRecipe, step: PreparedGeneralStep | PreparedTaskStep, student: Path
+) -> dict[str, Any]:
     """Compare sizes and optionally times of the student and of the teacher of the last step."""
-    models = {TEACHER: teacher.model, STUDENT: load_transformer(str(student))}
-    with written_as_ours(teacher) as folder:
+    models = {TEACHER: step.model, STUDENT: Checkpoint.open(str(student)).transformer()}
+    with written_as_ours(step.teacher, step.model) as folder:
         folders = {TEACHER: folder, STUDENT: student}
         sizes = {name: asdict(size_of(model, folders[name])) for name, model in models.items()}
         if not recipe.report.speed:
@@ -59,13 +62,13 @@ def compare_models(recipe: DistillationRecipe, teacher: Source, student: Path) -
 
 
 @contextmanager
-def written_as_ours(teacher: Source) -> Iterator[Path]:
+def written_as_ours(teacher: Checkpoint, model: TercetPreTrainedModel) -> Iterator[Path]:
     """Yield a folder from which a teacher is loaded as ours: its own, or a temporary one if it is stock."""
-    if load_config(teacher.folder).model_type.startswith("tercet"):
+    if teacher.is_ours:
         yield teacher.folder
         return
     with tempfile.TemporaryDirectory() as folder, quietly():
-        teacher.model.save_pretrained(folder)
+        model.save_pretrained(folder)
         yield Path(folder)
 
 

@@ -20,13 +20,15 @@ from typing import cast
 import numpy as np
 import torch
 from accelerate import Accelerator
+from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..objectives.token_objective import TokenObjective
 from ..objectives.writing import write
 from ..pretraining.model import require_positions
-from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, TokenizerRecipe
+from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.text import Texts, build_held_out, context_of, open_texts, training_source
+from ..storage.checkpoint import Checkpoint, Opener
 from ..text.bad_records import Tally
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.chunks import ParallelPairs
@@ -35,7 +37,7 @@ from ..text.special_tokens import required_token_id
 from ..text.tokenizer import frame_ids
 from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.examples import ExampleSource, pick
-from ..training.manifest import hash_of_model
+from ..training.exchange import main_first
 from ..training.objective import on_device
 from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
@@ -57,30 +59,30 @@ from .objective import Distillation, Teacher, required_outputs
 from .on_policy import build_on_policy
 from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
 from .student import build_student
-from .teacher import LiveTeacher, Source, load_source, moved, require_outputs, require_same_vocabulary
+from .teacher import LiveTeacher, load_model, moved, require_outputs, require_same_vocabulary
 
 
 def written_pairs(
-    teacher: Source, source: ExampleSource, num_beams: int, corpus: CorpusRecipe, device: torch.device
+    step: "PreparedGeneralStep", source: ExampleSource, num_beams: int, device: torch.device
 ) -> ParallelPairs:
     """Replace the targets of pairs by what a teacher writes for their sources, or find it in the cache.
 
     Args:
-        teacher: Writes.
+        step: Has the teacher, says how long targets may be, and where the cache is.
         source: Pairs.
         num_beams: Targets that it follows at once.
-        corpus: Says how long targets may be, and where the cache is.
         device: Where it writes.
 
     Raises:
         ValueError: There are no pairs.
     """
     source = require_pairs(source)
+    corpus = step.recipe.corpus
     longest = corpus.sequence_length
     data = hash_of_examples(FixedCopies(source, 1))
-    name = name_of(hash_of_model(teacher.folder), data, num_beams, longest)
+    name = name_of(step.teacher.hash, data, num_beams, longest)
     folder = cache_folder(corpus.cache) / "written" / name
-    made_once(folder, lambda target: write_targets(target, teacher, source, num_beams, longest, device))
+    made_once(folder, lambda target: write_targets(target, step, source, num_beams, longest, device))
     return ParallelPairs(source.source, TokenizedCorpus.load(folder), longest, source.closing.tolist())
 
 
@@ -95,12 +97,17 @@ def require_pairs(source: ExampleSource) -> ParallelPairs:
 
 
 def write_targets(
-    folder: Path, teacher: Source, pairs: ParallelPairs, num_beams: int, longest: int, device: torch.device
+    folder: Path,
+    step: "PreparedGeneralStep",
+    pairs: ParallelPairs,
+    num_beams: int,
+    longest: int,
+    device: torch.device,
 ) -> None:
     """Write a corpus of a teacher's targets, a document for each source; none for those that are no pair."""
-    pad_id = required_token_id(teacher.tokenizer, "pad", "sequence-level distillation")
+    pad_id = required_token_id(step.tokenizer, "pad", "sequence-level distillation")
     sources = [pairs[index]["input_ids"] for index in range(len(pairs))]
-    model = moved(teacher.model, device).eval()
+    model = moved(step.model, device).eval()
     written = write(model, sources, pad_id, num_beams=num_beams, max_new_tokens=longest - len(pairs.closing))
     documents: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * pairs.target.num_documents
     start = model.config.decoder_start_token_id
@@ -139,8 +146,10 @@ class PreparedGeneralStep:
     """What all runs of a recipe's step on raw text have in common."""
 
     recipe: GeneralRecipe
-    teacher: Source
-    """The model to be imitated."""
+    teacher: Checkpoint
+    """The model to be imitated, on disk."""
+    model: TercetPreTrainedModel
+    """The same, loaded."""
     base: TokenObjective
     """What is learned from the text itself."""
     source: ExampleSource
@@ -149,25 +158,36 @@ class PreparedGeneralStep:
     """What models are measured on."""
     texts: Texts
     """The documents of both splits."""
+    open_model: Opener
+    """Finds further models by their names."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The teacher's."""
+        return self.teacher.required_tokenizer()
 
 
-def prepare_general(recipe: GeneralRecipe, folder: Path) -> PreparedGeneralStep:
+def prepare_general(
+    recipe: GeneralRecipe, folder: Path, open_model: Opener = Checkpoint.open
+) -> PreparedGeneralStep:
     """Load the teacher and its text, and make sure that they fit what is to be learned.
 
     Args:
         recipe: Names them.
         folder: Of the run; nothing is written there.
+        open_model: Finds models by their names.
 
     Raises:
         FileNotFoundError: A file or model is not there.
         ValueError: Teacher, text and objective do not fit each other.
     """
     kind, corpus = recipe.objective.kind, recipe.corpus
-    teacher = load_source(recipe.teacher)
+    teacher = open_model(recipe.teacher)
+    model, tokenizer = load_model(teacher), teacher.required_tokenizer()
     model_class = recipe.objective.model_class
     member = cast(type[TercetConfig], model_class.config_class).model_type
-    require_outputs(teacher.model, recipe.teacher, kind, member)
-    require_positions(teacher.model.config, corpus.sequence_length)
+    require_outputs(model, recipe.teacher, kind, member)
+    require_positions(model.config, corpus.sequence_length)
     pretraining = PretrainingRecipe(
         model=ModelRecipe(path=str(teacher.folder)),
         tokenizer=TokenizerRecipe(path=str(teacher.folder)),
@@ -176,16 +196,16 @@ def prepare_general(recipe: GeneralRecipe, folder: Path) -> PreparedGeneralStep:
         training=recipe.training,
         output=str(folder),
     )
-    base = recipe.objective.build(context_of(pretraining, teacher.tokenizer, teacher.model.config))
+    base = recipe.objective.build(context_of(pretraining, tokenizer, model.config))
     if not isinstance(base, TokenObjective):
         raise ValueError(
             f"general.objective is {kind}, which has targets other than tokens: use "
             f"masked_language_modeling, without sentence pairs"
         )
     texts = open_texts(pretraining)
-    source = training_source(pretraining, texts["train"], teacher.tokenizer)(corpus.sequence_length)
-    held_out = build_held_out(pretraining, texts["validation"], teacher.tokenizer)
-    return PreparedGeneralStep(recipe, teacher, base, source, held_out, texts)
+    source = training_source(pretraining, texts["train"], tokenizer)(corpus.sequence_length)
+    held_out = build_held_out(pretraining, texts["validation"], tokenizer)
+    return PreparedGeneralStep(recipe, teacher, model, base, source, held_out, texts, open_model)
 
 
 def build_setup(
@@ -198,11 +218,11 @@ def build_setup(
     """
     general = recipe.general
     assert general is not None
-    config = step.teacher.model.config
+    config = step.model.config
     student = first_student(recipe.student, step, general.training.seed)
     require_positions(student.config, general.corpus.sequence_length)
     losses = build_losses(general.losses, student.config, config)
-    ends = frame_ids(step.teacher.tokenizer)[1]
+    ends = frame_ids(step.tokenizer)[1]
     on_policy = build_on_policy(general, step.base, losses, student, ends, accelerator)
     teacher = build_teacher(step, general, losses, source, accelerator)
     objective = Distillation(step.base, general.objective_weight, losses, teacher, on_policy)
@@ -260,7 +280,7 @@ def source_of(step: PreparedGeneralStep, general: GeneralRecipe, device: torch.d
     require_rereadable(step, general)
     source = step.source
     if general.sequences is not None:
-        source = written_pairs(step.teacher, source, general.sequences, step.recipe.corpus, device)
+        source = written_pairs(step, source, general.sequences, device)
     return source if general.cache is None else FixedCopies(source, general.cache.copies)
 
 
@@ -279,11 +299,9 @@ def build_teacher(
     if general.cache is not None and losses:
         require_cached(losses, is_complete=general.cache.top_k is None)
         if isinstance(source, FixedCopies):
-            with accelerator.main_process_first():
+            with main_first():
                 return cached_teacher(step, general.cache, losses, source, accelerator.device)
-    return LiveTeacher(
-        step.teacher.model, required_outputs(losses), accelerator.device, general.training.precision
-    )
+    return LiveTeacher(step.model, required_outputs(losses), accelerator.device, general.training.precision)
 
 
 def cached_teacher(
@@ -302,11 +320,11 @@ def cached_teacher(
     folder, binding = cache_of(step, recipe, source, device)
 
     def write(target: Path) -> None:
-        live = LiveTeacher(step.teacher.model, RequiredOutputs(logits=True), device, binding["products"])
+        live = LiveTeacher(step.model, RequiredOutputs(logits=True), device, binding["products"])
         write_cache(target, live, step.base, source, recipe, binding, temperatures)
 
     made_once(folder, write, "another folder in general.cache.folder")
-    moved(step.teacher.model, torch.device("cpu"))  # which leaves its place to the student
+    moved(step.model, torch.device("cpu"))  # which leaves its place to the student
     return CachedTeacher(folder, binding, device)
 
 
@@ -315,7 +333,7 @@ def cache_of(
 ) -> tuple[Path, Binding]:
     """Return where a cache lies, and what it is of."""
     products = choose_precision(step.recipe.training.precision, device)
-    binding = binding_of(step.teacher.folder, source, step.recipe, recipe, products)
+    binding = binding_of(step.teacher, source, step.recipe, recipe, products)
     return cache_place(step.recipe.corpus, recipe, binding), binding
 
 
@@ -346,20 +364,21 @@ def first_student(recipe: StudentRecipe, step: PreparedGeneralStep, seed: int) -
         FileNotFoundError: There is no such model.
         ValueError: The recipe does not fit the teacher, or vocabularies differ.
     """
-    teacher, objective = step.teacher, step.recipe.objective
+    teacher, objective = step.model.config, step.recipe.objective
     if recipe.path is None:
         model_class = cast(type[TercetPreTrainedModel], objective.model_class)  # as the teacher is one
-        return build_student(recipe, teacher.model, model_class, seed)
-    own = load_source(recipe.path)
-    require_same_vocabulary(teacher.tokenizer, own.tokenizer)
-    if own.model.config.vocab_size != teacher.model.config.vocab_size:
+        return build_student(recipe, step.model, model_class, seed)
+    own = step.open_model(recipe.path)
+    model = load_model(own)
+    require_same_vocabulary(step.tokenizer, own.required_tokenizer())
+    if model.config.vocab_size != teacher.vocab_size:
         raise ValueError(
-            f"{recipe.path} has embeddings for {own.model.config.vocab_size:,} tokens and the teacher for "
-            f"{teacher.model.config.vocab_size:,}: make them equal with resize_token_embeddings"
+            f"{recipe.path} has embeddings for {model.config.vocab_size:,} tokens and the teacher for "
+            f"{teacher.vocab_size:,}: make them equal with resize_token_embeddings"
         )
-    if not isinstance(own.model, objective.model_class):
+    if not isinstance(model, objective.model_class):
         raise ValueError(
-            f"student.path {recipe.path} is a {type(own.model).__name__}, but {objective.kind} needs a "
+            f"student.path {recipe.path} is a {type(model).__name__}, but {objective.kind} needs a "
             f"{objective.model_class.__name__}: set student.path to such a model"
         )
-    return own.model
+    return model

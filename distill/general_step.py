@@ -22,6 +22,7 @@ from ..pretraining.text import ReadText
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import left_out_of
+from ..training.exchange import main_first
 from ..training.fit import fit
 from ..training.precision import build_accelerator
 from ..training.run_folder import EVALUATION, MODEL, write_recipe
@@ -56,7 +57,7 @@ def learn_general(
         require_steps(told["step"], general.training.steps, folder)
         return told
     accelerator = build_accelerator(general.training, folder)
-    with accelerator.main_process_first():
+    with main_first():
         source = source_of(step, general, accelerator.device)
     learner, objective = build_setup(step, recipe, source, accelerator)
     held_out = of_student(step.held_out, step.base)
@@ -88,7 +89,7 @@ def learn_general(
     if accelerator.is_main_process and isinstance(objective.teacher, CachedTeacher):
         replace_text(folder / CACHE, json.dumps({"missing": objective.teacher.missing}, indent=2) + "\n")
     find = partial(finished_student, student)
-    keep_models(learner, find, step.teacher.tokenizer, general.training, folder, outcome, text, accelerator)
+    keep_models(learner, find, step.tokenizer, general.training, folder, outcome, text, accelerator)
     accelerator.wait_for_everyone()
     told = results_of(folder)
     assert told is not None

@@ -15,13 +15,7 @@ from ..finetune.recipe import FineTuningSchedule
 from ..pretraining.output import WHAT_IS_LEARNED as OF_PRETRAINING
 from ..training.recipe import TrainingRecipe
 from ..training.run_folder import (
-    EVALUATION,
-    MARKDOWN,
-    MODEL,
-    PAGE,
     RECIPE,
-    SCORES,
-    TEXTS,
     RunFolder,
 )
 from .recipe import DistillationRecipe
@@ -42,12 +36,6 @@ STUDENT = "student"
 WITHOUT_TEACHER = "without-teacher"
 RANDOM = "random"
 COMPARISON = "comparison.png"
-
-WRITTEN = (
-    *(RECIPE, MODEL, EVALUATION, TEXTS, SCORES, MARKDOWN, PAGE, COMPARISON),
-    *(STUDENT, WITHOUT_TEACHER, RANDOM),
-)
-"""Everything that a run writes into its folder."""
 
 MAY_DIFFER = {
     *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
@@ -82,10 +70,9 @@ WHAT_IS_LEARNED = (
 
 
 def run_folder(recipe: DistillationRecipe) -> RunFolder:
-    """Return what a run writes and reads."""
+    """Return where a run writes and what it reads."""
     return RunFolder(
         recipe,
-        written=WRITTEN,
         kept=WHAT_IS_LEARNED,
         prepared=(RECIPE,),
         models=(

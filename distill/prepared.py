@@ -8,6 +8,7 @@ recipe -> prepare -> general step, task step   teachers with their text or rows
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from ..storage.checkpoint import opening_once
 from .general_prepared import PreparedGeneralStep, prepare_general, require_learnable
 from .output import GENERAL, RANDOM, STUDENT, WITHOUT_TEACHER
 from .recipe import DistillationRecipe
@@ -41,8 +42,9 @@ def prepare(recipe: DistillationRecipe) -> Prepared:
         FileNotFoundError: A file or model is not there.
         ValueError: Teachers, text or rows do not fit what is to be learned.
     """
-    general = None if recipe.general is None else prepare_general(recipe.general, recipe.folder)
-    task = None if recipe.task is None else prepare_task(recipe.task)
+    open_model = opening_once()
+    general = None if recipe.general is None else prepare_general(recipe.general, recipe.folder, open_model)
+    task = None if recipe.task is None else prepare_task(recipe.task, open_model)
     return Prepared(general, task, variants(recipe))
 
 
@@ -59,7 +61,7 @@ def require_fit(prepared: Prepared) -> None:
         if task is not None and general is None:
             require_student(task, recipe.student)
         if task is not None and general is not None:
-            require_same_vocabulary(task.teacher.tokenizer, general.teacher.tokenizer)
+            require_same_vocabulary(task.tokenizer, general.tokenizer)
 
 
 def variants(recipe: DistillationRecipe) -> Mapping[str, DistillationRecipe]:

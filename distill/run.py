@@ -7,6 +7,7 @@ teacher -> student -> on raw text -> on rows -> model
 
 from pathlib import Path
 
+from ..training.exchange import main_first
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
@@ -30,12 +31,15 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         ValueError: Parts of the recipe do not fit each other, the models, the data or the output folder.
         FileNotFoundError: A named file or model does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        DiskFullError: There is no room; what was written before is intact.
+        WriteError: There is no room; what was written before is intact.
     """
-    if recipe.general is not None:
+    if recipe.general is None:
+        processes = join_processes()
+    else:
         require_consistent(recipe.general.training)
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
-        with run.main_first():
+        processes = join_processes(recipe.general.training.timeout)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
+        with main_first():
             prepared = prepare(recipe)
         require_fit(prepared)
         with run.together() as is_main:

@@ -7,19 +7,19 @@ model is what a fresh process needs more, at its peak, after it was loaded and h
 Shapes: B rows of a pass, T tokens.
 """
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from subprocess import PIPE, CalledProcessError
 from typing import Any
 
 import torch
 
+from ..ground.processes import start_python
 from ..modeling import TercetPreTrainedModel
-from ..storage.own_model import load_transformer
+from ..storage.checkpoint import Checkpoint
 from ..training.tracking import peak_memory
 from ..training.utilization import wait_for
 from .model_outputs import base_of
@@ -131,13 +131,15 @@ def memory_in_a_fresh_process(folder: str, device: torch.device) -> float:
     """
     program = f"import sys, torch; from {__name__} import measure_memory as measure; "
     program += "print(measure(sys.argv[1], torch.device(sys.argv[2])))"
-    command = [sys.executable, "-c", program, folder, str(device)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    with start_python(["-c", program, folder, str(device)], stdout=PIPE, text=True) as process:
+        said, _ = process.communicate()
+    if process.returncode:
+        raise CalledProcessError(process.returncode, process.args)
+    return float(said.split()[-1])
 
 
 def measure_memory(folder: str, device: torch.device) -> float:
     """Load a model here and do a pass; the MiB that this took more at its height."""
     before = peak_memory(device)
-    pass_of(moved(load_transformer(folder), device), BATCH)()
+    pass_of(moved(Checkpoint.open(folder).transformer(), device), BATCH)()
     return peak_memory(device) - before

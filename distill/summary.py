@@ -23,7 +23,7 @@ from ..reporting.verdicts import (
     outcome_of_difference,
     shown,
 )
-from ..storage.own_model import load_transformer
+from ..storage.checkpoint import Checkpoint
 from ..storage.scores import METRICS, Score, as_pair, number, what_is_scored
 from ..training.run_folder import EVALUATION, MODEL, SCORES
 from .comparison import (
@@ -168,8 +168,8 @@ def told(summary: Mapping[str, Any]) -> Iterator[str]:
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
-    students = {name: load_transformer(str(path / MODEL)) for name, path in folders.items()}
-    models = {TEACHER: step.teacher.model, **students}
+    students = {name: Checkpoint.open(str(path / MODEL)).transformer() for name, path in folders.items()}
+    models = {TEACHER: step.model, **students}
     for model in models.values():
         moved(model, present_device()).eval()
     expected = {
@@ -204,7 +204,7 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
     """Compare how well students and teacher know the task, on the last split."""
     split = "test" if "test" in step.rows else "validation"
     references = step.task.references(step.rows[split])
-    teachers = predict_split(step, moved(step.teacher.model, present_device()), split)
+    teachers = predict_split(step, moved(step.model, present_device()), split)
     found: Summary = {}
     predictions = {name: read_predictions(folder / "predictions.jsonl") for name, folder in folders.items()}
     for name, folder in folders.items():

@@ -31,12 +31,14 @@ from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
+from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.finished_run import RECIPE, read_facts
-from ..storage.model_folder import find_folder, save_tokenizer
+from ..storage.model_folder import save_tokenizer
+from ..storage.own_model import save_loadable
 from ..text.cache import made_once
 from ..text.rows import read_rows
 from ..training.disk import replace_text
-from ..training.manifest import hash_of_model
+from ..training.exchange import main_first, wait_for_everyone
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
@@ -45,7 +47,7 @@ from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
 from .task_objective import IS_LABELLED, TaskDistillation
-from .teacher import Source, load_source, require_same_vocabulary
+from .teacher import load_model, require_same_vocabulary
 
 
 @dataclass(frozen=True)
@@ -53,21 +55,30 @@ class PreparedTaskStep:
     """What all runs of a recipe's step on rows have in common."""
 
     recipe: TaskStepRecipe
-    teacher: Source
-    """The model to be imitated."""
+    teacher: Checkpoint
+    """The model to be imitated, on disk."""
+    model: TercetPreTrainedModel
+    """The same, loaded."""
     task: Task
     """The teacher's."""
     rows: SplitRows
     unlabelled: Dataset | None
     """Rows that the teacher alone labels, if there are any."""
+    open_model: Opener
+    """Finds further models by their names."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The teacher's."""
+        return self.teacher.required_tokenizer()
 
     @property
     def encoder(self) -> TextEncoder:
         """Make what turns texts into the ids that the teacher reads."""
-        return encoder_of(self.teacher.model, self.teacher.tokenizer, self.recipe.data.max_length)
+        return encoder_of(self.model, self.tokenizer, self.recipe.data.max_length)
 
 
-def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
+def prepare_task(recipe: TaskStepRecipe, open_model: Opener = Checkpoint.open) -> PreparedTaskStep:
     """Load the teacher and the rows, and make sure that they fit each other.
 
     Raises:
@@ -75,11 +86,11 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
         ValueError: The teacher was not fine-tuned for a task, or for chat, the rows are not of it, or it has
             learned some of those that the student is measured on.
     """
-    teacher = load_source(recipe.teacher)
-    task = load_task(teacher.folder)
-    if not type(teacher.model).__name__.endswith(task.head):
+    teacher = open_model(recipe.teacher)
+    model, task = load_model(teacher), load_task(teacher.folder)
+    if not type(model).__name__.endswith(task.head):
         raise ValueError(
-            f"the teacher {recipe.teacher} is a {type(teacher.model).__name__}, which has no head "
+            f"the teacher {recipe.teacher} is a {type(model).__name__}, which has no head "
             f"{task.head} for {task.recipe.kind}: name a model of tercet finetune"
         )
     if task.recipe.kind == "chat":
@@ -99,7 +110,7 @@ def prepare_task(recipe: TaskStepRecipe) -> PreparedTaskStep:
             check=task.require_inputs,
         )
         rows.tallies["unlabelled"] = tally
-    step = PreparedTaskStep(recipe, teacher, task, rows, unlabelled)
+    step = PreparedTaskStep(recipe, teacher, model, task, rows, unlabelled, open_model)
     encode_splits(rows, task, step.encoder, recipe.data.on_bad_row)  # raises what is wrong with the rows
     if unlabelled is not None:
         encode_unlabelled(step, unlabelled)
@@ -180,16 +191,16 @@ def learn_task(
     """
     processes = join_processes()
     beginning = folder / BEGINNING
-    with processes.main_process_first():
+    with main_first():
         path = write_beginning(step, student, beginning) if student.path is None else student.path
         recipe = fine_tuning(step.recipe, step.task, folder, path)
-        rate = choose_learning_rate(recipe)
+        rate = choose_learning_rate(recipe, step.open_model)
         recipe = with_learning_rate(recipe, rate)
         if processes.is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
             write_recipe(recipe, folder)
-        require_same_beginning(folder, path)
-        own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0])
+        require_same_beginning(folder, step.open_model(path))
+        own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0], step.open_model)
     require_same_input(step, own.model, own.tokenizer)
     encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
     splits = encode_splits(step.rows, step.task, encoder, recipe.data.on_bad_row)
@@ -198,15 +209,16 @@ def learn_task(
     read = {**splits, "train": whole} if is_taught else splits
     # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
     pace = whole.examples
-    prepared = Prepared(step.task, splits, own, step.rows.bad_rows)
+    prepared = Prepared(step.task, splits, own, step.rows.bad_rows, step.open_model)
     if processes.is_main_process:
         keep_rows(recipe, prepared)
         if rate is not None:
             print(rate, file=sys.stderr, flush=True)
+    wait_for_everyone()
     results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
     if processes.is_main_process:
         keep_best(recipe, prepared, results, rate=rate)
-    processes.wait_for_everyone()
+    wait_for_everyone()
     return recipe.model_folder
 
 
@@ -215,26 +227,26 @@ def write_beginning(step: PreparedTaskStep, student: StudentRecipe, folder: Path
 
     def write(target: Path) -> None:
         with quietly():
-            save_tokenizer(step.teacher.tokenizer, target)
-            own_student(step, student).save_pretrained(target)
+            save_tokenizer(step.tokenizer, target)
+            save_loadable(own_student(step, student), target)
 
     return str(made_once(folder, write, "another folder with output=..."))
 
 
-def require_same_beginning(folder: Path, path: str) -> None:
+def require_same_beginning(folder: Path, model: Checkpoint) -> None:
     """Make sure that runs in a folder go on from the weights that they began with, and note which these are.
 
     Raises:
         ValueError: They began with others.
     """
-    file, own = folder / BEGINNING_HASH, hash_of_model(find_folder(path))
+    file, own = folder / BEGINNING_HASH, model.hash
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
         replace_text(file, own)
     elif file.read_text(encoding="utf-8") != own:
         raise ValueError(
-            f"{folder} was trained from other weights than those of {path}: delete it, or start over with "
-            f"--overwrite"
+            f"{folder} was trained from other weights than those of {model.name}: delete it, or start over "
+            "with --overwrite"
         )
 
 
@@ -244,7 +256,7 @@ def own_student(step: PreparedTaskStep, student: StudentRecipe) -> TercetPreTrai
     Raises:
         ValueError: The choice of layers does not fit the teacher, or its weights do not fit the student.
     """
-    model = step.teacher.model
+    model = step.model
     return build_student(student, model, type(model), step.recipe.training.seeds[0])
 
 
@@ -256,10 +268,9 @@ def require_student(step: PreparedTaskStep, student: StudentRecipe) -> None:
         ValueError: It does not fit the teacher, or reads less than that.
     """
     if student.path is None:
-        return require_same_input(step, own_student(step, student), step.teacher.tokenizer)
-    own = load_pretrained_model(
-        PretrainedModelRecipe(path=student.path), step.task, step.recipe.training.seeds[0]
-    )
+        return require_same_input(step, own_student(step, student), step.tokenizer)
+    model, seed = PretrainedModelRecipe(path=student.path), step.recipe.training.seeds[0]
+    own = load_pretrained_model(model, step.task, seed, step.open_model)
     return require_same_input(step, own.model, own.tokenizer)
 
 
@@ -267,7 +278,7 @@ def require_same_input(
     step: PreparedTaskStep, student: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     """Raise a `ValueError` unless a student reads the same tokens of a row as the teacher, and as many."""
-    require_same_vocabulary(step.teacher.tokenizer, tokenizer)
+    require_same_vocabulary(step.tokenizer, tokenizer)
     own = encoder_of(student, tokenizer, step.recipe.data.max_length)
     if own.max_length != step.encoder.max_length:
         shorter = min(own.max_length, step.encoder.max_length)
@@ -281,7 +292,7 @@ def taught(step: PreparedTaskStep, student: TercetPreTrainedModel, device: torch
     """Build what a student learns on a device."""
     return TaskDistillation(
         step.task.objective(),
-        step.teacher.model,
+        step.model,
         student,
         temperature=step.recipe.temperature,
         soft_weight=step.recipe.soft_weight,

@@ -1,8 +1,5 @@
 """The teacher: a model of ours or a stock one, that reads the student's batches and learns nothing."""
 
-from pathlib import Path
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
@@ -11,41 +8,30 @@ from transformers import PreTrainedTokenizerBase
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained import TercetLMHeadModel
-from ..stock.models import from_stock
-from ..storage.model_folder import find_folder, load_config, pads, require_fit, require_tokenizer
-from ..storage.own_model import load_transformer
+from ..storage.checkpoint import Checkpoint
+from ..storage.model_folder import pads, require_fit
 from ..training.objective import Batch
 from ..training.precision import choose_precision, products_in
 from .model_outputs import ModelOutputs, RequiredOutputs, compute_outputs
 
 
-class Source(NamedTuple):
-    """A model with its tokenizer, and where they were found."""
+def load_model(checkpoint: Checkpoint) -> TercetPreTrainedModel:
+    """Load a model, ours or a stock one that ours can be, whose tokenizer pads from now on.
 
-    model: TercetPreTrainedModel
-    """In evaluation mode, on the CPU, in float32."""
-    tokenizer: PreTrainedTokenizerBase
-    folder: Path
-    """Where they lie on this machine."""
-
-
-def load_source(name: str) -> Source:
-    """Load a model, ours or a stock one that ours can be, with its tokenizer.
+    Returns:
+        The model in evaluation mode, on the CPU, in float32.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: It is none that ours can be, is damaged, or has no tokenizer.
     """
-    folder = find_folder(name)
-    if load_config(folder).model_type.startswith("tercet"):
-        model = load_transformer(str(folder))
-    else:
-        with quietly():
-            model = from_stock(str(folder))
-    tokenizer = require_tokenizer(folder, name)
+    from ..stock.models import as_ours
+
+    with quietly():
+        model = as_ours(checkpoint)
+    tokenizer = checkpoint.required_tokenizer()
     require_fit(tokenizer, model.config)
-    pads(tokenizer, name)
-    return Source(model.float(), tokenizer, folder)
+    pads(tokenizer, checkpoint.name)
+    return model.float()
 
 
 def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member: str) -> None:

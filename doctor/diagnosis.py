@@ -1,20 +1,20 @@
 """The doctor: examine any model in the form of transformers, and say what is wrong with it and what helps.
 
-An examination is a function that returns a finding. Its name is what the table shows, its docstring what must
-hold. Models are examined as they are loaded, in float32; nothing is written to their folder. A diagnosis is a
-table for the terminal, or JSON for other programs.
+Models are examined as they are loaded, in float32; nothing is written to their folder. A diagnosis is a table
+for the terminal, or JSON for other programs.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import get_args
 
 from ..ground.messages import first_line, quietly
-from .examinations import BEHAVIOUR, SAVING, TOKENIZER, WEIGHTS, finite_weights
-from .examined_model import ExaminedModel, Finding, Verdict, load_examined_model
+from ..storage.checkpoint import Checkpoint
+from .examinations import EXAMINATIONS, Examination, Finding, Verdict
+from .examined_model import ExaminedModel, load_examined_model
 from .reader import Reader
 
 
@@ -42,43 +42,34 @@ def diagnose(model: str, *, trust_remote_code: bool = False) -> Diagnosis:
         ValueError: It cannot be loaded, as in `load_examined_model`.
     """
     with quietly():
-        return examine(load_examined_model(model, trust_remote_code=trust_remote_code))
+        return examine(load_examined_model(Checkpoint.open(model, trust_remote_code=trust_remote_code)))
 
 
 def examine(examined: ExaminedModel) -> Diagnosis:
     """Carry out every examination that applies."""
-    findings = {title(examination): examination(examined) for examination in WEIGHTS}
-    for examination in TOKENIZER:
-        findings[title(examination)] = (
-            Finding("not applicable", "there is no tokenizer")
-            if examined.tokenizer is None
-            else examination(examined, examined.tokenizer)
-        )
-    reader, is_finite = Reader(examined), findings[title(finite_weights)].verdict == "ok"
-    for examination in (*BEHAVIOUR, *SAVING):
-        findings[title(examination)] = (
-            carry_out(examination, reader)
-            if is_finite
-            else Finding("not applicable", "weights that are not finite give nothing to compare")
-        )
+    reader, findings = Reader(examined), {}
+    for examination in EXAMINATIONS:
+        if examination.needs == "tokenizer" and examined.tokenizer is None:
+            finding = Finding("not applicable", "there is no tokenizer")
+        elif examination.needs == "numbers" and findings["finite weights"].verdict != "ok":
+            finding = Finding("not applicable", "weights that are not finite give nothing to compare")
+        else:
+            finding = carry_out(examination, reader)
+        findings[examination.name] = finding
     return Diagnosis(examined, findings)
 
 
-def title(examination: Callable[..., Finding]) -> str:
-    """Name an examination."""
-    return examination.__name__.replace("_", " ")
-
-
-def carry_out(examination: Callable[[Reader], Finding], reader: Reader) -> Finding:
-    """Carry out an examination that calls the model; a model that raises has failed it."""
+def carry_out(examination: Examination, reader: Reader) -> Finding:
+    """Carry out an examination; a model that raises has failed it."""
     try:
-        return examination(reader)
+        finding = examination.answer(reader)
     except Exception as error:  # whatever a foreign model raises
         return Finding(
             "failed",
             f"the model raises {type(error).__name__}: {first_line(error)}",
             "do the same with the model, and follow the traceback",
         )
+    return replace(finding, verdict=examination.severity) if finding.verdict == "failed" else finding
 
 
 WIDTH = 110
@@ -88,43 +79,28 @@ RULE = "-" * WIDTH
 
 
 def report_diagnosis(diagnosis: Diagnosis) -> str:
-    """Lay a diagnosis out: who was examined, every finding with its remedy, a summary."""
-    findings = diagnosis.findings.items()
-    return "\n".join(
-        [
-            about(diagnosis),
-            RULE,
-            *(line for name, finding in findings for line in finding_lines(name, finding)),
-            RULE,
-            summary(diagnosis),
-        ]
-    )
-
-
-def about(diagnosis: Diagnosis) -> str:
-    """Describe which model was examined."""
-    examined = diagnosis.examined
+    """Lay a diagnosis out: who was examined, every finding with its remedy, a count of verdicts."""
+    examined, findings = diagnosis.examined, diagnosis.findings
     size = examined.model.num_parameters()
-    return f"{examined.name}: {type(examined.model).__name__}, {examined.member}, {size:,} parameters"
+    lines = [
+        f"{examined.name}: {type(examined.model).__name__}, {examined.member}, {size:,} parameters",
+        RULE,
+    ]
+    for name, finding in findings.items():
+        lines.extend(finding_lines(name, finding))
+    counts = Counter(finding.verdict for finding in findings.values())
+    return "\n".join(
+        [*lines, RULE, ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))]
+    )
 
 
 def finding_lines(name: str, finding: Finding) -> Iterator[str]:
     """Write a finding, folded into its column, and below it the remedy."""
     margin = " " * (NAME_WIDTH + VERDICT_WIDTH)
-    yield from wrap(
-        f"{name:<{NAME_WIDTH}}{finding.verdict:<{VERDICT_WIDTH}}{finding.measured}",
-        WIDTH,
-        subsequent_indent=margin,
-        break_long_words=False,
-    )
+    line = f"{name:<{NAME_WIDTH}}{finding.verdict:<{VERDICT_WIDTH}}{finding.measured}"
+    yield from wrap(line, WIDTH, subsequent_indent=margin, break_long_words=False)
     if finding.remedy:
         yield from wrap(f"{margin}-> {finding.remedy}", WIDTH, subsequent_indent=f"{margin}   ")
-
-
-def summary(diagnosis: Diagnosis) -> str:
-    """Count the verdicts."""
-    counts = Counter(finding.verdict for finding in diagnosis.findings.values())
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
 
 
 def diagnosis_as_json(diagnosis: Diagnosis) -> str:

@@ -1,69 +1,104 @@
-"""Examinations of a model: of its weights, its tokenizer, and of what it computes.
+"""Examinations of a model: a table of what is asked, which function answers, and how bad it is otherwise.
 
-The layout of a batch must not matter, and a cache must not either. Each examination of them takes two ways to
-the same numbers, in a manner that no other fault disturbs: a document is padded in a row of its own, a row of
-a batch is compared with itself alone, pads included.
+What a model computes is examined at its last states, below any head: two ways to the same numbers are
+compared, so that no reference is needed, and any model in the form of transformers can be examined.
 
-Whether a model is truly causal, or truly bidirectional, is asked in every way in which it can be called: a
-later token is replaced, and the results of earlier ones are compared. A mask may be right in one way and
-wrong in another: kernels that get no mask follow a flag of the layer (a batch of one text has none), training
-takes another path than evaluation, and a cache needs masks of its own.
-
-Shapes: B batch, T positions, N real tokens, C classes or channels.
+Shapes: T positions, N real tokens, C channels.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from inspect import signature
-from typing import Any
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from torch import Tensor
 
-from ..storage.pad_positions import positions_of_pads
-from .examined_model import TOLERANCE, ExaminedModel, Finding, agreement, difference, ids_of, listed
-from .reader import Document, Inputs, Reader
+from ..ground.messages import shortened
+from ..storage.length import UNLIMITED, most_positions
+from .reader import Reader, ids_of
+
+Verdict = Literal["ok", "warning", "failed", "not applicable"]
+
+TOLERANCE = 1e-4
+"""Largest difference of numbers that count as equal, as a part of the largest of them; float32 has 1e-7."""
 
 
-def missing_tensors(examined: ExaminedModel) -> Finding:
-    """Every weight comes from the file, and has the shape that the configuration gives it."""
-    assert examined.fit is not None
-    missing = examined.fit.missing
-    if misshapen := examined.fit.misshapen.values():
-        also = f"; and missing, so initialized randomly: {listed(missing)}" if missing else ""
+@dataclass(frozen=True)
+class Finding:
+    """What one examination has found.
+
+    Args:
+        verdict: `failed` where results are wrong or random, `warning` where they may become so in training or
+            in use, `not applicable` where the model has nothing to be examined.
+        measured: The numbers or names that the verdict rests on.
+        remedy: What to do, unless all is well.
+    """
+
+    verdict: Verdict
+    measured: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A row of the table.
+
+    Args:
+        answer: Finds whether something holds, which its docstring says.
+        severity: How bad it is if not: the verdict in the place of `failed`.
+        needs: What there must be to examine: a tokenizer, or finite weights, which give numbers.
+    """
+
+    answer: Callable[[Reader], Finding]
+    severity: Verdict = "failed"
+    needs: Literal["nothing", "tokenizer", "numbers"] = "nothing"
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.answer.__name__.replace("_", " ")
+
+    @property
+    def asks(self) -> str:
+        """What must hold."""
+        return (self.answer.__doc__ or "").partition("\n")[0]
+
+
+def missing_tensors(reader: Reader) -> Finding:
+    """Every weight comes from the file, with its shape; others are initialized randomly."""
+    fit = reader.examined.fit
+    assert fit is not None
+    drawn = "so initialized randomly"
+    if fit.misshapen:
+        also = f"; and missing, {drawn}: {listed(fit.missing)}" if fit.missing else ""
         return Finding(
             "failed",
-            f"of another shape, so initialized randomly: {listed(misshapen)}{also}",
+            f"of another shape, {drawn}: {listed(fit.misshapen.values())}{also}",
             "use the config.json that was saved with these weights, or the weights that belong to it",
         )
-    if not missing:
-        return Finding("ok", "every weight is in the file")
-    return Finding(
-        "failed",
-        f"missing in the file, so initialized randomly: {listed(missing)}",
-        "load it with the saved architecture, or train it before use",
-    )
+    if fit.missing:
+        measured = f"missing in the file, {drawn}: {listed(fit.missing)}"
+        return Finding("failed", measured, "load it with the saved architecture, or train it before use")
+    return Finding("ok", "every weight is in the file")
 
 
-def unexpected_tensors(examined: ExaminedModel) -> Finding:
-    """The file holds nothing that the model has no place for."""
-    assert examined.fit is not None
-    if not examined.fit.surplus:
+def unexpected_tensors(reader: Reader) -> Finding:
+    """The file has no weights that the model does not have."""
+    fit = reader.examined.fit
+    assert fit is not None
+    if not fit.surplus:
         return Finding("ok", "the model has every tensor of the file")
     return Finding(
-        "warning",
-        f"left unread: {listed(examined.fit.surplus)}",
+        "failed",
+        f"left unread: {listed(fit.surplus)}",
         "set `architectures` in config.json to the class that was saved, or save the model again",
     )
 
 
-def finite_weights(examined: ExaminedModel) -> Finding:
-    """No weight is infinite or not a number."""
-    tensors = examined.model.state_dict()
+def finite_weights(reader: Reader) -> Finding:
+    """No weight is infinite or NaN."""
+    tensors = reader.examined.model.state_dict()
     spoiled = [
         f"{name} ({count:,} of {tensor.numel():,})"
         for name, tensor in tensors.items()
@@ -71,122 +106,101 @@ def finite_weights(examined: ExaminedModel) -> Finding:
     ]
     if not spoiled:
         return Finding("ok", f"{len(tensors)} tensors, all finite")
+    remedy = "return to an earlier checkpoint; then lower the learning rate"
+    return Finding("failed", f"not finite: {listed(spoiled)}", remedy)
+
+
+def tied_weights(reader: Reader) -> Finding:
+    """Embeddings and LM head are one tensor if the configuration says so."""
+    config = reader.config.get_text_config(decoder=True)
+    head = reader.examined.model.get_output_embeddings()
+    told_otherwise = type(config).from_dict(config.to_dict() | {"tie_word_embeddings": False})
+    promises = getattr(config, "tie_word_embeddings", False) and not told_otherwise.tie_word_embeddings
+    if head is None or not promises:
+        return Finding("not applicable", "the configuration ties no LM head")
+    if head.weight is reader.examined.embeddings:
+        return Finding("ok", "embeddings and LM head are one tensor")
     return Finding(
         "failed",
-        f"not finite: {listed(spoiled)}",
-        "return to an earlier checkpoint; then lower the learning rate",
+        "tie_word_embeddings is true, but embeddings and LM head are two tensors",
+        "set tie_word_embeddings=False if both were trained; else delete the head's tensor from the file",
     )
 
-
-def constant_rows(examined: ExaminedModel) -> Finding:
-    """No matrix is zero, and no row of one holds the same number throughout, but for the padding token's."""
-    constant = [
-        f"{name} ({count:,} of {len(matrix):,})"
-        for name, (matrix, padding) in matrices(examined.model).items()
-        if (count := count_constant_rows(matrix, padding))
-    ]
-    if not constant:
-        return Finding("ok", "none in any matrix")
-    return Finding(
-        "warning",
-        f"constant rows: {listed(constant)}",
-        "check whether these were trained: an optimizer or a conversion may have left them out",
-    )
-
-
-def matrices(model: PreTrainedModel) -> dict[str, tuple[Tensor, int | None]]:
-    """Return the weights of two and more dimensions once, as rows, and which row is the padding token's."""
-    paddings = {
-        id(module.weight): module.padding_idx
-        for module in model.modules()
-        if isinstance(module, nn.Embedding)
-    }
-    return {
-        name: (parameter.detach().flatten(1), paddings.get(id(parameter)))
-        for name, parameter in model.named_parameters()
-        if parameter.dim() > 1 and parameter[0].numel() > 1
-    }
-
-
-def count_constant_rows(matrix: Tensor, padding: int | None) -> int:
-    """Count the rows that hold one number only, without the padding token's."""
-    is_constant = (matrix == matrix[:, :1]).all(dim=1)
-    if padding is not None:
-        is_constant[padding] = False
-    return int(is_constant.sum())
-
-
-WEIGHTS = (missing_tensors, unexpected_tensors, finite_weights, constant_rows)
-
-
-ROLES = ("pad", "bos", "eos", "sep", "cls", "mask", "unk", "decoder_start")
-"""Special tokens that configurations and tokenizers give an id."""
 
 PADDED_TO = 128
 """Tables of embeddings are often padded to a multiple of this, for speed."""
 
-UNLIMITED = 10**9
-"""A tokenizer that was told no longest length reports more than this."""
 
-
-def vocabulary(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
-    """Every token has a row in the table of embeddings, and nearly every row a token."""
-    last, rows = max(tokenizer.get_vocab().values()), examined.rows
+def vocabulary(reader: Reader) -> Finding:
+    """Every token has a row in the embedding matrix."""
+    last, rows = max(reader.tokenizer.get_vocab().values()), reader.examined.rows
     measured = f"the last token has id {last:,}, the embedding matrix has {rows:,} rows"
-    if last >= rows:
-        return Finding(
-            "failed", measured, f"model.resize_token_embeddings({last + 1}), then train the new rows"
-        )
-    if rows > -(-(last + 1) // PADDED_TO) * PADDED_TO:
-        return Finding(
-            "warning", measured, "check whether this is the tokenizer that the model was trained with"
-        )
-    return Finding("ok", measured)
+    if last < rows:
+        return Finding("ok", measured)
+    remedy = f"model.resize_token_embeddings({last + 1}), then train the new rows"
+    return Finding("failed", measured, remedy)
 
 
-def needed_tokens(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
-    """There is a token to pad with, and one to mask with where hidden tokens are predicted."""
-    if predicts_hidden_tokens(examined) and tokenizer.mask_token is None:
-        return Finding(
-            "failed",
-            "the model predicts masked tokens, but the tokenizer has no mask token",
-            "set tokenizer.mask_token to the token that the model was trained with",
-        )
-    if tokenizer.pad_token is None:
-        return Finding(
-            "warning",
-            "the tokenizer has no pad token: texts of different lengths cannot be batched",
-            "tokenizer.add_special_tokens({'pad_token': '[PAD]'}), and model.resize_token_embeddings",
-        )
-    return Finding("ok", "all there")
+def spare_rows(reader: Reader) -> Finding:
+    """Nearly every row of the embedding matrix has a token."""
+    tokens, rows = max(reader.tokenizer.get_vocab().values()) + 1, reader.examined.rows
+    if rows <= -(-tokens // PADDED_TO) * PADDED_TO:
+        return Finding("ok", f"{max(rows - tokens, 0):,} rows without a token")
+    measured = f"{rows - tokens:,} of {rows:,} rows of the embedding matrix belong to no token"
+    return Finding("failed", measured, "check whether this is the tokenizer that the model was trained with")
 
 
-def predicts_hidden_tokens(examined: ExaminedModel) -> bool:
-    """Return whether a model is an encoder that ends in the vocabulary."""
-    return examined.member == "encoder" and examined.model.get_output_embeddings() is not None
+def mask_token(reader: Reader) -> Finding:
+    """There is one if the model predicts masked tokens."""
+    model = reader.examined.model
+    if reader.examined.member != "encoder" or model.get_output_embeddings() is None:
+        return Finding("not applicable", "the model predicts no masked tokens")
+    if reader.tokenizer.mask_token is not None:
+        return Finding("ok", f"it is {reader.tokenizer.mask_token!r}")
+    return Finding(
+        "failed",
+        "the model predicts masked tokens, but the tokenizer has no mask token",
+        "set tokenizer.mask_token to the token that the model was trained with",
+    )
 
 
-def end_and_padding(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
-    """The token that ends a text is not the one that pads: where pads are not learned, neither is the end."""
-    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+def pad_token(reader: Reader) -> Finding:
+    """There is one."""
+    if reader.tokenizer.pad_token is not None:
+        return Finding("ok", f"it is {reader.tokenizer.pad_token!r}")
+    return Finding(
+        "failed",
+        "the tokenizer has no pad token: texts of different lengths cannot be batched",
+        "tokenizer.add_special_tokens({'pad_token': '[PAD]'}), and model.resize_token_embeddings",
+    )
+
+
+def end_and_padding(reader: Reader) -> Finding:
+    """The end-of-sequence token is not the padding token: where pads are not learned, neither is the end."""
+    pad, end = reader.tokenizer.pad_token_id, reader.tokenizer.eos_token_id
     if pad is None or end is None:
         return Finding("not applicable", "the tokenizer lacks one of both")
     if pad != end:
         return Finding("ok", f"pad is {pad}, eos {end}")
     return Finding(
-        "warning",
-        f"pad and eos are both {tokenizer.eos_token!r} ({end})",
+        "failed",
+        f"pad and eos are both {reader.tokenizer.eos_token!r} ({end})",
         "before training, add a separate pad token: if eos is ignored in the loss, the model never learns "
         "to end a text",
     )
 
 
-def special_ids(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
-    """Configuration, generation configuration and tokenizer mean the same ids, which the table has."""
+ROLES = ("pad", "bos", "eos", "sep", "cls", "mask", "unk", "decoder_start")
+"""Special tokens that configurations and tokenizers give an id."""
+
+
+def special_ids(reader: Reader) -> Finding:
+    """Configurations and tokenizer have the same ids, and the embedding matrix has them."""
+    model = reader.examined.model
     sources = {
-        "config": examined.config,
-        "generation config": examined.model.generation_config if examined.model.can_generate() else None,
-        "tokenizer": tokenizer,
+        "config": reader.config,
+        "generation config": model.generation_config if model.can_generate() else None,
+        "tokenizer": reader.tokenizer,
     }
     wrong = []
     for role in ROLES:
@@ -195,329 +209,132 @@ def special_ids(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> 
         said = ", ".join(f"{source} {listed(map(str, found))}" for source, found in told.items())
         if told and not set.intersection(*told.values()):
             wrong.append(f"{role}: {said}")
-        elif any(not 0 <= number < examined.rows for number in set().union(*told.values())):
+        elif any(not 0 <= number < reader.examined.rows for number in set().union(*told.values())):
             wrong.append(f"{role} outside the embedding matrix: {said}")
     if not wrong:
         return Finding("ok", "the same in all files")
-    return Finding(
-        "failed", "; ".join(wrong), "set them everywhere to the values that the model was trained with"
-    )
+    remedy = "set them everywhere to the values that the model was trained with"
+    return Finding("failed", "; ".join(wrong), remedy)
 
 
-def longest_input(examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase) -> Finding:
-    """Truncation cuts to no more tokens than the model has positions for."""
-    positions = getattr(examined.config, "max_position_embeddings", None)
+def longest_input(reader: Reader) -> Finding:
+    """Texts are truncated to no more tokens than the model has positions for."""
+    positions = most_positions(reader.config)
     if positions is None:
         return Finding("not applicable", "the model has no maximum length")
-    positions -= positions_of_pads(examined.config)
-    remedy = f"tokenizer.model_max_length = {positions}"
-    if tokenizer.model_max_length > UNLIMITED:
+    length, remedy = reader.tokenizer.model_max_length, f"tokenizer.model_max_length = {positions}"
+    if length >= UNLIMITED:
         return Finding("warning", f"texts are not truncated, the model has {positions:,} positions", remedy)
-    measured = (
-        f"texts are truncated to {tokenizer.model_max_length:,} tokens, the model has {positions:,} positions"
-    )
-    if tokenizer.model_max_length > positions:
-        return Finding("failed", measured, remedy)
-    return Finding("ok", measured)
-
-
-TOKENIZER = (vocabulary, needed_tokens, end_and_padding, special_ids, longest_input)
-
-
-PREFIX = 5
-"""Tokens that are read before others change, or before a cache is used."""
-
-CACHED = 2
-"""Tokens that lie in a cache when the others are read."""
-
-LEAST_CHANGE = 1e-5
-"""By how much later tokens change an encoder's earlier results at least, as a part of the largest number."""
-
-KERNELS = ("eager", "sdpa")
-"""Implementations of attention that are examined; flex and flash attention are a GPU's."""
-
-Pair = tuple[Tensor, Tensor]
-"""Results of the first tokens (PREFIX, C), before and after later tokens were replaced."""
-
-Read = Callable[[], Pair]
-LayOut = Callable[[Document], Inputs]
-
-
-def causality(reader: Reader) -> Finding:
-    """Later tokens change nothing earlier in a decoder, and something where an encoder has read them."""
-    if reader.judges_texts:
-        return Finding("not applicable", "the model has one output for a whole text")
-    changes, failures = {}, {}
-    for way, read in ways(reader):
-        try:
-            before, after = read()
-        except Exception as error:  # whatever a foreign model raises; another examination reports it
-            failures[way] = error
-        else:
-            changes[way] = difference(after, before)
-    if not changes:
-        raise next(iter(failures.values()))
-    finding = bidirectional(changes) if reader.sees_all else causal(changes)
-    return replace(finding, measured=finding.measured + not_examined(failures))
-
-
-def causal(changes: dict[str, float]) -> Finding:
-    """Find whether no later token changes an earlier result."""
-    leaking = [way for way, change in changes.items() if change > TOLERANCE]
-    worst = f"{max(changes.values()):.1e}, tolerance {TOLERANCE:.0e}"
-    if not leaking:
-        return Finding("ok", f"causal in {len(changes)} ways: later tokens change at most {worst}")
-    return Finding(
-        "failed",
-        f"later tokens change {worst}; not causal {where(leaking, changes)}",
-        "self-attention must be causal in all of these: check is_decoder or is_causal in the configuration, "
-        "and the mask that attention is given there",
-    )
-
-
-def bidirectional(changes: dict[str, float]) -> Finding:
-    """Find whether later tokens change earlier results."""
-    blind = [way for way, change in changes.items() if change < LEAST_CHANGE]
-    least = f"{min(changes.values()):.1e}, expected {LEAST_CHANGE:.0e}"
-    if not blind:
-        return Finding("ok", f"bidirectional in {len(changes)} ways: later tokens change {least}")
-    return Finding(
-        "failed",
-        f"later tokens change {least}; not bidirectional {where(blind, changes)}",
-        "self-attention must be bidirectional in all of these: remove the causal mask, and set "
-        "is_causal=False in every attention layer, which kernels follow that get no mask",
-    )
-
-
-def where(wrong: list[str], changes: dict[str, float]) -> str:
-    """List the ways in which a model is wrong, or say that it always is."""
-    return "in any way" if len(wrong) == len(changes) else ", ".join(wrong)
-
-
-def not_examined(failures: dict[str, Exception]) -> str:
-    """Describe in which ways the model could not be called."""
-    named = ", ".join(f"{way} ({type(error).__name__})" for way, error in failures.items())
-    return f"; not examined {named}" if named else ""
-
-
-def ways(reader: Reader) -> Iterator[tuple[str, Read]]:
-    """Yield the ways to read a text and the same with other later tokens; each is to be used at once."""
-    document, stream = reader.documents[0], reader.target
-    texts = document, document | {stream: reader.changed(document[stream], since=PREFIX)}
-    yield from evaluated(reader, texts)
-    for kernel in KERNELS:
-        with attention_by(reader.examined, kernel) as is_supported:
-            if is_supported:
-                yield f"with {kernel} attention", partial(read_both, reader, texts, reader.alone)
-    with training(reader.examined):
-        yield "in training", partial(read_both, reader, texts, reader.alone)
-        yield "in training with padding", partial(read_both, reader, texts, reader.padded)
-
-
-def evaluated(reader: Reader, texts: tuple[Document, Document]) -> Iterator[tuple[str, Read]]:
-    """Yield the ways of evaluation: with and without a mask, padded, in a batch, packed, behind a cache."""
-    others = reader.documents[1:]
-    layouts: dict[str, LayOut] = {
-        "alone": reader.alone,
-        "with a mask of ones": lambda text: with_ones(reader.alone(text)),
-        "padded on the right": reader.padded,
-        "padded on the left": lambda text: reader.padded(text, "left"),
-        "in a batch": lambda text: batched(reader, [text, *others]),
-    }
-    if reader.takes("position_ids"):
-        layouts["packed"] = lambda text: reader.packed([text, *others])
-    for way, lay_out in layouts.items():
-        yield way, partial(read_both, reader, texts, lay_out)
-    if reader.examined.member != "encoder" and reader.returns_cache:
-        yield "behind a cache", partial(read_behind_cache, reader, texts)
-
-
-def read_both(reader: Reader, texts: tuple[Document, Document], lay_out: LayOut) -> Pair:
-    """Read both texts in a layout; what is random is the same for both."""
-    results = []
-    with torch.random.fork_rng(devices=[]):
-        for text in texts:
-            torch.manual_seed(0)
-            results.append(reader.read(lay_out(text))[:PREFIX])
-    return results[0], results[1]
-
-
-def with_ones(inputs: Inputs) -> Inputs:
-    """Add a mask that hides nothing."""
-    masks = {
-        name.replace("input_ids", "attention_mask"): torch.ones_like(ids) for name, ids in inputs.items()
-    }
-    return inputs | masks
-
-
-def batched(reader: Reader, texts: list[Document]) -> Inputs:
-    """Put texts into one batch, padded on the right."""
-    rows = [reader.padded(text) for text in texts]
-    return {name: torch.cat([row[name] for row in rows]) for name in rows[0]}
-
-
-def read_behind_cache(reader: Reader, texts: tuple[Document, Document]) -> Pair:
-    """Read both texts in two pieces with a cache: the results of the second up to the tokens that change."""
-    ends = (CACHED, texts[0][reader.target].shape[1])
-    before, after = (reader.read_on(text, ends)[1][: PREFIX - CACHED] for text in texts)
-    return before, after
-
-
-@contextmanager
-def attention_by(examined: ExaminedModel, kernel: str) -> Iterator[bool]:
-    """Switch to another implementation of attention for a while; yield whether the model supports it."""
-    model = examined.model
-    own: Any = model.config._attn_implementation
-    try:
-        try:
-            model.set_attn_implementation(kernel)
-        except (ValueError, ImportError):
-            yield False
-        else:
-            yield model.config._attn_implementation == kernel
-    finally:
-        model.set_attn_implementation(own)
-
-
-@contextmanager
-def training(examined: ExaminedModel) -> Iterator[None]:
-    """Put a model into training mode for a while."""
-    examined.model.train()
-    try:
-        yield
-    finally:
-        examined.model.eval()
+    measured = f"texts are truncated to {length:,} tokens, the model has {positions:,} positions"
+    return Finding("ok", measured) if length <= positions else Finding("failed", measured, remedy)
 
 
 def right_padding(reader: Reader) -> Finding:
-    """Pads on the right, hidden by a mask, change nothing at the real tokens."""
+    """Padding on the right, hidden by a mask, does not change results at real tokens."""
     return agreement(
-        torch.cat([reader.read(reader.padded(document)) for document in reader.documents]),
-        torch.cat([reader.read(reader.alone(document)) for document in reader.documents]),
+        reader.read_each(reader.padded),
+        reader.read_each(reader.alone),
         "pass attention_mask to every layer that mixes positions; until then, batch texts of equal length",
     )
 
 
 def left_padding(reader: Reader) -> Finding:
-    """Pads on the left change nothing either, by themselves or with `position_ids` that count real tokens."""
-    found, takes_positions = padded_left(reader, places=False), "position_ids" in reader.parameters
-    if found.verdict == "failed" and takes_positions:
-        found = padded_left(reader, places=True)
-    tokenizer = reader.examined.tokenizer
-    is_used = tokenizer is not None and tokenizer.padding_side == "left"
-    if found.verdict == "ok" or is_used or (takes_positions and not reader.judges_texts):
-        return found
-    return Finding("not applicable", "the model always starts at the first column: pad on the right")
-
-
-def padded_left(reader: Reader, *, places: bool) -> Finding:
-    """Compare documents padded on the left with unpadded ones, telling their places or not."""
-    ours, expected = [], []
-    for document in reader.documents:
-        padded, alone = reader.padded(document, "left"), reader.alone(document)
-        if places:
-            counted = padded["attention_mask"].cumsum(-1) - 1
-            padded |= {"position_ids": counted.clamp(min=0)}
-            alone |= {"position_ids": torch.arange(document[""].shape[1])[None]}
-        ours.append(reader.read(padded))
-        expected.append(reader.read(alone))
+    """Nor does padding on the left, if the tokenizer pads there or the model takes `position_ids`."""
+    pads_left = reader.examined.tokenizer is not None and reader.tokenizer.padding_side == "left"
+    if not pads_left and not reader.takes_positions:
+        return Finding("not applicable", "the model always starts at the first column: pad on the right")
     return agreement(
-        torch.cat(ours),
-        torch.cat(expected),
-        "apply attention_mask and count positions from the first real token; or pad on the right",
+        reader.read_each(partial(reader.padded, side="left")),
+        reader.read_each(partial(reader.alone, counted=reader.takes_positions)),
+        "set tokenizer.padding_side = 'right', or count positions from the first real token",
     )
 
 
-def batch(reader: Reader) -> Finding:
-    """A row of a batch gives what it gives alone."""
-    return agreement(
-        reader.read(batched(reader, reader.documents)),
-        torch.cat([reader.read(reader.padded(document)) for document in reader.documents]),
-        "no layer may mix the rows of a batch: look for a statistic over dimension 0, or mask[0] for all "
-        "rows",
+PREFIX = 5
+"""Tokens that are read before others change."""
+
+LEAST_CHANGE = 1e-5
+"""By how much later tokens change an encoder's earlier results at least, as a part of the largest number."""
+
+
+def causality(reader: Reader) -> Finding:
+    """Later tokens change earlier results in an encoder, and in no decoder: alone, padded and in training.
+
+    A mask may be right in one way and wrong in another: kernels that get no mask follow a flag of the layer
+    (a batch of one text has none), and training may take another path than evaluation.
+    """
+    document, stream = reader.documents[0], reader.target
+    texts = document, document | {stream: reader.changed(document[stream], since=PREFIX)}
+    ways = {
+        "alone": (reader.alone, False),
+        "padded": (reader.padded, False),
+        "in training": (reader.padded, True),
+    }
+    changes = {}
+    for way, (lay_out, trains) in ways.items():
+        before, after = (reader.read(lay_out(text), trains=trains)[:PREFIX] for text in texts)
+        changes[way] = difference(after, before)
+    if reader.examined.member == "encoder":
+        kind, apart, bound = "bidirectional", min(changes.values()), f"expected {LEAST_CHANGE:.0e}"
+        wrong = [way for way, change in changes.items() if change < LEAST_CHANGE]
+    else:
+        kind, apart, bound = "causal", max(changes.values()), f"tolerance {TOLERANCE:.0e}"
+        wrong = [way for way, change in changes.items() if change > TOLERANCE]
+    measured = f"later tokens change {apart:.1e}, {bound}"
+    if not wrong:
+        return Finding("ok", f"{kind} {', '.join(ways)}: change {apart:.1e}, {bound}")
+    return Finding(
+        "failed",
+        f"{measured}; not {kind} {', '.join(wrong)}",
+        f"self-attention must be {kind} in all of these: check is_decoder in the configuration, is_causal in "
+        "attention layers, and the mask that these are given",
     )
 
 
 def packed_documents(reader: Reader) -> Finding:
-    """Documents in one row, told apart by positions that restart, do not see each other.
-
-    A model that takes the bounds of packed documents promises so. Most of transformers' decoders keep to it,
-    too, without a promise.
-    """
-    is_promised = "cu_seq_lens_q" in signature(reader.examined.model.base_model.forward).parameters
-    is_usual = reader.examined.member == "decoder" and not reader.judges_texts
-    if not reader.takes("position_ids") or not (is_promised or is_usual):
+    """Documents in one row, told apart by `position_ids` that restart, do not attend to each other."""
+    if "cu_seq_lens_q" not in reader.parameters:
         return Finding("not applicable", "the model does not support packed documents")
-    finding = agreement(
+    return agreement(
         reader.read(reader.packed(reader.documents)),
-        torch.cat([reader.read(reader.alone(document)) for document in reader.documents]),
-        "build masks from position_ids (create_causal_mask accepts them); until then, use one document per "
-        "row",
-    )
-    return finding if is_promised or finding.verdict == "ok" else replace(finding, verdict="warning")
-
-
-def cache(reader: Reader) -> Finding:
-    """Tokens read one after another with a cache give what reading them anew would."""
-    if reader.examined.member == "encoder" or not reader.returns_cache:
-        return Finding("not applicable", "the model has no cache")
-    document, stream = reader.documents[0], reader.target
-    ids = document[stream]
-    ends = (PREFIX, PREFIX + 1, PREFIX + 2, ids.shape[1])  # two steps of a token, then several at once
-    anew = [reader.read(reader.alone(document | {stream: ids[:, :end]}))[-1] for end in ends]
-    return agreement(
-        torch.stack([piece[-1] for piece in reader.read_on(document, ends)]),
-        torch.stack(anew),
-        "count positions from cache.get_seq_length(), and append keys to the cache in every layer",
+        reader.read_each(reader.alone),
+        "build masks from position_ids; until then, use one document per row",
     )
 
 
-BEHAVIOUR = (right_padding, left_padding, batch, causality, packed_documents, cache)
+def agreement(ours: Tensor, expected: Tensor, remedy: str) -> Finding:
+    """Find whether two ways led to the same numbers."""
+    apart = difference(ours, expected)
+    measured = f"difference {apart:.1e} of the largest number, tolerance {TOLERANCE:.0e}"
+    return Finding("ok", measured) if apart <= TOLERANCE else Finding("failed", measured, remedy)
 
 
-def saving(reader: Reader) -> Finding:
-    """Saved and loaded again, the model gives the same numbers."""
-    inputs = reader.padded(reader.documents[0])
-    return agreement(
-        reader.read(inputs, reader.examined.reloaded),
-        reader.read(inputs),
-        "store everything that results depend on in a parameter, a persistent buffer or the configuration",
-    )
+def difference(ours: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, as a part of the largest number expected."""
+    largest = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
+    return float((ours - expected).abs().max() / largest)
 
 
-def tied_weights(reader: Reader) -> Finding:
-    """Embeddings and head are one tensor if the configuration says so, and all ties outlast saving."""
-    examined, model = reader.examined, reader.examined.model
-    config = examined.config.get_text_config(decoder=True)
-    head = model.get_output_embeddings()
-    if head is not None and promises_tie(config) and head.weight is not examined.embeddings:
-        return Finding(
-            "failed",
-            "tie_word_embeddings is true, but embeddings and LM head are two tensors",
-            "set tie_word_embeddings=False if both were trained; otherwise delete the head's tensor from "
-            "the file",
-        )
-    before, after = ties(model), ties(examined.reloaded)
-    if before != after:
-        names = listed("=".join(sorted(tie)) for tie in before ^ after)
-        return Finding("failed", f"not the same after saving: {names}", "declare them in _tied_weights_keys")
-    if not before:
-        return Finding("not applicable", "no weights are tied")
-    return Finding("ok", f"{len(before)} shared by several names, before and after saving")
+def listed(names: Iterable[str]) -> str:
+    """Join the first names, and count the others."""
+    return shortened(sorted(names), most=3)
 
 
-def promises_tie(config: PreTrainedConfig) -> bool:
-    """Return whether a configuration says that embeddings and head are one; T5's does whatever it is told."""
-    told_otherwise = type(config).from_dict(config.to_dict() | {"tie_word_embeddings": False})
-    return getattr(config, "tie_word_embeddings", False) and not told_otherwise.tie_word_embeddings
-
-
-def ties(model: PreTrainedModel) -> set[frozenset[str]]:
-    """Group the names that stand for one tensor."""
-    names = defaultdict(set)
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names[id(parameter)].add(name)
-    return {frozenset(group) for group in names.values() if len(group) > 1}
-
-
-SAVING = (saving, tied_weights)
+EXAMINATIONS = (
+    Examination(missing_tensors),
+    Examination(unexpected_tensors, "warning"),
+    Examination(finite_weights),
+    Examination(tied_weights),
+    Examination(vocabulary, needs="tokenizer"),
+    Examination(spare_rows, "warning", "tokenizer"),
+    Examination(mask_token, needs="tokenizer"),
+    Examination(pad_token, "warning", "tokenizer"),
+    Examination(end_and_padding, "warning", "tokenizer"),
+    Examination(special_ids, needs="tokenizer"),
+    Examination(longest_input, needs="tokenizer"),
+    Examination(right_padding, needs="numbers"),
+    Examination(left_padding, needs="numbers"),
+    Examination(causality, needs="numbers"),
+    Examination(packed_documents, needs="numbers"),
+)
+"""All of them, in the order in which they are reported."""

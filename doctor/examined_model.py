@@ -1,78 +1,20 @@
-"""A model to be examined, with what loading it has revealed, and what an examination finds.
+"""A model to be examined, with what loading it has revealed.
 
 It is loaded, or one line says why that is impossible.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from tempfile import TemporaryDirectory
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ground.messages import quietly, shortened
-from ..ground.saved_weights import Fit, StoredWeights, compare_weights, inspect_weights
-from ..storage.model_folder import find_folder, load_config, load_tokenizer, require_transformer
-
-Verdict = Literal["ok", "warning", "failed", "not applicable"]
-
-TOLERANCE = 1e-4
-"""Largest difference of numbers that count as equal, as a part of the largest of them; float32 has 1e-7."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one examination has found.
-
-    Args:
-        verdict: `failed` where results are wrong or random, `warning` where they may become so in training or
-            in use, `not applicable` where the model has nothing to be examined.
-        measured: The numbers or names that the verdict rests on.
-        remedy: What to do, unless all is well.
-    """
-
-    verdict: Verdict
-    measured: str
-    remedy: str = ""
-
-
-def agreement(ours: Tensor, expected: Tensor, remedy: str) -> Finding:
-    """Find whether two ways led to the same numbers."""
-    apart = difference(ours, expected)
-    measured = f"difference {apart:.1e} of the largest number, tolerance {TOLERANCE:.0e}"
-    return Finding("ok", measured) if apart <= TOLERANCE else Finding("failed", measured, remedy)
-
-
-def difference(ours: Tensor, expected: Tensor) -> float:
-    """Return the largest difference, as a part of the largest number expected."""
-    largest = expected.abs().max().clamp(min=torch.finfo(expected.dtype).tiny)
-    return float((ours - expected).abs().max() / largest)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Join the first names, and count the others."""
-    return shortened(sorted(names), most=3)
-
-
-Member = Literal["encoder", "decoder", "seq2seq"]
-
-MAPPINGS = {
-    "AutoModelForMaskedLM": transformers.MODEL_FOR_MASKED_LM_MAPPING,
-    "AutoModelForCausalLM": transformers.MODEL_FOR_CAUSAL_LM_MAPPING,
-    "AutoModelForSeq2SeqLM": transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-    "AutoModelForPreTraining": transformers.MODEL_FOR_PRETRAINING_MAPPING,
-    "AutoModelForSequenceClassification": transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    "AutoModelForTokenClassification": transformers.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
-    "AutoModelForQuestionAnswering": transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    "AutoModelForMultipleChoice": transformers.MODEL_FOR_MULTIPLE_CHOICE_MAPPING,
-    "AutoModelForNextSentencePrediction": transformers.MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING,
-    "AutoModel": transformers.MODEL_MAPPING,
-}
-"""The Auto classes whose models can be examined, and the models that each has for a configuration."""
+from ..ground.messages import quietly
+from ..ground.saved_weights import NO_KERNELS, Fit, StoredWeights, compare_weights
+from ..storage.checkpoint import Checkpoint
+from ..storage.heads import Member, classes_of, loader_of
 
 
 @dataclass(frozen=True)
@@ -132,61 +74,32 @@ class ExaminedModel:
             "AutoModelForMultipleChoice",
         )
 
-    @cached_property
-    def reloaded(self) -> PreTrainedModel:
-        """The same model, saved to a temporary folder and loaded from there."""
-        with TemporaryDirectory() as folder, quietly():
-            self.model.save_pretrained(folder)
-            return type(self.model).from_pretrained(folder, dtype=torch.float32).eval()
-
-
-def classes_of(config: PreTrainedConfig) -> dict[str, set[str]]:
-    """Name the models that each Auto class has for a configuration, be they known or brought along."""
-    brought = getattr(config, "auto_map", None) or {}
-    heads = {}
-    for auto_class, mapping in MAPPINGS.items():
-        known: Any = mapping.get(type(config), ())
-        names = {model.__name__ for model in (known if isinstance(known, tuple) else (known,))}
-        if auto_class in brought:
-            names.add(brought[auto_class].rpartition(".")[2])
-        if names:
-            heads[auto_class] = names
-    return heads
-
-
-def ids_of(owner: object, name: str) -> set[int]:
-    """Return the ids that a configuration or tokenizer has for a role: none, one, or several."""
-    value = getattr(owner, name, None)
-    return set(value) if isinstance(value, list) else set() if value is None else {value}
-
 
 HARMLESS = 10**8
 """Parameters that any machine has room for, however few of them are in the files."""
 
 
-def load_examined_model(name: str, *, trust_remote_code: bool = False) -> ExaminedModel:
-    """Load a model from a folder, or from the Hub if there is no such folder.
+def load_examined_model(checkpoint: Checkpoint) -> ExaminedModel:
+    """Load a model to examine it, whatever its files lack.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: A file is missing or damaged, the weights are pickled or far fewer than the configuration
             says, or the model is of a kind, or has a head, that no examination knows.
     """
-    folder = find_folder(name)
-    config = load_config(folder, trust_remote_code=trust_remote_code)
+    folder, config = checkpoint.folder, checkpoint.config
     if not getattr(config, "reads_any_ids", True):
-        require_transformer(config, name)
+        checkpoint.require_transformer()
     loader = getattr(transformers, loader_of(config))
-    arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trust_remote_code}
-    stored = inspect_weights(folder)
+    trusts = bool(checkpoint.trust_remote_code)
+    arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trusts}
+    stored = checkpoint.weights
     fit = compare_weights(loader, folder, **arguments)
     require_size(fit, stored)
     with quietly():
         model = loader.from_pretrained(
-            folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments
+            folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments
         )
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    return ExaminedModel(name, model.eval(), tokenizer, fit)
+    return ExaminedModel(checkpoint.name, model.eval(), checkpoint.tokenizer, fit)
 
 
 def require_size(fit: Fit, stored: StoredWeights) -> None:
@@ -197,18 +110,3 @@ def require_size(fit: Fit, stored: StoredWeights) -> None:
             f"config.json describes a model of {needed:,} parameters, but {stored.files[0]} has {numbers:,}: "
             "use the config.json that was saved with these weights"
         )
-
-
-def loader_of(config: PreTrainedConfig) -> str:
-    """Name the Auto class that loads the architecture which a configuration names, by default the base."""
-    architecture = (config.architectures or [None])[0]
-    heads = classes_of(config)
-    if architecture is None and "AutoModel" in heads:
-        return "AutoModel"
-    for auto_class, names in heads.items():
-        if architecture in names:
-            return auto_class
-    raise ValueError(
-        f"architectures of config.json names {architecture}, which is not supported: use a model that is "
-        f"loaded by one of {', '.join(MAPPINGS)} loads"
-    )

@@ -10,7 +10,6 @@ Other machines: python examples/compare_sizes.py device=a100 devices=256
 import sys
 
 import tercet
-from tercet.planning.device_layouts import Zero
 from tercet.planning.model_costs import build_planned_model, count
 from tercet.planning.plan import Outlook, Plan
 from tercet.planning.report import digits, duration, short, size
@@ -59,8 +58,8 @@ def memory(outlook: Outlook) -> str:
 
 
 def fastest(plan: Plan) -> list[str]:
-    """Describe the run in the fastest layout that fits; ZeRO is there for comparison."""
-    fitting = [o for o in plan.outlooks if o.fits and not isinstance(o.layout, Zero)]
+    """Describe the run in the fastest layout that fits."""
+    fitting = [outlook for outlook in plan.outlooks if outlook.fits]
     if not fitting:
         return ["none fits", "-", "-", "-"]
     best = max(fitting, key=lambda outlook: outlook.tokens_per_second)

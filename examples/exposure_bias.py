@@ -17,8 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tercet.pretraining.exposure_bias import ExposureCurves, Ids, generator_of, measure_exposure_bias
 from tercet.reporting.line_charts import LinePanel, draw_lines
-from tercet.storage.model_folder import find_folder, require_tokenizer
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.documents import open_documents
 from tercet.text.row_files import read_file
 from tercet.text.special_tokens import required_token_id
@@ -60,9 +59,11 @@ def texts_of(options: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) ->
 
 def measure(name: str, options: argparse.Namespace) -> ExposureCurves:
     """Load a model and measure it; print its gaps."""
-    tokenizer = require_tokenizer(find_folder(name), name)
+    checkpoint = Checkpoint.open(name)
+    tokenizer = checkpoint.required_tokenizer()
     read = texts_of if options.pairs is None else pairs_of
-    generator = generator_of(load_ours(name), required_token_id(tokenizer, "pad", "exposure_bias.py"))
+    pad_id = required_token_id(tokenizer, "pad", "exposure_bias.py")
+    generator = generator_of(checkpoint.ours(), pad_id)
     curves = measure_exposure_bias(generator, *read(options, tokenizer))
     print(shown(name, curves))
     return curves

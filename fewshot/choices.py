@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..text.row_files import plain
+from ..text.rows import tell_of_no_first
+from ..text.template_program import Row, is_missing
 from .boundary import Prompt
 from .comparison import Comparison
 from .items import Item
@@ -21,7 +23,6 @@ from .task_recipes import (
     MultipleChoiceRecipe,
     PartialEvaluationRecipe,
 )
-from .template_process import Row, is_missing
 from .templates import MARK, Template
 
 
@@ -46,6 +47,13 @@ class TargetedComparison(Comparison):
         """Return the answers in the context that says nothing of the row."""
         context = self.recipe.unconditional
         return [Prompt(context, query.item.answers, query.prompts[0].suffix)]
+
+    def tell_of_targets(self, source: str, items: Sequence[Item], row: Row) -> None:
+        """Warn if numbers of answers seem to count from 1."""
+        if isinstance(self.target(row), int):
+            numbers, sizes = [item.target for item in items], [len(item.answers) for item in items]
+            remedy = "write task.target: (TARGET) - 1"
+            tell_of_no_first(numbers, sizes, f"{source}: task.target = {self.target.source!r}", remedy)
 
     def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
         """Return how probably a random answer is correct, and whether the most frequent one is."""

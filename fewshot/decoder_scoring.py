@@ -26,7 +26,7 @@ from ..modeling import TercetDecoderForCausalLM
 from ..modeling.attention.packing import Masks
 from ..modeling.attention.patterns import PATTERNS
 from ..modeling.compatibility import CACHE, cache_parameter
-from ..storage.pad_positions import ROBERTA_LIKE
+from ..storage.length import ROBERTA_LIKE
 from .few_positions import Targets, fast_products, head_only_at, scores_of_few
 from .layout import packed, padded
 from .prefix_tree import PrefixTree, by_size, find_families, grow_trees

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ..storage.checkpoint import Checkpoint
 from .evaluation import drawer_of, prompter_of
 from .prompting import Query
 from .recipe import FewShotRecipe
@@ -27,7 +28,8 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     drawn = [draw(items.test[0], max(prompting.num_fewshot), prompting.seeds[0])]
     lines = []
     for name in recipe.models:
-        subject = load_subject(name, head=prompting.head, trust_remote_code=trust_remote_code)
+        checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
+        subject = load_subject(checkpoint, head=prompting.head)
         prompter = prompter_of(recipe, items, subject)
         (query,) = items.task.queries(prompter, items.test[:1], drawn)
         lines += explain_query(subject, query)
@@ -36,7 +38,7 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
 
 def explain_query(subject: Subject, query: Query) -> Iterator[str]:
     """Write the prompt and the answers that a model scores, line by line."""
-    yield f"{subject.name} ({subject.member}), row {query.item.number + 1}:"
+    yield f"{subject.checkpoint.name} ({subject.member}), row {query.item.number + 1}:"
     if query.dropped or query.cut:
         yield f"  {query.dropped} demonstrations dropped, {query.cut} tokens of the context truncated"
     for prompt in dict.fromkeys(prompt.context for prompt in query.prompts):

@@ -10,7 +10,7 @@ scores.json      all scores, of every model and condition
 report.md, report.html, shots.png, reliability.png
 """
 
-from ..training.run_folder import EVALUATION, MARKDOWN, PAGE, RECIPE, SCORES, RunFolder
+from ..training.run_folder import RunFolder
 from .recipe import FewShotRecipe
 
 ITEMS = "items.jsonl"
@@ -18,15 +18,11 @@ ROWS = "rows.jsonl"
 SHOTS = "shots.png"
 RELIABILITY = "reliability.png"
 
-WRITTEN = (RECIPE, EVALUATION, ITEMS, ROWS, SCORES, MARKDOWN, PAGE, SHOTS, RELIABILITY)
-"""Everything that an evaluation writes into its folder."""
-
 
 def run_folder(recipe: FewShotRecipe) -> RunFolder:
-    """Return what an evaluation writes and reads."""
+    """Return where an evaluation writes and what it reads."""
     return RunFolder(
         recipe,
-        written=WRITTEN,
         models=("models",),
         texts=("data.test", "data.demonstrations", "contamination.corpus"),
     )

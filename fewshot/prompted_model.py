@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..text.template_program import Row
 from .boundary import NEXT_SENTINEL, Prompt
 from .prompting import Prompter, Query
 from .recipe import PromptingRecipe
 from .request import Request, Score
 from .score_cache import AnswerCache, ScoreCache
 from .subject import Subject
-from .template_process import Row
 from .writing import Writer
 
 

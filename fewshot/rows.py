@@ -13,11 +13,11 @@ from ..text.packed_files import ending
 from ..text.record_files import TABLES, find_file
 from ..text.row_files import number_of, stream_file
 from ..text.rows import read_split
+from ..text.template_program import Row, WrittenNumber
 from .items import Item, require_labels, row_error
 from .recipe import DataRecipe, FewShotRecipe
 from .task import Task
 from .tasks import build_task
-from .template_process import Row, WrittenNumber
 from .templates import Template
 
 
@@ -94,6 +94,7 @@ def items_of(task: Task, data: DataRecipe, source: str, rows: list[Row]) -> list
             f"{source} has no rows{' of which data.where is true' if condition else ''}: name some"
         )
     tell_of_spaces(source, items)
+    task.tell_of_targets(source, items, rows[items[0].number])
     return items
 
 

@@ -13,6 +13,8 @@ from typing import Any, TextIO
 import torch
 from tqdm import tqdm
 
+from ..storage.checkpoint import Checkpoint
+from ..training.books import hash_of_weights
 from ..training.cpu import prepared_cpu
 from ..training.disk import partial_path, replace_text
 from ..training.run_folder import EVALUATION, Run, running
@@ -21,7 +23,7 @@ from .evaluation import Evaluation, Outcome, conditions_of
 from .output import ITEMS, ROWS, run_folder
 from .recipe import FewShotRecipe
 from .rows import Items, read_items
-from .subject import Subject, hash_weights, load_subject
+from .subject import Subject, load_subject
 
 
 def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code: bool = False) -> Path:
@@ -54,10 +56,9 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
     with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
             prompting = recipe.prompting
-            subject = load_subject(
-                name, prompting.precision, prompting.head, trust_remote_code=trust_remote_code
-            )
-            before = hash_weights(subject.model)
+            checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
+            subject = load_subject(checkpoint, prompting.precision, prompting.head)
+            before = hash_of_weights(subject.model.state_dict())
             evaluation = Evaluation(recipe, items, subject)
             if not number:
                 run.take()
@@ -66,7 +67,7 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
                 outcomes.append(outcome)
                 log(name, outcome)
             require_counted(subject, outcomes)
-            weights = before, hash_weights(subject.model)
+            weights = before, hash_of_weights(subject.model.state_dict())
             assert weights[0] == weights[1], "evaluation has changed weights"
             models.append(facts_of(subject, weights, outcomes))
     keep_facts(recipe, items, models, contamination)
@@ -74,11 +75,12 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
 
 def require_counted(subject: Subject, outcomes: Sequence[Outcome]) -> None:
     """Raise a `ValueError` if all conditions have demonstrations, and not one fits."""
+    checkpoint = subject.checkpoint
     if not any(outcome.counted for outcome in outcomes):
         raise ValueError(
-            f"no demonstration fits into any prompt of {subject.name}, which has a maximum length of "
-            f"{subject.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or name "
-            f"a model with a larger maximum length"
+            f"no demonstration fits into any prompt of {checkpoint.name}, which has a maximum length of "
+            f"{checkpoint.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or "
+            f"name a model with a larger maximum length"
         )
 
 
@@ -107,11 +109,11 @@ def partial_items(file: Path) -> Iterator[Any]:
 def facts_of(subject: Subject, weights: tuple[str, str], outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return what is known of a model, and of each of its conditions beside the records."""
     return {
-        "name": subject.name,
+        "name": subject.checkpoint.name,
         "member": subject.member,
         "class": type(subject.model).__name__,
         "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),
-        "max_length": subject.max_length,
+        "max_length": subject.checkpoint.max_length,
         "weights_sha256": weights[0],
         "weights_unchanged": weights[0] == weights[1],
         "conditions": [

@@ -1,24 +1,19 @@
 """The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..doctor.examined_model import Member
-from ..ground.saved_weights import load_whole, tell_of_unread
 from ..modeling import (
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,
 )
-from ..storage.model_folder import find_folder, load_config, require_fit, require_tokenizer
-from ..storage.own_model import load_transformer
-from ..storage.pad_positions import ROBERTA_LIKE, positions_of_pads
+from ..storage.checkpoint import Checkpoint
+from ..storage.heads import Member
+from ..storage.length import ROBERTA_LIKE
+from ..storage.model_folder import require_fit
 from .boundary import (
     DecoderPrompts,
     EncoderPrompts,
@@ -30,7 +25,7 @@ from .boundary import (
 from .decoder_scoring import CacheScorer, TreeScorer
 from .definition import OneByOne
 from .encoder_scoring import EncoderScorer, Hiding
-from .member import HEADS, Head, member_of, require_choice_of_head
+from .member import HEADS, Head, member_of
 from .request import Request, Scorer
 from .seq2seq_scoring import Seq2SeqScorer
 
@@ -50,9 +45,6 @@ OURS: dict[Member, tuple[str, ...]] = {
 }
 """Classes of ours with an LM head."""
 
-UNLIMITED = 10**6
-"""Tokens that a tokenizer must claim to read for nobody to have set its limit."""
-
 TOKENS = (
     "bos_token_id",
     "eos_token_id",
@@ -64,31 +56,18 @@ TOKENS = (
 )
 """What says with which tokens a text begins and ends, and which ones are none of a text."""
 
-DEFAULT_LENGTH = 2048
-"""Tokens that a model reads that has no limit of its own."""
-
 
 @dataclass(frozen=True)
 class Subject:
     """A model to be evaluated."""
 
-    name: str
-    """As the user gave it."""
+    checkpoint: Checkpoint
+    """The model on disk."""
     model: PreTrainedModel
     """In evaluation mode."""
     tokenizer: PreTrainedTokenizerBase
     member: Member
     precision: Precision = "fp32"
-
-    @cached_property
-    def max_length(self) -> int:
-        """Tokens that the model reads at once."""
-        config: Any = self.model.config
-        for name in ("n_positions", "max_position_embeddings", "n_ctx"):
-            if getattr(config, name, None):
-                return getattr(config, name) - positions_of_pads(config)
-        told = self.tokenizer.model_max_length
-        return int(told) if told < UNLIMITED else DEFAULT_LENGTH
 
     def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
         """Return what turns prompts into this model's requests.
@@ -112,7 +91,8 @@ class Subject:
         """
         mask_id = -1
         if self.member == "encoder":
-            mask_id = required_id(self.tokenizer, "mask", f"cloze scoring with {self.name} needs a mask")
+            needed_by = f"cloze scoring with {self.checkpoint.name} needs a mask"
+            mask_id = required_id(self.tokenizer, "mask", needed_by)
         if one_by_one:
             return OneByOne(self.model, self.member, hiding, mask_id)
         if self.member == "encoder":
@@ -130,54 +110,47 @@ class Subject:
             ValueError: The answer, or what follows it, is longer than what the model reads.
         """
         own = len(request.lead) + len(request.answer) + len(request.suffix) - (self.member != "encoder")
-        room = self.max_length - (self.member != "seq2seq")
+        longest = self.checkpoint.max_length
+        room = longest - (self.member != "seq2seq")
         if own > room:
             is_long = own - len(request.suffix) > room
             behind = "" if is_long else f" with {len(request.suffix):,} behind it"
             raise ValueError(
                 f"an answer of {len(request.answer):,} tokens{behind} is longer than the maximum length of "
-                f"{self.name} ({self.max_length:,} tokens): shorten {'it' if is_long else 'the suffix'}, or "
-                f"choose a model with a larger maximum length"
+                f"{self.checkpoint.name} ({longest:,} tokens): shorten {'it' if is_long else 'the suffix'}, "
+                f"or choose a model with a larger maximum length"
             )
         length = len(request.context) + (0 if self.member == "seq2seq" else own)
-        return max(0, length - self.max_length)
+        return max(0, length - longest)
 
 
-def load_subject(
-    name: str, precision: Precision = "fp32", head: Head = "auto", *, trust_remote_code: bool = False
-) -> Subject:
+def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: Head = "auto") -> Subject:
     """Load a model with its LM head, and its tokenizer, onto the GPU if there is one.
 
     Args:
-        name: A folder, or an id on the Hub; of Tercet's, or stock.
+        checkpoint: The model on disk, of Tercet's or stock.
         precision: Number format of weights and products.
         head: How a decoder of ours is read.
-        trust_remote_code: Run the code that the model brings along.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: It has no LM head or no tokenizer, its files are damaged or incomplete, or `head` is given
             for a model that is no decoder of ours.
     """
-    folder = find_folder(name)
-    config = load_config(folder, trust_remote_code=trust_remote_code)
-    member = member_of(config)
-    require_choice_of_head(head, name, config)
-    tokenizer = require_tokenizer(folder, name, trust_remote_code=trust_remote_code)
-    if config.model_type.startswith("tercet"):
-        model: PreTrainedModel = load_transformer(str(folder), HEADS.get(head))
-        if isinstance(model, TercetDecoderForMaskedLM):
-            member = "encoder"
-        require_lm_head(name, model, member)
+    member = member_of(checkpoint, head)
+    tokenizer = checkpoint.required_tokenizer()
+    if checkpoint.is_ours:
+        model: PreTrainedModel = checkpoint.transformer(HEADS.get(head))
+        require_lm_head(checkpoint.name, model, member)
     else:
-        model = load_foreign(folder, name, member, trust_remote_code)
+        model = load_foreign(checkpoint, member)
     require_fit(tokenizer, model.config)
-    require_scorable(name, model)
+    require_scorable(checkpoint.name, model)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if model.can_generate():
         model.generation_config = naming_tokens_only(model.generation_config)
-    return Subject(name, model.eval().to(device=device, dtype=dtype), tokenizer, member, precision)  # pyright: ignore[reportCallIssue]
+    model = model.eval().to(device=device, dtype=dtype)  # pyright: ignore[reportCallIssue]
+    return Subject(checkpoint, model, tokenizer, member, precision)
 
 
 def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
@@ -204,34 +177,19 @@ def require_scorable(name: str, model: PreTrainedModel) -> None:
         )
 
 
-def load_foreign(folder: Path, name: str, member: Member, trust_remote_code: bool) -> PreTrainedModel:
+def load_foreign(checkpoint: Checkpoint, member: Member) -> PreTrainedModel:
     """Load a stock model with its LM head; a warning names what is left of the files."""
     auto_class = AUTO_CLASSES[member]
     try:
-        model, fit = load_whole(
-            getattr(transformers, auto_class),
-            folder,
-            may_leave=lambda name: True,
-            trust_remote_code=trust_remote_code,
-            dtype=torch.float32,
-        )
+        return checkpoint.stock(auto_class)
     except ValueError as error:
         if "Unrecognized configuration class" in str(error):
-            raise ValueError(f"{name} cannot be evaluated: {auto_class} does not support it") from error
+            raise ValueError(
+                f"{checkpoint.name} cannot be evaluated: {auto_class} does not support it"
+            ) from error
         raise
-    tell_of_unread(fit, folder)
-    return model
 
 
 def naming_tokens_only(config: GenerationConfig) -> GenerationConfig:
     """Keep what names tokens of a model's generation configuration: it shall decode greedily."""
     return GenerationConfig(**{name: getattr(config, name, None) for name in TOKENS})
-
-
-def hash_weights(model: PreTrainedModel) -> str:
-    """Return the SHA-256 of all parameters and saved buffers, by their names."""
-    digest = sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -10,8 +10,8 @@ import numpy as np
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
 from ..reporting.verdicts import FEWEST_ROWS, missing_interval, trusted
 from ..storage.scores import Score, as_pair, between, number
+from ..training.finite_json import as_json
 from ..training.run_folder import EVALUATION
-from ..training.tracking import as_json
 from .evaluation import Condition, Outcome
 from .output import ITEMS, ROWS
 from .task import Record, RowScore, Task

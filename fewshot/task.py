@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..text.template_program import Row
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .task_recipes import Common
-from .template_process import Row
 from .templates import Template
 
 Record = dict[str, Any]
@@ -80,6 +80,10 @@ class Task(ABC):
 
     def require_calibrated(self, row: Row) -> None:
         """Raise a `ValueError` if a prompt without content that calibration needs cannot be written."""
+        return
+
+    def tell_of_targets(self, source: str, items: Sequence[Item], row: Row) -> None:
+        """Warn if the right answers of items seem to be counted from 1; `row` is that of the first."""
         return
 
     def queries(

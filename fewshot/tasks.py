@@ -16,6 +16,7 @@ import numpy as np
 from ..metrics.answers import exact_match as squad_exact_match
 from ..metrics.answers import word_f1
 from ..metrics.texts import bleu_of_rows, tokenization_for
+from ..text.template_program import Row
 from .boundary import Prompt
 from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
 from .items import Item
@@ -26,7 +27,6 @@ from .score_cache import ScoreCache
 from .subject import Subject
 from .task import Answerer, Record, RowScore, Task, majority
 from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
-from .template_process import Row
 from .templates import Template
 from .writing import Writer
 
@@ -160,9 +160,9 @@ def total(records: Sequence[Record], name: str) -> float:
 def windows_of(subject: Subject, request: Request) -> list[Request]:
     """Divide a text, which is a request's answer, into windows."""
     if subject.member == "decoder":
-        return list(rolling(request, subject.max_length))
+        return list(rolling(request, subject.checkpoint.max_length))
     frame = len(request.lead) if subject.member == "seq2seq" else len(request.context) + len(request.suffix)
-    size = max(1, subject.max_length - frame)
+    size = max(1, subject.checkpoint.max_length - frame)
     return [
         replace(
             request,

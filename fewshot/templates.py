@@ -10,7 +10,8 @@ from typing import Any
 
 from ..ground.messages import first_line
 from ..text.bad_records import foreign_character
-from .template_process import PROCESS, Row
+from ..text.template_process import PROCESS
+from ..text.template_program import Row
 
 MARK = "\0"
 """What stands for the hole of a text, once a row is filled in."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from ..objectives.writing import before_end, read_out
-from ..storage.pad_positions import ROBERTA_LIKE
+from ..storage.length import ROBERTA_LIKE
 from ..training.finite_numbers import require_numbers
 from .layout import padded
 from .prefix_tree import by_size
@@ -61,7 +61,8 @@ class Writer:
     ):
         if subject.member == "encoder":
             raise ValueError(
-                f"{subject.name} is an encoder, which cannot generate: use a task with choices instead"
+                f"{subject.checkpoint.name} is an encoder, which cannot generate: use a task with choices "
+                "instead"
             )
         self.subject, self.cache, self.stop = subject, cache, tuple(stop)
         self.max_new_tokens, self.tokens_at_once, self.lead = max_new_tokens, tokens_at_once, lead

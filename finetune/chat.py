@@ -296,7 +296,9 @@ class Chat(Task):
 
     def ceiling(self, references: Sequence[str]) -> dict[str, float]:
         """Score what a model writes that writes the tokens of the answers, where answers are written."""
-        return ceiling_of(references, self.encoder.tokenizer, self.compared) if self.writes else {}
+        if not self.writes:
+            return {}
+        return ceiling_of(references, self.encoder.tokenizer, self.recipe.longest_answer, self.compared)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""

@@ -4,21 +4,25 @@
 
 The template says which these are if it marks them with `{% generation %}`. Otherwise a turn is what the text
 of the dialogue up to its end has more than the text up to its beginning with the generation prompt.
+
+A template is a program by whoever made the tokenizer. It runs in the process of `text/template_process.py`,
+with limits of time and memory.
 """
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import render_jinja_template
 
 from ..ground.messages import first_line
 from ..text.bad_records import RowError
 from ..text.special_tokens import required_token_id
+from ..text.template_process import PROCESS
+from ..text.template_program import Chat
 from ..text.words import token_spans
 from .encoding import tell_of_cuts
 
@@ -44,6 +48,12 @@ MARKS_ANSWERS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 Dialogue = Sequence[dict[str, str]]
 """Messages with a `role` and a `content`."""
+
+Span = tuple[int, int]
+"""Characters of a text: the first, and the one behind the last."""
+
+AT_ONCE = 64
+"""Dialogues that are sent to the process of templates together."""
 
 
 class EncodedDialogue(NamedTuple):
@@ -74,12 +84,13 @@ def end_of_answers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """
     dialogue = [{"role": "user", "content": ANSWER}, {"role": ASSISTANT, "content": ANSWER}]
     try:
-        text, encoded = rendered(dialogue, tokenizer), encode(dialogue, tokenizer)
-    except TemplateError as error:
+        text, spans = next(marked_texts([dialogue], tokenizer))
+    except RowError as error:
         raise ValueError(
             f"the tokenizer's chat template cannot write a message of the user and its answer "
-            f"({first_line(error)}): correct it"
+            f"({first_line(error.__cause__)}): correct it"
         ) from error
+    encoded = encoded_dialogue(text, spans, tokenizer)
     starts, _ = token_spans(tokenized(text, tokenizer)["offset_mapping"])
     is_behind = starts >= text.rindex(ANSWER) + len(ANSWER)
     added = np.isin(encoded.ids, list(tokenizer.added_tokens_decoder))
@@ -94,7 +105,7 @@ def encode_dialogues(
     Raises:
         RowError: The template refuses a dialogue, or it has no answer within `max_length` tokens.
     """
-    encoded = [refusing(encode, dialogue, tokenizer, row) for row, dialogue in enumerate(dialogues)]
+    encoded = [encoded_dialogue(text, spans, tokenizer) for text, spans in marked_texts(dialogues, tokenizer)]
     lengths = [len(each.ids) for each in encoded]
     tell_of_cuts(lengths, max_length, [each[0]["content"] for each in dialogues], "dialogues")
     cut = [EncodedDialogue(each.ids[:max_length], each.is_target[:max_length]) for each in encoded]
@@ -113,7 +124,11 @@ def encode_prompts(dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizer
     Raises:
         RowError: The template refuses a dialogue.
     """
-    return [refusing(prompt_ids, dialogue, tokenizer, row) for row, dialogue in enumerate(dialogues)]
+    chats = ([Chat([*dialogue], is_prompt=True)] for dialogue in dialogues)
+    return [
+        np.array(tokenized(text, tokenizer)["input_ids"], dtype=np.int64)
+        for [(text, _)] in rendered(chats, tokenizer)
+    ]
 
 
 def require_room(prompts: Sequence[np.ndarray], max_length: int) -> None:
@@ -138,26 +153,8 @@ def template_of(tokenizer: PreTrainedTokenizerBase) -> str:
     return cast(str, tokenizer.get_chat_template())
 
 
-def refusing(encode: Any, dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase, row: int) -> Any:
-    """Encode a dialogue; name its row if the template refuses it."""
-    try:
-        return encode(dialogue, tokenizer)
-    except TemplateError as error:
-        raise RowError(
-            row, f"cannot be written by the tokenizer's chat template ({first_line(error)}): correct it"
-        ) from error
-
-
-def prompt_ids(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
-    """Encode a dialogue up to where the assistant begins, (T,)."""
-    return np.array(tokenized(rendered(dialogue, tokenizer, True), tokenizer)["input_ids"], dtype=np.int64)
-
-
-def encode(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> EncodedDialogue:
-    """Encode a dialogue; the tokens that hold a character of an answer are its targets."""
-    text = rendered(dialogue, tokenizer)
-    marks = MARKS_ANSWERS.search(template_of(tokenizer))
-    spans = marked(dialogue, tokenizer) if marks else by_prefixes(dialogue, tokenizer, text)
+def encoded_dialogue(text: str, spans: Sequence[Span], tokenizer: PreTrainedTokenizerBase) -> EncodedDialogue:
+    """Encode a dialogue's text; the tokens that hold a character of an answer are its targets."""
     encoded = tokenized(text, tokenizer)
     starts, ends = token_spans(encoded["offset_mapping"])
     is_target = np.zeros(len(starts), dtype=bool)
@@ -166,36 +163,77 @@ def encode(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> EncodedDia
     return EncodedDialogue(np.array(encoded["input_ids"], dtype=np.int64), is_target)
 
 
-def marked(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase) -> list[tuple[int, int]]:
-    """Find the answers in a dialogue's text, as spans of characters: the template marks them."""
-    special_tokens: dict[str, Any] = dict(tokenizer.special_tokens_map)
-    _, spans = render_jinja_template(
-        conversations=[list(dialogue)],
-        chat_template=template_of(tokenizer),
-        return_assistant_tokens_mask=True,
-        **special_tokens,
-    )
-    return [(int(begin), int(end)) for begin, end in spans[0]]
+def marked_texts(
+    dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[tuple[str, list[Span]]]:
+    """Write each dialogue as its text, with the spans of its answers.
+
+    Raises:
+        RowError: The template refuses a dialogue.
+    """
+    if MARKS_ANSWERS.search(template_of(tokenizer)):
+        chats = ([Chat([*dialogue], marks_answers=True)] for dialogue in dialogues)
+        for [marked] in rendered(chats, tokenizer):
+            yield marked
+        return
+    for row, written in enumerate(rendered(map(prefixes, dialogues), tokenizer)):
+        yield by_prefixes([text for text, _ in written], row)
 
 
-def by_prefixes(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int, int]]:
-    """Find the answers in a dialogue's text, as spans of characters: what each adds to the text before it."""
-    spans = []
+def prefixes(dialogue: Dialogue) -> list[Chat]:
+    """List what is to be written of a dialogue: all of it, and what is there before and after each answer."""
+    found = [Chat([*dialogue])]
     for place, message in enumerate(dialogue):
         if message["role"] == ASSISTANT:
-            before = rendered(dialogue[:place], tokenizer, True)
-            after = rendered(dialogue[: place + 1], tokenizer)
-            if not (text.startswith(after) and after.startswith(before)):
-                raise TemplateError("without {% generation %}, it must only add to the text with each turn")
-            spans.append((len(before), len(after)))
-    return spans
+            found.append(Chat([*dialogue[:place]], is_prompt=True))
+            found.append(Chat([*dialogue[: place + 1]]))
+    return found
 
 
-def rendered(dialogue: Dialogue, tokenizer: PreTrainedTokenizerBase, prompts: bool = False) -> str:
-    """Write a dialogue as its text, with the generation prompt or without."""
-    return cast(
-        str, tokenizer.apply_chat_template(list(dialogue), tokenize=False, add_generation_prompt=prompts)
+def by_prefixes(texts: Sequence[str], row: int) -> tuple[str, list[Span]]:
+    """Find the answers in a dialogue's text by the texts of its `prefixes`: what each adds to the last one.
+
+    Raises:
+        RowError: Such a text is none that the dialogue's begins with.
+    """
+    text, *others = texts
+    spans = []
+    for before, after in zip(others[::2], others[1::2], strict=True):
+        if not (text.startswith(after) and after.startswith(before)):
+            raise refused(row, "without {% generation %}, it must only add to the text with each turn")
+        spans.append((len(before), len(after)))
+    return text, spans
+
+
+def rendered(
+    rows: Iterator[list[Chat]], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[list[tuple[str, list[Span]]]]:
+    """Write the chats of each row, with the spans of the answers where these are asked for.
+
+    Raises:
+        RowError: The template refuses one, or it takes more than it may.
+    """
+    source = template_of(tokenizer), dict(tokenizer.special_tokens_map)
+    first = 0
+    while together := [*islice(rows, AT_ONCE)]:
+        answers = PROCESS.ask_all("chat", source, [chat for chats in together for chat in chats])
+        values = iter(answers.values)
+        for row, chats in enumerate(together, first):
+            own = [*islice(values, len(chats))]
+            if len(own) < len(chats):
+                raise refused(row, answers.problem)
+            yield own
+        first += len(together)
+
+
+def refused(row: int, problem: str) -> RowError:
+    """Return the error of a row that the template refuses, whose cause is what the template says."""
+    cause = ValueError(problem)
+    error = RowError(
+        row, f"cannot be written by the tokenizer's chat template ({first_line(cause)}): correct it"
     )
+    error.__cause__ = cause
+    return error
 
 
 def tokenized(text: str, tokenizer: PreTrainedTokenizerBase) -> Any:

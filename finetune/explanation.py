@@ -7,6 +7,7 @@ import torch
 
 from ..pretraining.start import as_block, device_in_words
 from ..reporting.blocks import counted
+from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..training.precision import choose_precision, join_processes
 from .learning import training_of
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate, in_recipes, with_learning_rate
@@ -25,12 +26,17 @@ def explain(recipe: FineTuningRecipe) -> str:
         ValueError: As in `finetune`.
         FileNotFoundError: As in `finetune`.
     """
-    recipe, tried, rates = settled(recipe)
+    open_model = opening_once()
+    recipe, tried, rates = settled(recipe, open_model)
     first = tried[0][1] if tried else recipe
-    return as_block(start_lines(first, prepare(recipe, tried), rates, len(tried)) | {"output": recipe.output})
+    return as_block(
+        start_lines(first, prepare(recipe, tried, open_model), rates, len(tried)) | {"output": recipe.output}
+    )
 
 
-def settled(recipe: FineTuningRecipe) -> tuple[FineTuningRecipe, Combinations, Rates]:
+def settled(
+    recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open
+) -> tuple[FineTuningRecipe, Combinations, Rates]:
     """Fill in what a recipe leaves to the model: what its task needs, and the learning rate if it has none.
 
     Returns:
@@ -41,9 +47,9 @@ def settled(recipe: FineTuningRecipe) -> tuple[FineTuningRecipe, Combinations, R
         FileNotFoundError: There is no such model.
         ValueError: It cannot be fine-tuned so, or as in `combinations`.
     """
-    recipe = task_of(recipe.task).settled(recipe)
+    recipe = task_of(recipe.task).settled(recipe, open_model)
     tried = combinations(recipe)
-    rates = [choose_learning_rate(each) for _, each in tried] or [choose_learning_rate(recipe)]
+    rates = [choose_learning_rate(each, open_model) for each in ([one for _, one in tried] or [recipe])]
     if len(set(rates)) == 1:
         recipe = with_learning_rate(recipe, rates[0])
         return recipe, combinations(recipe), rates

@@ -177,7 +177,7 @@ class Generation(Task):
 
     def ceiling(self, references: Sequence[str]) -> dict[str, float]:
         """Score what a model writes that writes the tokens of the targets."""
-        return ceiling_of(references, self.tokenizer, self.compared)
+        return ceiling_of(references, self.tokenizer, self.recipe.longest_target, self.compared)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
         """Return what computes the metric of some rows; each text is compared once."""
@@ -220,8 +220,8 @@ def texts_in(predictions: Predictions) -> list[str]:
 
 
 def ceiling_of(
-    references: Sequence[str], tokenizer: PreTrainedTokenizerBase, compared: Mapping[str, Any]
+    references: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: int, compared: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Score texts that a tokenizer has rewritten; nothing if they stay as they were."""
-    scores = text_scores(rewritten(tokenizer, references), references, **compared)
+    """Score texts that a tokenizer has rewritten, cut to some length; nothing if they stay as they were."""
+    scores = text_scores(rewritten(tokenizer, references, longest), references, **compared)
     return scores if scores["exact_match"] < 1 else {}

@@ -1,7 +1,6 @@
 """One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,23 @@ from torch import Tensor, nn
 from ..configs.recipe import recipe_data
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
-from ..reporting.blocks import counted
+from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import save_tokenizer
-from ..storage.remote_code import save_code
+from ..storage.own_model import save_loadable
+from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
 from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
+from ..training.finite_json import as_json
 from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.loop import Progress
 from ..training.objective import Objective
 from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
-from ..training.tracking import as_json
 from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
@@ -57,6 +58,7 @@ def learn(
     *,
     resume: bool,
     pretrained: PretrainedModel | None = None,
+    open_model: Opener = Checkpoint.open,
     teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
     pace: LabelledExamples | None = None,
 ) -> dict[str, Any]:
@@ -70,19 +72,16 @@ def learn(
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
         pretrained: The model of this seed if it is loaded already; it is changed.
+        open_model: Finds it by its name otherwise.
         teach: Says what a model on a device learns, if that is more than the task's own objective.
         pace: Examples by which steps and evaluations are counted, if others than those learned from.
-
-    Raises:
-        ValueError: The recipe does not fit the model, or a run is there and not to be continued.
-        KeyboardInterrupt: A signal stopped the run.
     """
     if (folder / SCORES).exists():
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
     train = splits["train"].examples
     training = training_of(recipe.training, train, seed, pace)
     accelerator = build_accelerator(training, folder)
-    pretrained, learner = load_learner(recipe, task, splits, seed, pretrained)
+    pretrained, learner = load_learner(recipe, task, splits, seed, pretrained, open_model)
     require_whole_matrices(recipe, accelerator)
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
@@ -97,17 +96,30 @@ def learn(
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    evaluations = evaluate_best(learner, validation, splits, folder, accelerator)
+    scores = load_best_model(learner, folder, accelerator)
+    scored = hash_of_weights(whole_weights(learner, accelerator))
+    evaluations = evaluate_best(learner, validation, splits, scores, accelerator)
     results = results_of(evaluations, outcome, training.steps, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
+        saved = hash_of_weights(weights)
         keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
+        results["learned"] |= {"scored": scored, "saved": saved}
         keep_results(folder, evaluations, results)
+        if not recipe.lora:  # whose additions are merged into the weights that are saved
+            tell_of_weights(folder.name, {"best": scored}, {"best": saved})
         if pace is None or len(pace) == len(train):
-            tell_of_learned(folder.name, results["learned"], recipe.training, len(train))
+            tell_of_rows(folder.name, recipe.training, len(train), outcome.progress)
     accelerator.wait_for_everyone()
     return results
+
+
+def tell_of_rows(run: str, schedule: FineTuningSchedule, num_rows: int, progress: Progress) -> None:
+    """Print how many rows a run has learned from, if its epochs ask for another number."""
+    done, asked = sum(progress.examples_of_epochs), schedule.epochs * num_rows
+    tolerance = schedule.batch_size if schedule.epochs % 1 else 1
+    tell_of_amount(run, "examples", done, asked, progress, tolerance=tolerance)
 
 
 def load_learner(
@@ -116,9 +128,10 @@ def load_learner(
     splits: Mapping[str, Split],
     seed: int,
     pretrained: PretrainedModel | None = None,
+    open_model: Opener = Checkpoint.open,
 ) -> tuple[PretrainedModel, nn.Module]:
     """Load the model of a seed unless it is, with what it has to know of the rows, and what of it learns."""
-    pretrained = pretrained or load_pretrained_model(recipe.model, task, seed)
+    pretrained = pretrained or load_pretrained_model(recipe.model, task, seed, open_model)
     remember_words(pretrained.model, splits)
     return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
 
@@ -143,25 +156,6 @@ def results_of(
             "skipped_steps": int(outcome.progress.skipped),
         },
     }
-
-
-def tell_of_learned(
-    run: str, learned: Mapping[str, Any], schedule: FineTuningSchedule, num_examples: int
-) -> None:
-    """Print how many examples a run has learned from by its own count, if its recipe asks for others."""
-    done, skipped = sum(learned["examples_of_epochs"]), learned["skipped_steps"]
-    asked = schedule.epochs * num_examples
-    tolerance = schedule.batch_size if schedule.epochs % 1 else 1
-    if abs(done - asked) < tolerance and not skipped:
-        return
-    without = (
-        f"; {counted(skipped, 'step')} had no effect, since the gradient was not finite" if skipped else ""
-    )
-    print(
-        f"{run} has learned from {done:,} examples, and its recipe asks for {asked:,.0f}{without}",
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
@@ -217,11 +211,10 @@ def evaluate_best(
     model: nn.Module,
     validation: Evaluator,
     splits: Mapping[str, Split],
-    folder: Path,
+    scores: dict[str, float],
     accelerator: Accelerator,
 ) -> dict[str, Evaluation]:
-    """Load a model's best checkpoint, and evaluate it on all rows that nothing is learned from."""
-    scores = load_best_model(model, folder, accelerator)
+    """Evaluate a model, which has `scores` in validation, on all rows that nothing is learned from."""
     accelerator.wait_for_everyone()  # until all have read the checkpoint: the main process deletes it
     with gathered(model.eval(), accelerator):
         evaluations = {"validation": validation.evaluate(model, scores)}
@@ -251,10 +244,8 @@ def keep_model(
     """Write a finished model with everything that others need to use it as it was scored."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
-        model.save_pretrained(folder, state_dict=weights)
+        save_loadable(model, folder, weights, with_code=training.save_code)
         save_tokenizer(encoder.settled(), folder)
-        if training.save_code:
-            save_code(folder)
     keep_task(task, folder, encoder.max_length)
     for name, content in task.companions(model.config, encoder.max_length).items():
         (folder / name).parent.mkdir(exist_ok=True)

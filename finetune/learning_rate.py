@@ -16,8 +16,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
-from ..stock.architectures import architecture_of
-from ..storage.model_folder import find_folder, load_config, require_transformer
+from ..storage.checkpoint import Checkpoint, Opener
 from .model import MEMBERS
 from .recipe import FineTuningRecipe
 
@@ -53,7 +52,9 @@ class LearningRate:
         return f"{CHOSEN} = {in_recipes(self.value)}, {self.reason}"
 
 
-def choose_learning_rate(recipe: FineTuningRecipe) -> LearningRate | None:
+def choose_learning_rate(
+    recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open
+) -> LearningRate | None:
     """Choose the peak learning rate of a recipe by what learns; `None` where recipe or grid names one.
 
     Raises:
@@ -64,11 +65,11 @@ def choose_learning_rate(recipe: FineTuningRecipe) -> LearningRate | None:
         return None
     if recipe.model.tagger is not None:
         return LearningRate(OF_TAGGERS, "that of taggers on frozen word vectors")
-    config = load_config(find_folder(recipe.model.path, recipe.model.revision))
-    if type(config) not in MEMBERS:
-        require_transformer(config, recipe.model.path)
+    checkpoint = open_model(recipe.model.path, recipe.model.revision)
+    if type(checkpoint.config) not in MEMBERS:
+        checkpoint.require_transformer()
     return rate_of_size(
-        count_parameters(config),
+        count_parameters(checkpoint.config),
         has_adapters=recipe.lora is not None,
         is_frozen=recipe.training.frozen_layers < 0,
     )
@@ -104,6 +105,8 @@ def count_parameters(config: PreTrainedConfig) -> int:
         ValueError: The architecture is not known.
     """
     if not config.model_type.startswith("tercet"):
+        from ..stock.architectures import architecture_of
+
         architecture_of(config)
     with torch.device("meta"):
         model = AutoModel.from_config(config)

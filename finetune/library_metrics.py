@@ -1,6 +1,7 @@
 """Metrics of the `evaluate` library, computed beside a task's own: for scores that others report by them.
 
-A name is that of a module on the Hub (`accuracy`, `sacrebleu`), or a local folder or script; its code is run.
+A name is that of one of the library's own modules (`accuracy`, `sacrebleu`), whose code is Hugging Face's. A
+local folder or script, or a repository of somebody else on the Hub, is run only if the recipe trusts it.
 Their scores are called `evaluate/MODULE/SCORE`. They are reported, and choose nothing.
 """
 
@@ -19,14 +20,23 @@ Modules = Mapping[str, EvaluationModule]
 """Name without folders and ending -> module."""
 
 
-def load_metrics(names: Sequence[str]) -> Modules:
-    """Load modules; predictions are kept in memory until they are scored.
+def load_metrics(names: Sequence[str], *, trust_remote_code: bool = False) -> Modules:
+    """Load modules, which runs their code; predictions are kept in memory until they are scored.
+
+    Args:
+        names: Of the modules.
+        trust_remote_code: Load those that are not the library's own, too.
 
     Raises:
-        ValueError: One cannot be loaded, or two share a name.
+        ValueError: One is of somebody else, or cannot be loaded, or two share a name.
     """
     modules: dict[str, EvaluationModule] = {}
     for name in names:
+        if not (trust_remote_code or is_own(name)):
+            raise ValueError(
+                f"task.metrics names {name!r}, which brings its own code: review it, then set "
+                "trust_remote_code=true"
+            )
         if Path(name).stem in modules:
             raise ValueError(f"task.metrics has two modules called {Path(name).stem}: name one of them")
         try:
@@ -37,6 +47,17 @@ def load_metrics(names: Sequence[str]) -> Modules:
                 "module of the Hub, or a local folder or script, and install what it needs"
             ) from error
     return modules
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is that of a module of the library, not of a file, a folder or a repository.
+
+    `evaluate.load` takes a folder of the same name in the current folder first.
+
+    >>> [is_own(name) for name in ("accuracy", "somebody/accuracy", "accuracy.py")]
+    [True, False, False]
+    """
+    return name.isidentifier() and not Path(name).exists()
 
 
 def library_scores(

@@ -34,18 +34,8 @@ from ..modeling import (
 )
 from ..modeling.configuration_neural import NeuralConfig
 from ..pretraining.model import require_fields
-from ..stock.architectures import architecture_of
-from ..stock.models import from_stock, load_stock
-from ..stock.weights import Dropped
-from ..storage.model_folder import (
-    find_folder,
-    load_config,
-    pads,
-    require_fit,
-    require_tokenizer,
-    require_transformer,
-)
-from ..storage.own_model import load_ours
+from ..storage.checkpoint import Checkpoint, Opener
+from ..storage.model_folder import pads, require_fit
 from .recipe import LoraRecipe, PretrainedModelRecipe
 from .tagger import build_tagger
 from .task import Task
@@ -80,34 +70,36 @@ class PretrainedModel:
     """Tensors that are drawn at random; those of a stock model's head have its names."""
 
 
-def load_pretrained_model(recipe: PretrainedModelRecipe, task: Task, seed: int) -> PretrainedModel:
+def load_pretrained_model(
+    recipe: PretrainedModelRecipe, task: Task, seed: int, open_model: Opener = Checkpoint.open
+) -> PretrainedModel:
     """Load a pretrained model and give it the head of a task.
 
     Args:
         recipe: Names the model.
         task: Names the head and its labels.
         seed: Of the weights that are drawn.
+        open_model: Finds a model by its name.
 
     Raises:
         FileNotFoundError: There is no such model.
         ValueError: It has no such head, has one for other labels, has no tokenizer, or is damaged.
     """
     if recipe.tagger is not None:
-        tagger, tokenizer, fresh = build_tagger(recipe, recipe.tagger.beside, task, seed)
+        tagger, tokenizer, fresh = build_tagger(recipe, recipe.tagger.beside, task, seed, open_model)
         return PretrainedModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
-    folder = find_folder(recipe.path, recipe.revision)
-    config = load_config(folder)
+    checkpoint = open_model(recipe.path, recipe.revision)
+    config = checkpoint.config
     if not knows_labels(config, task, recipe):
         recipe = replace(recipe, new_head=True)
     torch.manual_seed(seed)
     if type(config) not in MEMBERS:
-        require_transformer(config, recipe.path)
-    is_ours = config.model_type.startswith("tercet")
-    ours = type(config) if is_ours else architecture_of(config).config
+        checkpoint.require_transformer()
+    ours = type(config) if checkpoint.is_ours else imported_as(config)
     require_head(recipe.path, config.model_type, ours, task)
-    found, drawn = (load_ours(str(folder)), []) if is_ours else load_foreign(folder, config, task)
+    found, drawn = (checkpoint.ours(), []) if checkpoint.is_ours else load_foreign(checkpoint, task)
     source = cast(TercetPreTrainedModel, found)
-    tokenizer = require_tokenizer(folder, recipe.path)
+    tokenizer = checkpoint.own_tokenizer()
     require_fit(tokenizer, source.config)
     pads(tokenizer, recipe.path)
     task.prepare_tokenizer(tokenizer)
@@ -128,30 +120,40 @@ def require_head(path: str, model_type: str, config_class: Any, task: Task) -> N
         )
 
 
-def load_foreign(
-    folder: Path, config: PreTrainedConfig, task: Task
-) -> tuple[TercetPreTrainedModel, list[str]]:
+def imported_as(config: PreTrainedConfig) -> Any:
+    """Return the class of configurations of ours that a stock model is imported as."""
+    from ..stock.architectures import architecture_of
+
+    return architecture_of(config).config
+
+
+def load_foreign(checkpoint: Checkpoint, task: Task) -> tuple[TercetPreTrainedModel, list[str]]:
     """Bring in a stock model with its own form of the head, if it has one, so that poolers come along.
 
     Returns:
         The model, and the names of the tensors that were drawn because its files do not have them, or have
         them for other labels.
     """
+    from ..stock.architectures import architecture_of
+    from ..stock.models import as_ours, imported
+    from ..stock.weights import Dropped
+
+    config = checkpoint.config
     architecture = architecture_of(config)
     own = (each for each in architecture.counterparts if each.ours.endswith(task.head))
     counterpart = next(own, None)
     if counterpart is None or calls_base_otherwise(config, counterpart.stock):
-        return from_stock(load_stock(str(folder))), []
+        return as_ours(checkpoint), []
     entry_of = partial(architecture.entry_of, counterpart=counterpart)
     stock, fit = load_whole(
         getattr(transformers, counterpart.stock),
-        folder,
+        checkpoint.folder,
         may_lack=lambda name: "pooler" in name or entry_of(name) is None,
         may_leave=lambda name: entry_of(name) is None or isinstance(entry_of(name), Dropped),
         dtype=torch.float32,
         **task.config_fields,
     )
-    return from_stock(stock), sorted({*fit.missing, *fit.misshapen})
+    return imported(stock, checkpoint), sorted({*fit.missing, *fit.misshapen})
 
 
 def calls_base_otherwise(config: PreTrainedConfig, stock: str) -> bool:

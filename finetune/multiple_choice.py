@@ -7,8 +7,6 @@ so that it is never cut; to the model every choice is one, since positions begin
 Shapes: S rows of a batch, C choices of all of them, K choices of one.
 """
 
-import math
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
@@ -27,7 +25,7 @@ from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective, first_tokens, in_rows, inputs_of, texts_within
 from ..text.bad_records import RowError
 from ..text.row_files import number_of
-from ..text.rows import require_from_zero, texts_of, values_of
+from ..text.rows import require_from_zero, tell_of_no_first, texts_of, values_of
 from ..training.examples import gather
 from ..training.objective import INDEX, Batch, Example
 from ..training.packing import Ragged, boundaries, restarting_positions
@@ -38,9 +36,6 @@ from .frames import separate_pairs
 from .task import Facts, Prediction, Predictions, Task
 from .task_recipes import MultipleChoiceRecipe
 from .texts import DIGITS
-
-UNLIKELY = 1e-3
-"""Below this chance, it is no accident that the first choice is right in no row."""
 
 
 class MultipleChoiceObjective(TaskObjective[Tensor]):
@@ -102,13 +97,8 @@ class MultipleChoice(Task):
         sizes = [len(own) if isinstance(own, list) else 0 for own in choices]
         column = self.recipe.target
         require_from_zero(values := rows[column][:], sizes, column)
-        numbers = [number_of(value) for value in values]
-        if {0, None}.isdisjoint(numbers) and len({*numbers}) > 1 and chance_of_no_first(sizes) < UNLIKELY:
-            warnings.warn(
-                f"column {column!r} is to count choices from 0, but none of {len(rows):,} rows has 0: if it "
-                "counts from 1, subtract 1 from each of its numbers",
-                stacklevel=2,
-            )
+        remedy = "subtract 1 from each of its numbers"
+        tell_of_no_first([number_of(value) for value in values], sizes, f"column {column!r}", remedy)
 
     def find(self, train: Dataset) -> Facts:
         """Find the number that is right most often."""
@@ -209,15 +199,6 @@ class MultipleChoice(Task):
         """Predict the number that is right most often, or the last one where there are fewer."""
         usual = self.facts["most_frequent"]
         return [prediction(np.eye(len(own))[min(usual, len(own) - 1)]) for own in self.choices_of(rows)]
-
-
-def chance_of_no_first(sizes: Sequence[int]) -> float:
-    """Compute how probable it is that the first choice is right in no row, if all are equally often.
-
-    >>> chance_of_no_first([4, 2])
-    0.375
-    """
-    return math.prod(1 - 1 / max(1, size) for size in sizes)
 
 
 def joined(field: Ragged, counts: np.ndarray) -> Ragged:

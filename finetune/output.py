@@ -9,19 +9,10 @@ grid/, grid.json   what a grid tried            texts.json          names, sizes
 adaptation/        further pretraining          before/             the runs without it
 """
 
-import re
 from dataclasses import fields
 from pathlib import Path
 
 from ..training.run_folder import (
-    CURVES,
-    EVALUATION,
-    MARKDOWN,
-    MODEL,
-    PAGE,
-    RECIPE,
-    SCORES,
-    TEXTS,
     RunFolder,
 )
 from .recipe import FineTuningRecipe, FineTuningSchedule
@@ -37,12 +28,6 @@ GRID_SCORES = "grid.json"
 ADAPTED = "adaptation"
 BEFORE = "before"
 
-WRITTEN = (
-    *(RECIPE, MODEL, EVALUATION, TEXTS, SCORES, PREDICTIONS, MARKDOWN, PAGE, CURVES, CONFUSIONS),
-    *(GRID, GRID_SCORES, ADAPTED, BEFORE),
-)
-"""Everything that a run writes into its folder, beside the seeds' folders."""
-
 MAY_CHANGE = {
     *("seeds", "tokens_per_micro_batch", "gradient_checkpointing", "cpu_offload", "num_workers"),
     *("trackers", "save_code"),
@@ -56,20 +41,10 @@ WHAT_IS_LEARNED = (
 """Keys of a recipe that a resumed run may not change."""
 
 
-def names_of(recipe: FineTuningRecipe) -> tuple[str, ...]:
-    """Name everything that a run writes into its folder, or that one with other seeds has written."""
-    folder = recipe.folder
-    seeds = {seed_folder(folder, seed).name for seed in recipe.training.seeds}
-    paths = folder.iterdir() if folder.is_dir() else iter(())
-    earlier = {path.name for path in paths if re.fullmatch(rf"{SEED}(0|[1-9]\d*)", path.name)}
-    return (*WRITTEN, *sorted(seeds | earlier))
-
-
 def run_folder(recipe: FineTuningRecipe) -> RunFolder:
-    """Return what a run writes and reads."""
+    """Return where a run writes and what it reads."""
     return RunFolder(
         recipe,
-        written=names_of(recipe),
         kept=WHAT_IS_LEARNED,
         models=("model.path", "model.tagger.beside", "adaptation.corpus.cache"),
         texts=(

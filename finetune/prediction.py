@@ -19,12 +19,11 @@ from datasets import Dataset
 from torch import nn
 
 from ..modeling import TercetPreTrainedModel
-from ..storage.model_folder import find_folder, load_tokenizer
-from ..storage.own_model import load_ours
+from ..storage.checkpoint import Checkpoint
 from ..text.bad_records import RowError
 from ..text.record_files import require_columns
 from ..text.row_files import as_rows
-from ..text.row_writers import LineWriter, RowWriter, require_ending, writing_rows
+from ..text.row_writers import LineWriter, RowWriter, require_ending, require_writable, writing_rows
 from ..text.rows import STANDARD, Row, stream_rows
 from ..training.inputs import require_replaceable
 from ..training.lock import locked
@@ -41,26 +40,23 @@ ROWS_AT_ONCE = 1024
 
 
 class Predictor:
-    """A fine-tuned model and everything it takes to ask it.
+    """A fine-tuned model and everything it takes to ask it, on the GPU if there is one.
 
     Args:
-        folder: Where `tercet finetune` left it.
-        device: Where it runs.
+        checkpoint: The model on disk.
         precision: `fp32`, or `bf16` for the products.
 
     Raises:
-        ValueError: The folder does not say what the model can do, has no tokenizer, or as in `load_ours`.
+        ValueError: The folder does not say what the model can do, has no tokenizer, or as in
+            `Checkpoint.ours`.
     """
 
-    def __init__(self, folder: Path, device: torch.device, precision: str = "fp32"):
-        self.task: Task = load_task(folder)
-        tokenizer = load_tokenizer(folder)
-        if tokenizer is None:
-            raise ValueError(f"{folder} has no tokenizer: name a fine-tuned model")
-        model = load_ours(str(folder))
-        self.model = cast(TercetPreTrainedModel, nn.Module.to(model, device))
+    def __init__(self, checkpoint: Checkpoint, precision: str = "fp32"):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.task: Task = load_task(checkpoint.folder)
+        tokenizer = checkpoint.required_tokenizer()
+        self.model = cast(TercetPreTrainedModel, nn.Module.to(checkpoint.ours(), self.device))
         self.encoder: TextEncoder = encoder_of(self.model, tokenizer, self.task.facts[MAX_LENGTH])
-        self.device = device
         self.precision = precision
 
     @property
@@ -72,17 +68,6 @@ class Predictor:
         """Predict rows."""
         with products_in(self.precision, self.device):
             return predict(self.model, self.task, rows, self.encoder)
-
-
-def load_predictor(model: str, precision: str = "fp32") -> Predictor:
-    """Load a fine-tuned model by its folder or Hub id, onto the GPU if there is one.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: As in `Predictor`.
-    """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return Predictor(find_folder(model, None), device, precision)
 
 
 def predict_rows(predictor: Predictor, rows: Dataset, source: str) -> list[Prediction]:
@@ -127,20 +112,25 @@ def predict_file(
         WriteError: The system does not write it; what was there is as it was.
     """
     if output == STANDARD:
-        return answer(model, source, precision, LineWriter(sys.stdout))
+        return answer(Checkpoint.open(model), source, precision, LineWriter(sys.stdout))
     path = Path(output).expanduser()
     require_ending(output)
-    require_replaceable([path], find_folder(model, None), source, overwrite=overwrite)
+    checkpoint = Checkpoint.open(model)
+    require_replaceable([path], checkpoint.folder, source, overwrite=overwrite)
+    if source != STANDARD:
+        require_writable(stream_rows(source, (), whole=True), output)
     lock = path.with_name(f".{path.name}.lock")
     with locked(lock, f"--output {path}", "another --output"), writing_rows(path) as writer:
-        return answer(model, source, precision, writer, output)
+        return answer(checkpoint, source, precision, writer, output)
 
 
-def answer(model: str, source: str, precision: str, writer: RowWriter, output: str = "each line") -> int:
+def answer(
+    checkpoint: Checkpoint, source: str, precision: str, writer: RowWriter, output: str = "each line"
+) -> int:
     """Write the rows of a file with their predictions, and tell what the output has; count the rows."""
     name, num_rows, told = "standard input" if source == STANDARD else source, 0, ""
     with naming_rows(name):
-        predictor = load_predictor(model, precision)
+        predictor = Predictor(checkpoint, precision)
         echoed = predictor.columns if isinstance(predictor.task, Tagging) else ()
         for rows, predictions in predicted(predictor, stream_rows(source, predictor.columns, whole=True)):
             writer.write([answered(*each, echoed) for each in zip(rows, predictions, strict=True)])

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..modeling import TercetPreTrainedModel
+from ..storage.checkpoint import Checkpoint, Opener
 from ..text.record_files import naming_keys
 from .model import PretrainedModel, learner_of, load_pretrained_model
 from .recipe import Combinations, FineTuningRecipe
@@ -29,6 +30,8 @@ class Prepared:
     """Of the first seed, whose run learns with it: what is asked of its weights is asked before."""
     bad_rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """How many rows of each file were bad, and why, where there were any."""
+    open_model: Opener = Checkpoint.open
+    """Finds the models of further seeds."""
 
     @property
     def measured(self) -> list[str]:
@@ -46,7 +49,9 @@ class Prepared:
         }
 
 
-def prepare(recipe: FineTuningRecipe, tried: Combinations = ()) -> Prepared:
+def prepare(
+    recipe: FineTuningRecipe, tried: Combinations = (), open_model: Opener = Checkpoint.open
+) -> Prepared:
     """Read rows and model, and make sure that all fits, also with what a grid tries.
 
     Raises:
@@ -56,15 +61,16 @@ def prepare(recipe: FineTuningRecipe, tried: Combinations = ()) -> Prepared:
     with naming_keys(recipe.task.keys):  # a teacher's columns are no keys of a distillation
         rows = read_splits(recipe)
     task = find_task(recipe, rows)
-    pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
+    pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0], open_model)
     require_learnable(pretrained.model, recipe)
     for _, varied in tried:
         is_same = varied.model == recipe.model
-        each = pretrained if is_same else load_pretrained_model(varied.model, task, recipe.training.seeds[0])
+        seed = recipe.training.seeds[0]
+        each = pretrained if is_same else load_pretrained_model(varied.model, task, seed, open_model)
         require_learnable(each.model, varied)
     encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
     splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)
-    return Prepared(task, splits, pretrained, rows.bad_rows)
+    return Prepared(task, splits, pretrained, rows.bad_rows, open_model)
 
 
 def require_learnable(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> None:

@@ -40,8 +40,8 @@ from ..modeling import TercetConfig
 from ..modeling.attention.packing import sequence_ids
 from ..objectives.streams import one_stream
 from ..objectives.task_objectives import TaskObjective, first_tokens, group_edges, texts_within
-from ..storage.model_folder import find_folder, load_config
-from ..storage.pad_positions import positions_of_pads
+from ..storage.checkpoint import Checkpoint, Opener
+from ..storage.length import max_length
 from ..storage.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ..text.rows import texts_of
 from ..training.examples import gather, has_field
@@ -213,7 +213,7 @@ class Ranking(Task):
     baseline = "most frequent documents"
     drawn_unit = "distinct queries"
 
-    def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
+    def settled(self, recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open) -> FineTuningRecipe:
         """Make vectors as the model's folder says, where the recipe does not.
 
         Raises:
@@ -221,15 +221,14 @@ class Ranking(Task):
             ValueError: It makes them as ours cannot.
         """
         task = self.recipe
-        folder = find_folder(recipe.model.path, recipe.model.revision)
-        config = load_config(folder)
+        checkpoint = open_model(recipe.model.path, recipe.model.revision)
+        config = checkpoint.config
         remedy = "set task.pooling to train the model with that alone, or choose another model"
-        found = find_vectors(folder, remedy, task.pooling)
+        found = find_vectors(checkpoint.folder, remedy, task.pooling)
         if found is None:
             is_ours = (config.architectures or [""])[0].endswith(self.head)
             found = SentenceVectors(task.pooling or (config.classifier_pooling if is_ours else "mean"))
-        positions = config.max_position_embeddings - positions_of_pads(config)
-        longest = found.max_length and min(found.max_length, positions)
+        longest = found.max_length and max_length(config, found.max_length)
         settled = {
             "pooling": found.pooling,
             "query_prompt": found.query_prompt if task.query_prompt is None else task.query_prompt,

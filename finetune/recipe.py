@@ -209,6 +209,9 @@ class FineTuningRecipe:
     """Grid search: keys of `training`, `lora` or `model.overrides`, such as `training.learning_rate`, and
     their values. Every combination is tried with the first seed, and the best on the validation rows is
     selected."""
+    trust_remote_code: bool = False
+    """Whether the code of modules in `task.metrics` is run that are not `evaluate`'s own: folders, scripts
+    and repositories of others."""
 
     def __post_init__(self):
         if self.training.frozen_layers and self.model.tagger:

@@ -18,12 +18,11 @@ from typing import Any, cast
 from transformers import PreTrainedConfig
 
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
-from ..pretraining.run import pretrain
 from ..pretraining.start import tell_start
-from ..pretraining.text import open_texts
-from ..storage.model_folder import find_folder
+from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..training.disk import replace_text
-from ..training.lock import LOCK, require_free_below
+from ..training.exchange import main_first
+from ..training.lock import require_unheld
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, Run, running
 from ..training.stages import require_consistent
@@ -38,7 +37,6 @@ from .recipe import (
     AdaptationRecipe,
     Combinations,
     FineTuningRecipe,
-    PretrainedModelRecipe,
     in_words,
 )
 from .splits import Split
@@ -56,22 +54,27 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         ValueError: Parts of the recipe do not fit each other, the rows, the model or the output folder.
         FileNotFoundError: A named file or model does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        DiskFullError: There is no room; what was written before is intact.
+        WriteError: There is no room; what was written before is intact.
     """
-    require_free_below([recipe.folder / LOCK])  # said before a model is looked for
-    recipe, tried, rates = settled(recipe)
+    require_unheld(recipe.folder)  # said before a model is looked for
+    open_model = opening_once()
+    recipe, tried, rates = settled(recipe, open_model)
     if recipe.adaptation is not None:  # which comes after runs without it
         require_consistent(recipe.adaptation.training)
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
-        return finetune_in(run, recipe, tried, rates)
+        return finetune_in(run, recipe, tried, rates, open_model)
 
 
-def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: Rates) -> Path:
+def finetune_in(
+    run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: Rates, open_model: Opener
+) -> Path:
     """Fine-tune in the folder that a run holds, with what `settled` found."""
     folder, adaptation = run.folder, recipe.adaptation
-    with run.main_first():
-        prepared = prepare(recipe, tried)
+    with main_first():
+        prepared = prepare(recipe, tried, open_model)
     if adaptation is not None:
+        from ..pretraining.text import open_texts
+
         require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)
         open_texts(further_pretraining(adaptation, recipe.model.path, folder))  # they are there
     with run.together() as is_main:
@@ -85,8 +88,9 @@ def finetune_in(run: Run, recipe: FineTuningRecipe, tried: Combinations, rates: 
     if adaptation is not None:
         learn_all(chosen, prepared, folder / BEFORE, first=first, resume=run.resume)
         first = None
-        adapted = str(adapt(recipe.model, adaptation, folder / ADAPTED))
-        chosen = replace(chosen, model=replace(chosen.model, path=adapted, revision=None))
+        unadapted_model = open_model(recipe.model.path, recipe.model.revision)
+        adapted = adapt(unadapted_model, adaptation, folder / ADAPTED)
+        chosen = replace(chosen, model=replace(chosen.model, path=str(adapted), revision=None))
     results = learn_all(chosen, prepared, folder, first=first, resume=run.resume)
     with run.together() as is_main:
         if is_main:
@@ -120,7 +124,11 @@ def learn_all(
     for seed in recipe.training.seeds:
         place = seed_folder(folder, seed)
         results[seed] = learn(
-            recipe, prepared.task, splits, place, seed, pretrained=first, resume=resume, **options
+            *(recipe, prepared.task, splits, place, seed),
+            pretrained=first,
+            open_model=prepared.open_model,
+            resume=resume,
+            **options,
         )
         first = None
     return results
@@ -137,6 +145,7 @@ def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> int:
             splits,
             run.folder / GRID / ",".join(in_words(values)),
             recipe.training.seeds[0],
+            open_model=prepared.open_model,
             resume=run.resume,
         )
         for values, recipe in tried
@@ -160,7 +169,7 @@ def require_member(recipe: AdaptationRecipe, config: PreTrainedConfig, path: str
         )
 
 
-def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) -> Path:
+def adapt(model: Checkpoint, recipe: AdaptationRecipe, folder: Path) -> Path:
     """Go on with the pretraining of a model below a folder, and return the folder of the adapted one.
 
     A run that was interrupted is continued, and one that is finished is not repeated.
@@ -169,8 +178,9 @@ def adapt(model: PretrainedModelRecipe, recipe: AdaptationRecipe, folder: Path) 
         ValueError: The objective is not the model's, or something is wrong with the text.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
     """
-    path = str(find_folder(model.path, model.revision))
-    return pretrain(further_pretraining(recipe, path, folder / "run"), resume=True)
+    from ..pretraining.run import pretrain
+
+    return pretrain(further_pretraining(recipe, str(model.folder), folder / "run"), resume=True)
 
 
 def further_pretraining(recipe: AdaptationRecipe, path: str, output: Path) -> PretrainingRecipe:

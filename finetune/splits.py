@@ -13,6 +13,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
+from ..storage.length import max_length, most_positions
 from ..text.bad_records import RowError
 from ..text.bad_rows import Check, OnBadRow, Places, RowTally
 from ..text.cache import cache_folder
@@ -131,7 +132,7 @@ def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
         ValueError: There is nothing to learn from them.
     """
     with naming_rows("train", rows):
-        task = build_task(recipe.task, rows["train"])
+        task = build_task(recipe.task, rows["train"], trust_remote_code=recipe.trust_remote_code)
         if not task.facts.get("are_numbered", True):  # labels were found, not named
             odd = describe_odd_labels(task.labels_in(rows["train"]), rows.places["train"])
             if odd:
@@ -204,7 +205,7 @@ def contents(rows: Dataset, columns: Iterable[str]) -> list[str]:
 
 
 def encoder_of(
-    model: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase, max_length: int | None
+    model: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase, asked: int | None
 ) -> TextEncoder:
     """Make what turns texts into a model's ids, as long as a recipe says, or as model and tokenizer do.
 
@@ -213,18 +214,17 @@ def encoder_of(
     Raises:
         ValueError: The recipe wants more than the model can read.
     """
-    longest = model.config.max_position_embeddings
-    if max_length is not None and max_length > longest:
+    longest = most_positions(model.config)
+    if asked is not None and longest is not None and asked > longest:
         raise ValueError(
-            f"data.max_length is {max_length}, but the model has a maximum length of {longest} tokens: "
-            f"lower it"
+            f"data.max_length is {asked}, but the model has a maximum length of {longest} tokens: lower it"
         )
     has_token_types = (
         getattr(model.config, "type_vocab_size", 0) > 1
     )  # RoBERTa has one, which tells nothing apart
     return TextEncoder(
         tokenizer,
-        max_length or min(longest, tokenizer.model_max_length),
+        asked or max_length(model.config, tokenizer.model_max_length),
         has_token_types=has_token_types,
         is_causal=isinstance(model.config, TercetDecoderConfig),
         decoder_start_id=getattr(model.config, "decoder_start_token_id", None),

@@ -100,7 +100,9 @@ def prepared_again(recipe: FineTuningRecipe, run: FinishedRun) -> Prepared:
         with naming_keys(recipe.task.keys):
             rows = read_splits(recipe)
         task = load_task(run.model)
-        task.modules = load_metrics(getattr(recipe.task, "metrics", ()))
+        task.modules = load_metrics(
+            getattr(recipe.task, "metrics", ()), trust_remote_code=recipe.trust_remote_code
+        )
         pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
         encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
         splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)

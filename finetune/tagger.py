@@ -16,8 +16,7 @@ from ..modeling.recurrent.tagger import WordFeatures
 from ..modeling.recurrent.word_embedders import adopt, describe
 from ..modeling.recurrent.words import read_words
 from ..pretraining.model import require_fields
-from ..storage.model_folder import find_folder, load_config, load_tokenizer
-from ..storage.own_model import load_ours
+from ..storage.checkpoint import Checkpoint, Opener
 from .recipe import PretrainedModelRecipe
 from .splits import Split
 from .task import Task
@@ -27,7 +26,11 @@ OF_TAGGERS = ("embeddings",)
 
 
 def build_tagger(
-    recipe: PretrainedModelRecipe, beside: Sequence[str], task: Task, seed: int
+    recipe: PretrainedModelRecipe,
+    beside: Sequence[str],
+    task: Task,
+    seed: int,
+    open_model: Opener = Checkpoint.open,
 ) -> tuple[TercetTaggerForTokenClassification, PreTrainedTokenizerBase, list[str]]:
     """Build a tagger around pretrained models: the tagger, its tokenizer, and its tensors that are drawn.
 
@@ -36,6 +39,7 @@ def build_tagger(
         beside: Names the others.
         task: Names the labels.
         seed: Of the tagger's own weights.
+        open_model: Finds a model by its name.
 
     Raises:
         FileNotFoundError: There is no such model.
@@ -55,7 +59,9 @@ def build_tagger(
     for name in OF_TAGGERS:
         if name in recipe.overrides:
             raise ValueError(f"model.overrides.{name}: name the models by model.path and model.tagger.beside")
-    sources = [load_source(recipe.path, recipe.revision), *map(load_source, beside)]
+    opened = [open_model(recipe.path, recipe.revision), *map(open_model, beside)]
+    sources: list[tuple[Any, PreTrainedTokenizerBase | None]]
+    sources = [(each.ours(), each.tokenizer) for each in opened]
     embeddings = [describe(cast(NeuralConfig, source.config), tokenizer) for source, tokenizer in sources]
     try:
         config = TercetTaggerConfig(embeddings=embeddings, **task.config_fields, **recipe.overrides)
@@ -68,13 +74,6 @@ def build_tagger(
         adopt(embedder, source, tokenizer)
     own = sorted(name for name, each in tagger.named_parameters() if ".features." not in name)
     return tagger, word_tokenizer(config.max_position_embeddings), own
-
-
-def load_source(name: str, revision: str | None = None) -> tuple[Any, PreTrainedTokenizerBase | None]:
-    """Load a pretrained model whose word vectors are read, and its tokenizer if it has one."""
-    folder = find_folder(name, revision)
-    load_config(folder)
-    return load_ours(str(folder)), load_tokenizer(folder)
 
 
 def remember_words(model: nn.Module, splits: Mapping[str, Split]) -> None:

@@ -20,6 +20,7 @@ from ..modeling import TercetConfig
 from ..objectives.task_objectives import TaskObjective
 from ..reporting.blocks import Example as Shown
 from ..reporting.blocks import Line, Run
+from ..storage.checkpoint import Checkpoint, Opener
 from ..text.rows import Row, texts_of
 from .encoding import TextEncoder
 from .examples import LabelledExamples
@@ -129,7 +130,7 @@ class Task(ABC):
         """
         return
 
-    def settled(self, recipe: FineTuningRecipe) -> FineTuningRecipe:
+    def settled(self, recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open) -> FineTuningRecipe:
         """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
 
         Raises:

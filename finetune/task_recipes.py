@@ -22,7 +22,9 @@ def as_columns(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-Columns = Annotated[tuple[str, ...], Field(min_length=1, max_length=2), BeforeValidator(as_columns)]
+Several = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
+
+Columns = Annotated[Several, BeforeValidator(as_columns, json_schema_input_type=str | Several)]
 """One column of texts, whose name may stand alone, or two, which are read as a pair."""
 
 Modules = tuple[Annotated[str, Field(min_length=1)], ...]

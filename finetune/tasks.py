@@ -43,15 +43,20 @@ def task_of(recipe: TaskRecipe, facts: Facts | None = None) -> Task:
     return TASKS[recipe.kind](recipe, facts)
 
 
-def build_task(recipe: TaskRecipe, train: Dataset) -> Task:
+def build_task(recipe: TaskRecipe, train: Dataset, *, trust_remote_code: bool = False) -> Task:
     """Find out what the labels of a task are, and load what else shall score it.
+
+    Args:
+        recipe: Of the task.
+        train: The training rows.
+        trust_remote_code: Run the code of modules in `task.metrics` that are not `evaluate`'s own.
 
     Raises:
         ValueError: There is nothing to learn from the rows, or a module of `task.metrics` cannot be loaded or
             does not score such a task.
     """
     task = task_of(recipe, task_of(recipe).find(train))
-    task.modules = load_metrics(getattr(recipe, "metrics", ()))
+    task.modules = load_metrics(getattr(recipe, "metrics", ()), trust_remote_code=trust_remote_code)
     if task.modules:
         few = train.select(range(min(len(train), ROWS_TO_TRY)))
         task.library_scores(task.guess(train, few), task.references(few))

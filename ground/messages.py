@@ -3,8 +3,11 @@
 None of these is imported before it is needed: commands answer wrong recipes at once.
 """
 
+import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from threading import RLock
 
 LONGEST = 200
@@ -56,3 +59,35 @@ def quietly() -> Iterator[None]:
             logging.set_verbosity(verbosity)
             if shows_progress:
                 logging.enable_progress_bar()
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return whether an error is one that a library in Rust ends its program with: no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def panics_told(who: str) -> Iterator[None]:
+    """Raise a `ValueError` where a library in Rust panics over a file, without what it prints of it.
+
+    Args:
+        who: What it was made of.
+    """
+    with TemporaryFile() as printed:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(printed.fileno(), 2)
+        try:
+            yield
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            printed.truncate(0)
+            raise ValueError(f"{who} is damaged (tokenizers: {first_line(error)})") from None
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            printed.seek(0)
+            if said := printed.read():
+                os.write(2, said)

@@ -9,10 +9,12 @@ device `meta`). The sizes in a configuration therefore cost nothing that the fil
 whole has every tensor that it needs, in its shape, and only finite numbers.
 """
 
+import inspect
 import json
+import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -21,16 +23,35 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from .messages import first_line, quietly, shortened
+from .named_files import named_file
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 """Names of files that run foreign code when they are read."""
 
+ADAPTER = "adapter_config.json"
+"""File by which PEFT finds an adapter."""
+
 MOST_LAYERS = 1000
 """Layers that a configuration may have more than the files have tensors: some architectures share them."""
+
+MOST_ANYWHERE = 2**24
+"""The largest size that costs nothing, however small the files: positions without weights go on that far."""
+
+MOST_LABELS = 2**20
+"""Labels of a configuration without weights, each of which gets a name."""
+
+COUNTS_PARTS = re.compile(r".*layer.*|(n|num)_.*(expert|block|stage).*")
+"""Fields of a configuration that count parts of a model, each of which is an object."""
+
+IS_SIZE = re.compile(
+    r"(.*_)?(n|d|num|max|size|dim|width|length|len|heads?|embd|embed|ctx|positions?|embeddings?|inner|hidden|vocab"
+    r"|labels|window|kernel|channels|rank|groups?|range|buckets|distance)(_.*)?"
+)
+"""Fields of a configuration that are sizes, which a tensor may have, also one that is in no file."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +70,9 @@ def inspect_weights(folder: Path) -> StoredWeights:
     """Make sure that all weights of a model are there and whole, and none pickled.
 
     Raises:
-        ValueError: There are none but pickled ones, or a file is damaged or missing.
+        ValueError: There are none but pickled ones, a file is damaged or missing, or an adapter changes them.
     """
+    require_no_adapter(folder)
     index = folder / SAFE_WEIGHTS_INDEX_NAME
     single = folder / SAFE_WEIGHTS_NAME
     if single.exists():
@@ -76,38 +98,70 @@ def inspect_weights(folder: Path) -> StoredWeights:
     return StoredWeights([index, *shards], count_parameters(shapes), len(shapes))
 
 
+def require_no_adapter(folder: Path) -> None:
+    """Refuse a model with an adapter in its folder, which PEFT would add to the weights.
+
+    Its configuration can name other models, and modules that are imported.
+
+    Raises:
+        ValueError: There is one.
+    """
+    if (folder / ADAPTER).exists():
+        raise ValueError(
+            f"{folder} has an adapter beside the model ({ADAPTER}), which transformers would add to it: "
+            "merge the two with PEFT's merge_and_unload and save the model again, or take the adapter out"
+        )
+
+
 def has_weights(folder: Path) -> bool:
     """Return whether there are weights as safetensors, be they whole or not."""
     return any((folder / name).exists() for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
 
 
 def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
-    """Refuse counts in a configuration that take memory or time before it meets the weights.
+    """Refuse sizes in a configuration that take memory or time before it meets the weights.
 
-    transformers names every label, and a model without storage still has an object for each layer. All other
-    sizes are compared by such a model (`compare_weights`).
+    transformers names every label, a model without storage still has an object for each layer, and what is
+    computed from positions is in no file. Other sizes are compared by such a model (`compare_weights`).
 
     Args:
-        folder: With weights, or there is nothing to compare.
+        folder: Without weights, sizes are small where they cost nothing.
         config: What `config.json` says.
 
     Raises:
-        ValueError: There are more labels than numbers in the files, or more layers than tensors; or as in
-            `inspect_weights`.
+        ValueError: A size is larger than the numbers in the files are many, or there are more layers than
+            tensors; or as in `inspect_weights`.
     """
-    if not has_weights(folder):
-        return
-    stored = inspect_weights(folder)
-    counts = {name: value for name, value in config.items() if isinstance(value, int)}
-    numbers, layers = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
-    limits = {name: layers for name in counts if "layer" in name} | {"num_labels": numbers}
-    for name in sorted(limits.keys() & counts.keys()):
-        if counts[name] > limits[name]:
+    stored = inspect_weights(folder) if has_weights(folder) else StoredWeights([], {}, 0)
+    numbers, parts = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
+    for name, value in sizes_in(config):
+        most = (numbers or MOST_LABELS) if name == "num_labels" else max(numbers, MOST_ANYWHERE)
+        if value > (parts if COUNTS_PARTS.fullmatch(name) else most):
+            file = stored.files[0].name if stored.files else folder
             raise ValueError(
-                f"{folder / 'config.json'} says {name} = {counts[name]:,}, but {stored.files[0].name} has "
-                f"{stored.num_tensors:,} tensors with {numbers:,} numbers: use the config.json that was "
-                "saved with these weights"
+                f"{folder / 'config.json'} says {name} = {value:,}, but {file} has {stored.num_tensors:,} "
+                f"tensors with {numbers:,} numbers: use the config.json that was saved with these weights"
             )
+
+
+def sizes_in(config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the sizes in a configuration, its own and those of the configurations in it, by their names.
+
+    What its class does not have makes nothing: somebody may have noted the number of parameters.
+    """
+    name, own = str(config.get("model_type")), list(config.items())
+    if name in CONFIG_MAPPING:
+        kind = CONFIG_MAPPING[name]
+        fields = {*inspect.signature(kind).parameters, *kind.attribute_map, "num_labels"}
+        own = [(field, value) for field, value in own if field in fields]
+    while own:
+        name, value = own.pop()
+        if isinstance(value, list):
+            own += ((name, each) for each in value)
+        elif isinstance(value, dict):
+            own += value.items()
+        elif isinstance(value, int | float) and (IS_SIZE.fullmatch(name) or COUNTS_PARTS.fullmatch(name)):
+            yield name, value
 
 
 def no_weights(folder: Path) -> ValueError:
@@ -136,13 +190,17 @@ def read_index(index: Path) -> dict[str, str]:
     """Read in which file each tensor lies.
 
     Raises:
-        ValueError: The index is damaged.
+        ValueError: The index is damaged, or names files elsewhere.
     """
     require_plain(index)
     try:
-        return json.loads(index.read_bytes())["weight_map"]
+        places = dict(json.loads(index.read_bytes())["weight_map"])
+        names = {*places.values()}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{index} is damaged ({error}): copy it again, or save the model again") from error
+    for name in names:
+        named_file(index.parent, name, index)
+    return places
 
 
 def read_header(file: Path) -> dict[str, tuple[str, list[int]]]:
@@ -184,6 +242,10 @@ def count_parameters(tensors: dict[str, tuple[str, list[int]]]) -> dict[str, int
 Condition = Callable[[str], bool]
 """Chooses tensors by their names."""
 
+NO_KERNELS = {"attn_implementation": None}
+"""Argument of `from_pretrained` that chooses attention as ever: a configuration could name a kernel on the
+Hub, which is code that transformers would download and run."""
+
 MOST_NAMED = 4
 """Tensors that a message names."""
 
@@ -216,7 +278,7 @@ def compare_weights(loader: Any, folder: Path, **arguments: Any) -> Fit:
         with quietly():
             model, found = loader.from_pretrained(
                 folder, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True,
-                device_map="meta", **arguments,
+                device_map="meta", **NO_KERNELS, **arguments,
             )  # fmt: skip
     except RuntimeError as error:
         raise ValueError(
@@ -268,7 +330,7 @@ def load_finite(loader: Any, folder: Path, stored: StoredWeights, **arguments: A
     """
     with quietly():
         model = loader.from_pretrained(
-            folder, use_safetensors=True, ignore_mismatched_sizes=True, **arguments
+            folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments
         )
     require_finite(model.state_dict(), stored.files[0])
     return model.eval()

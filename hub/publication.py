@@ -19,10 +19,11 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from ..configs.documents import write_document
-from ..ground.saved_weights import inspect_weights
+from ..ground.named_files import require_inside
+from ..storage.checkpoint import Checkpoint
 from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
+from ..storage.foreign_folder import OF_ANOTHER, texts_in
 from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
-from ..storage.own_model import require_sound
 from ..storage.remote_code import add_auto_map, code_of, saved_code
 from ..storage.sentence_vectors import MODULES, OF_TRANSFORMER, SETTINGS, files_of_modules
 from .model_card import CARD, build_card, what_is_missing
@@ -71,6 +72,11 @@ class PublishedFile:
         """Count its bytes."""
         return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
 
+    @property
+    def origin(self) -> str:
+        """Say from which file it comes, with all links followed."""
+        return "written anew" if isinstance(self.source, bytes) else f"from {self.source.resolve()}"
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -101,13 +107,14 @@ def prepare(folder: str | Path, repo: str, revision: str | None = None) -> Publi
         revision: Branch that it goes to, of which the card tells; `main` if left out.
 
     Raises:
-        ValueError: The name is no repository's, or there is no model, or one of its files is damaged, or its
-            weights are not all there and finite.
+        ValueError: The name is no repository's, or there is no model, or one of its files is damaged, leads
+            out of its folder or names code elsewhere, or its weights are not all there and finite.
     """
     require_repo_id(repo)
     run = find_run(Path(folder).expanduser())
-    weights = inspect_weights(run.model)
-    require_sound(run.model)
+    checkpoint = Checkpoint.open(str(run.model))
+    weights = checkpoint.weights
+    checkpoint.require_sound()
     config = add_auto_map(run.config, run.model)
     card = build_card(run, weights, repo, revision)
     files = [
@@ -125,6 +132,9 @@ def prepare(folder: str | Path, repo: str, revision: str | None = None) -> Publi
         files.append(PublishedFile(RECIPE, write_document(run.recipe).encode()))
     if run.certificate:
         files.append(published_facts(CERTIFICATE, run.certificate))
+    for file in files:
+        if isinstance(file.source, Path):
+            require_inside(file.source, file.source.parent if file.source in run.plots else run.model)
     return Publication(repo, run.model, sorted(files, key=lambda file: file.path), what_is_missing(run, card))
 
 
@@ -169,8 +179,17 @@ def code_files(run: FinishedRun, config: dict[str, Any]) -> list[PublishedFile]:
 
 
 def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
-    """Write facts as transformers writes them, without the place from which something was loaded."""
-    origins = {key for key in facts if key.endswith("name_or_path")}
+    """Write facts as transformers writes them, without the places from which something was loaded.
+
+    Raises:
+        ValueError: They name code in another repository, of which nobody who loads the model would know.
+    """
+    if elsewhere := [text for _, text in texts_in(facts) if OF_ANOTHER.fullmatch(text)]:
+        raise ValueError(
+            f"{name} names code in another repository ({elsewhere[0]}), which whoever loads the model with "
+            "trust_remote_code=True would run: remove that entry, or copy the code into the folder"
+        )
+    origins = {key for key in facts if key.endswith(("name_or_path", "_file"))}
     cleaned = facts | without_folders({key: facts[key] for key in origins})
     return PublishedFile(name, (json.dumps(cleaned, indent=2) + "\n").encode())
 
@@ -179,7 +198,7 @@ def describe(publication: Publication, revision: str | None = None) -> str:
     """Describe which files would be sent and where, and what the card lacks."""
     width = max(len(file.path) for file in publication.files)
     lines = [f"{publication.folder} -> {publication.address} ({revision or 'main'})"]
-    lines += [f"  {file.path:<{width}} {file.size:>14,} bytes" for file in publication.files]
+    lines += [f"  {file.path:<{width}} {file.size:>14,} bytes  {file.origin}" for file in publication.files]
     total = sum(file.size for file in publication.files)
     lines.append(f"{len(publication.files)} files, {total:,} bytes; nothing was uploaded")
     if publication.repo_type == "model":

@@ -1,16 +1,9 @@
-"""What heads are good for: outputs without them, and how the loss reacts to each.
+"""What heads are good for: outputs without them.
 
-Removing a head means that the output projection reads zeros, or the head's mean, in its place. It is an
-intervention, unlike an attention map, which shows where a head looks and not what that does (Jain and
-Wallace, 2019). Two ways to measure all heads:
-
-ablation     each head is removed in turn, and the predictions with and without it are compared: exact, with a
-             forward pass for each head (Voita et al., 2019; Michel, Levy and Neubig, 2019, section 3)
-importance   how steeply the loss changes with the size of each head: one backward pass for all heads, and a
-             linear estimate of the former (Michel, Levy and Neubig, 2019, section 4.1)
-
-Baselines: the same of `untrained(model)`, and means in the place of zeros. Zeros are what a model has never
-read, and may do more harm than the head's absence; its mean is the least surprising constant.
+Removing a head means that the output projection reads zeros in its place. It is an intervention, unlike an
+attention map, which shows where a head looks and not what that does (Jain and Wallace, 2019). Each head
+is removed in turn, and the predictions with and without it are compared, a forward pass for each head
+(Voita et al., 2019; Michel, Levy and Neubig, 2019, section 3). The baseline is `untrained(model)`.
 
 Shapes: B batch, T positions, L attention modules, H heads of a module, D head width, V vocabulary.
 """
@@ -20,30 +13,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from ..modeling.heads.losses import IGNORE
-from .inspected_model import (
-    AttentionLayer,
-    Batch,
-    evaluating,
-    find_attention,
-    hooked,
-    on_heads,
-    sequence_numbers,
-    with_decoder_input,
-)
+from .inspected_model import AttentionLayer, Batch, evaluating, find_attention, hooked
 
 Measure = Callable[[Any, Any, Batch], Tensor]
 """Compares a model's outputs on a batch, whole and without a head: a number."""
 
 
 @contextmanager
-def ablate_heads(
-    model: PreTrainedModel, heads: Mapping[int, Iterable[int]], means: Sequence[Tensor] | None = None
-) -> Iterator[None]:
+def ablate_heads(model: PreTrainedModel, heads: Mapping[int, Iterable[int]]) -> Iterator[None]:
     """Remove heads from a model, as a context.
 
     Equal to a model whose output projections have zeros in the slices of these heads. Works with every
@@ -52,32 +34,27 @@ def ablate_heads(
     Args:
         model: The model; its weights do not change.
         heads: Number of an attention module in `find_attention(model)` -> numbers of its heads, from 0.
-        means: What stands in their place, (H, D) for each module, as by `mean_heads`; zeros otherwise.
 
     Raises:
         ValueError: There is no such module or head; or the model was called, but not through the output
             projection of a module, so that its heads were not removed.
     """
     layers = find_attention(model)
-    for number in heads:
-        if number not in range(len(layers)):
-            raise ValueError(
-                f"attention module {number} is to be ablated, but there are {len(layers)}, from 0"
-            )
+    if wrong := [number for number in heads if number not in range(len(layers))]:
+        raise ValueError(f"attention module {wrong[0]} is to be ablated, but there are {len(layers)}, from 0")
     removed = {number: require_heads(layers[number], chosen, number) for number, chosen in heads.items()}
-    missed = set(removed)
+    missed, ran = set(removed), []
 
-    def remove(place: int, x: Tensor) -> Tensor:
-        number = numbers[place]
-        missed.discard(number)
-        constant = x.new_zeros(()) if means is None else means[number].to(x)
-        return torch.where(removed[number].to(x.device)[:, None], constant, x)
+    def hook_of(number: int) -> Callable[..., tuple[Tensor, ...]]:
+        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            missed.discard(number)
+            x = arguments[0].unflatten(-1, (layers[number].num_heads, -1))
+            return (x.masked_fill(removed[number].to(x.device)[:, None], 0).flatten(-2), *arguments[1:])
 
-    numbers, ran = list(removed), []
-    with (
-        on_heads([layers[number] for number in numbers], remove),
-        hooked(model.register_forward_hook(lambda *_: ran.append(True))),
-    ):
+        return hook
+
+    hooks = [layers[number].output.register_forward_pre_hook(hook_of(number)) for number in removed]
+    with hooked(*hooks, model.register_forward_hook(lambda *_: ran.append(True))):
         yield
     if ran and missed:
         raise ValueError(
@@ -99,54 +76,15 @@ def require_heads(layer: AttentionLayer, chosen: Iterable[int], number: int) -> 
     return mask
 
 
-@torch.no_grad()
-def mean_heads(model: PreTrainedModel, batches: Iterable[Batch]) -> list[Tensor]:
-    """Return what each head gives on average over the tokens of batches, (H, D) for each attention module."""
-    layers = find_attention(model)
-    sums = [torch.zeros(layer.num_heads, layer.head_dim, dtype=torch.float64) for layer in layers]
-    counts = [0] * len(layers)
-    batch: Batch = {}
-
-    def add(number: int, x: Tensor) -> None:
-        tokens = x.double().cpu()[real_tokens(batch, x.shape[:2], layers[number]).cpu()]
-        sums[number] += tokens.sum(dim=0)
-        counts[number] += len(tokens)
-
-    with evaluating(model), on_heads(layers, add):
-        for given in batches:
-            batch = with_decoder_input(model, given)  # which `add` reads
-            model(**given)
-    return [total / max(count, 1) for total, count in zip(sums, counts, strict=True)]
-
-
-def real_tokens(batch: Batch, size: Sequence[int], layer: AttentionLayer | None = None) -> Tensor:
-    """Return which positions of `size` (B, T) are no pads, as the batch's masks of tokens say.
-
-    Where a target has no mask, its labels say it, since collators of transformers ignore pads.
-    """
-    of_target = "decoder_input_ids" in batch and (layer is None or layer.kind != "encoder")
-    mask = batch.get("decoder_attention_mask" if of_target else "attention_mask")
-    if of_target and mask is None and batch.get("labels") is not None:
-        mask = batch["labels"] != IGNORE
-    if mask is None or mask.shape != (*size,):
-        return torch.ones(*size, dtype=torch.bool)
-    return mask.bool()
-
-
 def loss_increase(before: Any, after: Any, batch: Batch) -> Tensor:
     """Return by how much the loss has risen, in nats per target.
 
     Raises:
         ValueError: The batch has no labels.
     """
-    return loss_of(after) - loss_of(before)
-
-
-def loss_of(outputs: Any) -> Tensor:
-    """Return the loss of a model's outputs, or raise a `ValueError` if there is none."""
-    if getattr(outputs, "loss", None) is None:
+    if getattr(before, "loss", None) is None:
         raise ValueError("the model returned no loss: give batches with `labels`, or measure by `divergence`")
-    return outputs.loss
+    return after.loss - before.loss
 
 
 def divergence(before: Any, after: Any, batch: Batch) -> Tensor:
@@ -167,12 +105,24 @@ def divergence(before: Any, after: Any, batch: Batch) -> Tensor:
     return apart[real_tokens(batch, apart.shape).to(apart.device)].mean()
 
 
+def real_tokens(batch: Batch, size: Sequence[int]) -> Tensor:
+    """Return which positions of predictions of `size` (B, T) are no pads, as the batch's masks of tokens say.
+
+    Where a target has no mask, its labels say it, since collators of transformers ignore pads.
+    """
+    mask = batch.get("attention_mask")
+    if "decoder_input_ids" in batch:
+        mask = batch.get("decoder_attention_mask")
+        if mask is None and batch.get("labels") is not None:
+            mask = batch["labels"] != IGNORE
+    if mask is None or mask.shape != (*size,):
+        return torch.ones(*size, dtype=torch.bool)
+    return mask.bool()
+
+
 @torch.no_grad()
 def ablation_effects(
-    model: PreTrainedModel,
-    batches: Iterable[Batch],
-    measure: Measure = loss_increase,
-    means: Sequence[Tensor] | None = None,
+    model: PreTrainedModel, batches: Iterable[Batch], measure: Measure = loss_increase
 ) -> list[Tensor]:
     """Remove each head in turn, and measure what that changes.
 
@@ -180,7 +130,6 @@ def ablation_effects(
         model: The model, which is evaluated.
         batches: What it reads, padded or packed.
         measure: Compares outputs with and without the head: `loss_increase`, `divergence`, or your own.
-        means: As in `ablate_heads`.
 
     Returns:
         For each attention module the mean over batches for each head, (H,).
@@ -188,46 +137,10 @@ def ablation_effects(
     layers, known = find_attention(model), list(batches)
     effects = [torch.zeros(layer.num_heads) for layer in layers]
     with evaluating(model):
-        for given in known:
-            before, batch = model(**given), with_decoder_input(model, given)
+        for batch in known:
+            before = model(**batch)
             for number, layer in enumerate(layers):
                 for head in range(layer.num_heads):
-                    with ablate_heads(model, {number: [head]}, means):
-                        effects[number][head] += float(measure(before, model(**given), batch)) / len(known)
+                    with ablate_heads(model, {number: [head]}):
+                        effects[number][head] += float(measure(before, model(**batch), batch)) / len(known)
     return effects
-
-
-def head_importance(
-    model: PreTrainedModel,
-    batches: Iterable[Batch],
-    loss: Callable[[PreTrainedModel, Batch], Tensor] = lambda model, batch: loss_of(model(**batch)),
-) -> list[Tensor]:
-    """Estimate how much the loss depends on each head, by one backward pass for each batch.
-
-    Each head of each sequence is multiplied by a gate of 1; the importance is the absolute gradient of the
-    loss with respect to the gate, summed over sequences: E|dL/dg| of Michel, Levy and Neubig, 2019, equation
-    2, in nats. Padded and packed batches give the same. The model is evaluated: nothing is dropped out.
-
-    Returns:
-        For each attention module the mean over batches for each head, (H,).
-    """
-    layers, known = find_attention(model), list(batches)
-    importance = [torch.zeros(layer.num_heads) for layer in layers]
-    for batch in known:
-        gates: dict[int, Tensor] = {}
-
-        def multiply(number: int, x: Tensor, gates: dict[int, Tensor] = gates) -> Tensor:
-            gate = gates.setdefault(number, x.new_ones(*x.shape[:-1], 1, requires_grad=True))
-            return x * gate
-
-        with evaluating(model), torch.enable_grad(), on_heads(layers, multiply):
-            of_loss = torch.autograd.grad(loss(model, batch), list(gates.values()), allow_unused=True)
-        for number, gradient in zip(gates, of_loss, strict=True):
-            if gradient is None:  # the loss does not depend on this module
-                continue
-            is_source = layers[number].kind == "encoder"
-            numbers = sequence_numbers(batch, gradient.shape[:2], of_keys=is_source).to(gradient.device)
-            sums = gradient.new_zeros(int(numbers.max()) + 1, gradient.shape[2])
-            sums.index_add_(0, numbers.flatten(), gradient.flatten(0, 1)[..., 0])
-            importance[number] += sums.abs().sum(dim=0).float().cpu() / len(known)
-    return importance

@@ -9,18 +9,17 @@ Shapes: B batch, T positions, L layers, H heads, D head width, C model width, V 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ..modeling.attention.multi_head import Attention, CrossAttention
-from ..modeling.attention.packing import restarts, sequence_ids
 
 Batch = Mapping[str, Any]
 """What a model is called with: tensors by the names of its arguments."""
@@ -182,34 +181,6 @@ def hooked(*handles: Any) -> Iterator[None]:
             handle.remove()
 
 
-@contextmanager
-def on_heads(
-    layers: Sequence[AttentionLayer], change: Callable[[int, Tensor], Tensor | None]
-) -> Iterator[None]:
-    """Let a function read, or replace, what heads give on its way to the output projection, as a context.
-
-    Args:
-        layers: The attention modules.
-        change: Is called with the place of a module among `layers` and its heads (B, T, H, D), packed
-            sequences being (1, N, H, D), whenever the module computes; returns what is read instead, or
-            `None`.
-    """
-
-    def hook_of(number: int, layer: AttentionLayer) -> Callable[..., tuple[Tensor, ...] | None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-            x, *others = arguments
-            changed = change(number, x.unflatten(-1, (layer.num_heads, layer.head_dim)))
-            return None if changed is None else (changed.flatten(-2), *others)
-
-        return hook
-
-    hooks = (
-        layer.output.register_forward_pre_hook(hook_of(number, layer)) for number, layer in enumerate(layers)
-    )
-    with hooked(*hooks):
-        yield
-
-
 def untrained(model: PreTrainedModel, seed: int = 0) -> PreTrainedModel:
     """Build a model of the same class and size with random weights, drawn as before training.
 
@@ -232,37 +203,3 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(was_training)
-
-
-def with_decoder_input(model: PreTrainedModel, batch: Batch) -> Batch:
-    """Return a batch with `decoder_input_ids`, also where a model would shift `labels` right to make them.
-
-    `DataCollatorForSeq2Seq` without a model leaves them out; they tell that there is a target. The model
-    itself is called without them: it may know more of the target than the labels.
-    """
-    make = getattr(model, "prepare_decoder_input_ids_from_labels", None)
-    labels = None if {"decoder_input_ids", "decoder_inputs_embeds"} & batch.keys() else batch.get("labels")
-    return batch if make is None or labels is None else {**batch, "decoder_input_ids": make(labels)}
-
-
-def sequence_numbers(batch: Batch, size: Sequence[int], *, of_keys: bool = False) -> Tensor:
-    """Number the sequence of each position of a batch of `size` (B, T), from 0.
-
-    Packed sequences are told apart by `cu_seq_lens_q`, or `cu_seq_lens_k` (`of_keys`, the sources of a
-    sequence-to-sequence model), or in one row by positions that restart; in a padded batch, each row is one.
-    """
-    bounds = batch.get("cu_seq_lens_k" if of_keys else "cu_seq_lens_q")
-    rows = torch.arange(size[0])[:, None].expand(*size)
-    if bounds is not None:
-        return sequence_ids(bounds, size[1])
-    positions = batch.get(
-        "position_ids" if of_keys or "decoder_input_ids" not in batch else "decoder_position_ids"
-    )
-    if (
-        size[0] == 1
-        and positions is not None
-        and positions.shape == (*size,)
-        and "attention_mask" not in batch
-    ):
-        return restarts(positions)
-    return rows

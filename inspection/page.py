@@ -5,6 +5,7 @@ what holds of many is for the functions of the other modules.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -16,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..doctor.examined_model import ExaminedModel, load_examined_model
 from ..ground.messages import quietly
-from ..ground.saved_weights import inspect_weights, require_finite, require_fit
+from ..ground.saved_weights import require_finite, require_fit
 from ..reporting.blocks import (
     Block,
     Bullets,
@@ -28,17 +29,16 @@ from ..reporting.blocks import (
     Table,
     counted,
     name_of_model,
-    percent,
 )
 from ..reporting.charts import draw_heads
 from ..reporting.line_charts import LinePanel, draw_lines
 from ..reporting.page import as_page
-from ..storage.model_folder import find_folder
+from ..storage.checkpoint import Checkpoint
 from ..training.disk import replace_text
-from .activation_patching import lens_divergence, logit_lens
-from .attention_maps import attention_maps, distance_map, distance_share, induction_scores
+from .attention_maps import attention_maps, distance_map
 from .head_ablation import ablation_effects, divergence
 from .inspected_model import Batch, Kind, find_attention, untrained
+from .logit_lens import lens_divergence, logit_lens
 
 MOST_TOKENS = 64
 """Of a text whose maps are drawn: more cannot be read."""
@@ -86,12 +86,40 @@ def load(name: str, *, trust_remote_code: bool) -> ExaminedModel:
         FileNotFoundError: There is no such model.
         ValueError: It cannot be loaded, lacks weights, or has some that are not finite.
     """
-    examined = load_examined_model(name, trust_remote_code=trust_remote_code)
+    checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
+    examined, stored = load_examined_model(checkpoint), checkpoint.weights
     assert examined.fit is not None
-    stored = inspect_weights(find_folder(name))
     require_fit(examined.fit, stored, lambda each: "pooler" in each, lambda _: True)
     require_finite(examined.model.state_dict(), stored.files[0])
     return examined
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model reads for a page.
+
+    Args:
+        model: The model.
+        baseline: The same with random weights.
+        tokenizer: That of the model.
+        inputs: What both read.
+        folder: Where pictures are drawn.
+    """
+
+    model: PreTrainedModel
+    baseline: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    inputs: dict[str, Tensor]
+    folder: Path
+
+    def words(self, name: str) -> list[str]:
+        """Write each token of one of the inputs as text."""
+        return spelled(self.tokenizer, self.inputs[name][0])
+
+    @property
+    def models(self) -> dict[str, PreTrainedModel]:
+        """Return both models by their titles."""
+        return {TRAINED: self.model, RANDOM: self.baseline}
 
 
 def describe(examined: ExaminedModel, text: str, target: str | None = None) -> Report:
@@ -100,23 +128,16 @@ def describe(examined: ExaminedModel, text: str, target: str | None = None) -> R
     Raises:
         ValueError: As in `inspect_model`.
     """
-    if examined.tokenizer is None:
+    model, tokenizer = examined.model, examined.tokenizer
+    if tokenizer is None:
         raise ValueError(f"{examined.name} has no tokenizer: save the one that it was trained with beside it")
-    model = examined.model
-    inputs = read(examined, examined.tokenizer, text, target)
-    names = {key: spelled(examined.tokenizer, inputs[key][0]) for key in inputs if key.endswith("input_ids")}
-    baseline = untrained(model)
+    inputs = read(examined, tokenizer, text, target)
     with TemporaryDirectory() as folder:
-        blocks = [
-            *map_blocks(model, baseline, inputs, names, Path(folder)),
-            *lens_blocks(model, baseline, inputs, [*names.values()][-1], examined.tokenizer, Path(folder)),
-            *ablation_blocks(model, baseline, inputs, Path(folder)),
-            *induction_blocks(examined, baseline, Path(folder)),
-        ]
-    layers, size = find_attention(model), model.num_parameters()
-    heads = sum(layer.num_heads for layer in layers)
-    about = f"{type(model).__name__} of {size:,} parameters, with {heads} attention heads, reading: {text}"
-    return Report(f"Inside {name_of_model(examined.name)}", about, blocks)
+        reading = Reading(model, untrained(model), tokenizer, inputs, Path(folder))
+        blocks = [block for section in (show_maps, show_lens, show_ablation) for block in section(reading)]
+    heads = sum(layer.num_heads for layer in find_attention(model))
+    about = f"{type(model).__name__} of {model.num_parameters():,} parameters, with {heads} attention heads, "
+    return Report(f"Inside {name_of_model(examined.name)}", f"{about}reading: {text}", blocks)
 
 
 def read(
@@ -175,15 +196,11 @@ def spelled(tokenizer: PreTrainedTokenizerBase, ids: Tensor) -> list[str]:
     return names
 
 
-def map_blocks(
-    model: PreTrainedModel,
-    baseline: PreTrainedModel,
-    inputs: Batch,
-    names: dict[str, list[str]],
-    folder: Path,
-) -> list[Block]:
-    """Show every map, and what of it distance explains."""
-    maps, random = attention_maps(model, inputs), attention_maps(baseline, inputs)
+def show_maps(reading: Reading) -> list[Block]:
+    """Show every map, beside that of random weights, and what of it distance explains."""
+    maps, random = (attention_maps(model, reading.inputs) for model in reading.models.values())
+    source = reading.words("input_ids")
+    written = reading.words("decoder_input_ids") if "decoder_input_ids" in reading.inputs else source
     blocks: list[Block] = [
         Heading("Where heads look"),
         Prose(
@@ -192,135 +209,84 @@ def map_blocks(
             "weight of each distance, show as well says nothing about these words."
         ),
     ]
-    source = names["input_ids"]
-    written = names.get("decoder_input_ids", source)
     for kind, layers in maps.items():
         views = {TRAINED: layers, RANDOM: random[kind]}
         if kind != "cross":
             views[BY_DISTANCE] = [distance_map(weights) for weights in layers]
-        rows, columns = (
-            (source if kind in ("self", "encoder") else written),
-            (written if kind == "decoder" else source),
-        )
+        rows = source if kind in ("self", "encoder") else written
+        columns = written if kind == "decoder" else source
         lists = {view: [weights[0].tolist() for weights in given] for view, given in views.items()}
         blocks.append(Maps(TITLES[kind], rows, columns, lists))
-        if kind != "cross":
-            panels = {
-                name: per_head([distance_share(weights) for weights in given])
-                for name, given in ((TRAINED, layers), (RANDOM, random[kind]))
-            }
-            unit = "share of a head's weights that distance explains (adjusted R², 1: all)"
-            drawing = draw_heads(panels, unit, folder / f"distance-{kind}.png", scale=1.0)
-            blocks.append(Figure(f"distance-{kind}.png", drawing, f"{TITLES[kind]}: {unit}"))
     return blocks
 
 
-def per_head(values: Sequence[Tensor]) -> np.ndarray:
-    """Lay out numbers of heads, (H,) for each module, as (L, H) with NaN where a module has fewer."""
-    most = max(map(len, values))
-    return np.array([[*each.tolist(), *[np.nan] * (most - len(each))] for each in values])
-
-
-def lens_blocks(
-    model: PreTrainedModel,
-    baseline: PreTrainedModel,
-    inputs: Batch,
-    tokens: list[str],
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-) -> list[Block]:
+def show_lens(reading: Reading) -> list[Block]:
     """Show what each layer would predict, if the model predicts tokens."""
-    if model.get_output_embeddings() is None:
-        return [
-            Heading("What each layer would predict"),
-            Prose(
-                f"`{type(model).__name__}` has no head that predicts tokens, by which layers could be read."
-            ),
-        ]
-    logits, random = logit_lens(model, inputs), logit_lens(baseline, inputs)
-    curves = {
-        name: [*enumerate(lens_divergence(each, inputs))]
-        for name, each in ((TRAINED, logits), (RANDOM, random))
-    }
+    title = Heading("What each layer would predict")
+    if reading.model.get_output_embeddings() is None:
+        name = type(reading.model).__name__
+        return [title, Prose(f"`{name}` has no head that predicts tokens, by which layers could be read.")]
+    logits = {title: logit_lens(model, reading.inputs) for title, model in reading.models.items()}
+    curves = {title: [*enumerate(lens_divergence(each, reading.inputs))] for title, each in logits.items()}
     about = "KL from the last layer, in nats per token"
-    drawing = draw_lines(
-        [LinePanel(about, "layer (0: what the first layer reads)", curves)], folder / "lens.png"
-    )
-    best = [layer[0].float().softmax(dim=-1).max(dim=-1) for layer in logits]
-    cells = [
-        [
-            f"{word} {share:.0%}"
-            for word, share in zip(spelled(tokenizer, top.indices), top.values.tolist(), strict=True)
-        ]
-        for top in best
-    ]
-    rows = [[token, *column] for token, column in zip(tokens, zip(*cells, strict=True), strict=True)]
+    panel = LinePanel(about, "layer (0: what the first layer reads)", curves)
     return [
-        Heading("What each layer would predict"),
+        title,
         Prose(
             "The logit lens: the states of each layer, read by the model's own norm and head as if they were "
             "the last ones. A line near 0 is no achievement: with random weights, every layer predicts "
             "nearly what the last one does, which is nothing in particular."
         ),
-        Figure("lens.png", drawing, about),
-        Table(["at the token", *(f"layer {number}" for number in range(len(cells)))], rows),
+        Figure("lens.png", draw_lines([panel], reading.folder / "lens.png"), about),
+        lens_table(reading, logits[TRAINED]),
     ]
 
 
-def ablation_blocks(
-    model: PreTrainedModel, baseline: PreTrainedModel, inputs: Batch, folder: Path
-) -> list[Block]:
+def lens_table(reading: Reading, logits: Sequence[Tensor]) -> Table:
+    """Write the token that each layer predicts best at each place, and its probability."""
+    read_last = "decoder_input_ids" if "decoder_input_ids" in reading.inputs else "input_ids"
+    columns = [reading.words(read_last)]
+    for layer in logits:
+        best = layer[0].float().softmax(dim=-1).max(dim=-1)
+        words = spelled(reading.tokenizer, best.indices)
+        columns.append(
+            [f"{word} {share:.0%}" for word, share in zip(words, best.values.tolist(), strict=True)]
+        )
+    names = ["at the token", *(f"layer {number}" for number in range(len(logits)))]
+    return Table(names, [list(row) for row in zip(*columns, strict=True)])
+
+
+def show_ablation(reading: Reading) -> list[Block]:
     """Show how far the predictions move without each head, if the model predicts classes."""
     title = Heading("What heads do")
     try:
-        effects = ablation_effects(model, [inputs], divergence)
+        effects = {
+            title: ablation_effects(model, [reading.inputs], divergence)
+            for title, model in reading.models.items()
+        }
     except ValueError as error:
         return [title, Prose(str(error).capitalize() + ".")]
-    random = per_head(ablation_effects(baseline, [inputs], divergence))
     unit = "change of the predictions without the head, KL in nats per prediction"
-    drawing = draw_heads({TRAINED: per_head(effects), RANDOM: random}, unit, folder / "ablation.png")
-    names = [layer.name for layer in find_attention(model)]
-    ranked = sorted(
-        (
-            (float(effect), layer, head)
-            for layer, of_layer in enumerate(effects)
-            for head, effect in enumerate(of_layer)
-        ),
-        reverse=True,
-    )
+    panels = {title: per_head(values) for title, values in effects.items()}
+    of_heads = [
+        (float(effect), f"Layer {number}, head {head} ({layer.name}): {effect:.3g} nats")
+        for number, (layer, values) in enumerate(
+            zip(find_attention(reading.model), effects[TRAINED], strict=True), 1
+        )
+        for head, effect in enumerate(values, 1)
+    ]
     return [
         title,
         Prose(
             "Each head is removed in turn: the output projection reads zeros in its place. Rows are "
             "attention modules in the order in which the model holds them."
         ),
-        Figure("ablation.png", drawing, unit),
-        Bullets(
-            [
-                f"Layer {layer + 1}, head {head + 1} ({names[layer]}): {effect:.3g} nats"
-                for effect, layer, head in ranked[:3]
-            ]
-        ),
+        Figure("ablation.png", draw_heads(panels, unit, reading.folder / "ablation.png"), unit),
+        Bullets([said for _, said in sorted(of_heads, reverse=True)[:3]]),
     ]
 
 
-def induction_blocks(examined: ExaminedModel, baseline: PreTrainedModel, folder: Path) -> list[Block]:
-    """Show which heads of a decoder continue repetitions."""
-    if examined.member != "decoder":
-        return []
-    longest = getattr(examined.config, "max_position_embeddings", None) or 2 * MOST_TOKENS
-    length = min(32, (longest - 1) // 2)
-    found, random = (induction_scores(each, length) for each in (examined.model, baseline))
-    panels = {
-        name: (scores.scores - scores.by_distance).numpy()
-        for name, scores in ((TRAINED, found), (RANDOM, random))
-    }
-    unit = "weight on what followed the same token before, minus that at the same distance"
-    return [
-        Heading("Heads that continue repetitions"),
-        Prose(
-            f"Induction heads, on {length} random tokens that are repeated. 1 is a perfect one; a head that "
-            f"looks everywhere has {percent(found.uniform)} there, repeated or not."
-        ),
-        Figure("induction.png", draw_heads(panels, unit, folder / "induction.png", scale=1.0), unit),
-    ]
+def per_head(values: Sequence[Tensor]) -> np.ndarray:
+    """Lay out numbers of heads, (H,) for each module, as (L, H) with NaN where a module has fewer."""
+    most = max(map(len, values))
+    return np.array([[*each.tolist(), *[np.nan] * (most - len(each))] for each in values])

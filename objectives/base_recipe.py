@@ -72,8 +72,6 @@ class FullSequence:
     """Vectors that the cross-attention of a decoder without an encoder reads; others read an encoder's."""
     passes: float = 0
     """Forward passes over it that nothing is learned from, beside the one that is learned from."""
-    predictions: float = 0
-    """Positions that reach the vocabulary in these passes, in all of them together."""
 
     @property
     def tokens(self) -> int:

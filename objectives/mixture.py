@@ -149,7 +149,6 @@ class MixtureRecipe(BaseObjectiveRecipe):
             mean("targets"),
             mean("pairs"),
             passes=mean("passes"),
-            predictions=mean("predictions"),
         )
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:

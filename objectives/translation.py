@@ -54,9 +54,6 @@ DRAWS, NOISE = "decoder_draws", "decoder_noise"
 """In a batch, (1, M): a number from [0, 1) where a prediction is read, else -1; a random token where one is
 read, else `IGNORE`."""
 
-STEPS_OF_MEAN = 1000
-"""Points of a run at which a mean over the whole of it is taken."""
-
 STEEPNESS = 20.0
 """k of an inverse sigmoid for which a recipe names none."""
 
@@ -133,11 +130,6 @@ class ScheduledSamplingRecipe:
         The first token is true, and a pass decides at least one more for good.
         """
         return min(self.passes, longest - 1) if self.final_probability else 0
-
-    def count_predictions(self, length: int) -> float:
-        """Count what is predicted of a target of so many tokens in one pass, on average over a run."""
-        middles = (np.arange(STEPS_OF_MEAN) + 0.5) / STEPS_OF_MEAN
-        return float(np.mean([self.probability(progress) for progress in middles])) * (length - 1)
 
 
 @dataclass(frozen=True)
@@ -304,9 +296,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
         whole = FullSequence(sequence_length, sequence_length, sequence_length)
         if self.scheduled_sampling is None:
             return whole
-        passes = self.scheduled_sampling.count_passes(sequence_length)
-        predictions = passes * self.scheduled_sampling.count_predictions(sequence_length)
-        return replace(whole, passes=passes, predictions=predictions)
+        return replace(whole, passes=self.scheduled_sampling.count_passes(sequence_length))
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the bytes of the texts to be written."""

@@ -68,13 +68,15 @@ def read_out(tokenizer: PreTrainedTokenizerBase, targets: Sequence[np.ndarray]) 
     return [cast(str, tokenizer.decode(ids, skip_special_tokens=True)) for ids in targets]
 
 
-def rewritten(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str]:
-    """Encode and decode texts: what a model writes that writes all their tokens.
+def rewritten(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], longest: int | None = None
+) -> list[str]:
+    """Encode and decode texts: what a model writes that writes all their tokens, `longest` at most.
 
     WordPiece sets spaces around punctuation, and what a normalizer changes is never written.
     """
     ids: Any = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    return read_out(tokenizer, ids)
+    return read_out(tokenizer, [each[:longest] for each in ids])
 
 
 def padded(sequences: Sequence[np.ndarray], pad_id: int) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ no measure of ours; docs/scaling.md lists some of it.
 """
 
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache
 from math import log
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from ..configs.recipe import load_recipe, parse_recipe, read_overrides
+from ..configs.recipe import load_recipe, parse_recipe, read_overrides, split_overrides
 from ..pretraining.recipe import PretrainingRecipe
 from ..training.precision import computes_on_cpu, fast_bfloat16, fastest_float32_products
 from ..training.recipe import Positive
@@ -61,17 +61,6 @@ def tensor_cores(half: float, single: float) -> Peaks:
     return {"bf16": half, "fp16": half, "fp32": single}
 
 
-def apple(cores: int, per_core: float, memory: float, source: str) -> Device:
-    """Describe a GPU of Apple's, whose cores are alike within a generation and compute all formats alike."""
-    return Device(memory, {"bf16": cores * per_core, "fp32": cores * per_core}, 1.25e9, 1.25e9, source, "mps")
-
-
-M1_CORE = 2.6e12 / 8
-"""Apple's announcement of the M1 (10 November 2020): 2.6 teraflops of eight cores."""
-
-M2_CORE = 3.6e12 / 10
-"""Apple's presentation of the M2 (6 June 2022): 3.6 teraflops of ten cores."""
-
 DEVICES = {
     "a100": Device(
         80e9, tensor_cores(312e12, 19.5e12), 300e9, 25e9, "NVIDIA A100 80GB SXM and DGX A100 data sheets"
@@ -103,10 +92,6 @@ DEVICES = {
         1.25e9,
         "NVIDIA, RTX Blackwell GPU Architecture, 2025, appendix A (accumulation in FP32); PCIe 5.0 x16",
     ),
-    "m1": apple(8, M1_CORE, 16e9, "Apple, announcement of M1, 2020; its largest memory"),
-    "m1-max": apple(32, M1_CORE, 64e9, "32 of M1's GPU cores (Apple, 2020 and 2021); its largest memory"),
-    "m2": apple(10, M2_CORE, 24e9, "Apple, presentation of M2, 2022; its largest memory"),
-    "m2-max": apple(38, M2_CORE, 96e9, "38 of M2's GPU cores (Apple, 2022 and 2023); its largest memory"),
     "cpu": Device(
         16e9,
         {"bf16": 749e9, "fp32": 368e9},
@@ -117,8 +102,7 @@ DEVICES = {
     ),
 }
 """The devices that a plan can name. Data sheets count both directions of NVLink, and newer ones sparse
-products: both are halved here. The network's rate is that of one adapter for each device. Of Apple's newer
-chips, the maker publishes no operations per second."""
+products: both are halved here. The network's rate is that of one adapter for each device."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +194,16 @@ def memory_of(device: torch.device) -> float:
 
 Amount = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+DeviceName = Annotated[
+    str,
+    Field(
+        json_schema_extra={
+            "enum": [THIS_MACHINE, *DEVICES],
+            "errorMessage": f"unknown; it is {THIS_MACHINE}, which is measured, or one of "
+            f"{', '.join(DEVICES)}. For any other, set peak_flops and device_memory from its data sheet",
+        }
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -218,7 +212,7 @@ class PlanRecipe:
 
     devices: Positive = 1
     """Number of devices."""
-    device: str = THIS_MACHINE
+    device: DeviceName = THIS_MACHINE
     """Type of device, by its name in `DEVICES`, or `this_machine`, which is measured; the fields below
     override its values."""
     devices_per_node: Positive = 8
@@ -237,13 +231,6 @@ class PlanRecipe:
     """Bytes per second that a device sends to the others; over the network if there are several machines."""
     price_per_device_hour: Amount | None = None
     """Price of one device for an hour, in any currency."""
-
-    def __post_init__(self):
-        if self.device not in {THIS_MACHINE, *DEVICES}:
-            raise ValueError(
-                f"device = {self.device}: unknown; it is {THIS_MACHINE}, which is measured, or one of "
-                f"{', '.join(DEVICES)}. For any other, set peak_flops and device_memory from its data sheet"
-            )
 
     @property
     def kind(self) -> Device:
@@ -284,16 +271,6 @@ class PlanRecipe:
                 f"{' and '.join(self.kind.peaks)} only: choose one of them, or another device"
             )
         return self.peak_flops or self.kind.peaks[precision]
-
-
-def split_overrides(overrides: Iterable[str], parts: Container[str]) -> tuple[list[str], list[str]]:
-    """Separate overrides of the recipe from those of the machines: they have a dot, or name a part of it."""
-    of_recipe: list[str] = []
-    of_machines: list[str] = []
-    for override in overrides:
-        key = override.partition("=")[0].strip()
-        (of_recipe if "." in key or key in parts else of_machines).append(override)
-    return of_recipe, of_machines
 
 
 def read_machines(overrides: Iterable[str]) -> PlanRecipe:

@@ -1,21 +1,34 @@
 """A run before it runs: what it computes, holds and sends on some machines, and how long that takes.
 
 model      parameters, operations, what is kept      (`model_costs.py`)
-stages     sequences and micro-batches of a step     (`planned_stages.py`)
-layouts    who holds and sends what                  (`device_layouts.py`)    ->  a `Plan`, for `report.py`
+layouts    who holds and sends what                  (`layouts.py`)    ->  a `Plan`, for `report.py`
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+
+from torch import nn
 
 from ..modeling.pretrained import TercetPreTrainedModel
-from ..objectives.base_recipe import FullSequence
+from ..objectives.base_recipe import FullSequence, JointModel, Trainable
+from ..pretraining.prepared import require_shorter
 from ..pretraining.recipe import PretrainingRecipe
-from .device_layouts import Layout, Memory, Share, layouts
+from ..training.recipe import TrainingRecipe
+from ..training.stages import require_time
+from .layouts import Layout, Load, Memory, layouts
 from .machines import PeakShare, PlanRecipe
-from .model_costs import build_planned_model, count_embeddings
-from .planned_stages import PlannedStage, plan_stages
+from .model_costs import (
+    DTYPES,
+    blocks_of,
+    build_planned_model,
+    count,
+    count_embeddings,
+    count_flops,
+    kept_by,
+    loss_bytes,
+    optimizer_bytes,
+)
 
 SECONDS_PER_HOUR = 3600
 
@@ -24,12 +37,47 @@ COMPUTED_AGAIN = 4 / 3
 
 
 @dataclass(frozen=True)
+class PlannedStage:
+    """Steps of a run that are cut alike; a run without stages is one."""
+
+    steps: int
+    """How many there are."""
+    tokens_limit: int
+    """Tokens of a step at most."""
+    sequence: FullSequence
+    """What every sequence is taken to be."""
+    sequences: int
+    """Of a step."""
+    flops_per_sequence: float
+    """Of its forward and backward pass."""
+    load: Load
+    """What its sequences need."""
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step's sequences."""
+        return self.sequences * self.sequence.tokens
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all its steps."""
+        return self.steps * self.tokens_per_step
+
+    @property
+    def flops(self) -> float:
+        """Operations of all its steps."""
+        return self.steps * self.sequences * self.flops_per_sequence
+
+
+@dataclass(frozen=True)
 class Outlook:
     """What one layout would cost; a step is one of the last stage, where the recipe's own values hold."""
 
     layout: Layout
-    share: Share
-    """What one device does in a step."""
+    micro_batches: int
+    """How many follow one another on a device in a step."""
+    sequences: int
+    """Sequences of the largest of them."""
     memory: Memory
     """What it holds, in the stage that needs most."""
     fits: bool
@@ -76,8 +124,6 @@ class Plan:
     """What it rests on; empty if it was given."""
     stages: tuple[PlannedStage, ...]
     """The recipe's, and at last the one in which its own values hold."""
-    outlooks: tuple[Outlook, ...]
-    """One for each layout."""
 
     def __str__(self) -> str:
         """Write the report."""
@@ -98,19 +144,9 @@ class Plan:
         return str(self)
 
     @property
-    def sequence(self) -> FullSequence:
-        """Return the sequences of the last stage."""
-        return self.stages[-1].sequence
-
-    @property
-    def sequences_per_step(self) -> int:
-        """Count those of a step of the last stage."""
-        return self.stages[-1].sequences
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens of a step of the last stage."""
-        return self.stages[-1].tokens_per_step
+    def last(self) -> PlannedStage:
+        """Return the stage in which the recipe's own values hold."""
+        return self.stages[-1]
 
     @property
     def tokens(self) -> int:
@@ -118,20 +154,96 @@ class Plan:
         return sum(stage.tokens for stage in self.stages)
 
     @property
+    def flops(self) -> float:
+        """Operations of the whole run, forward and backward."""
+        return sum(stage.flops for stage in self.stages)
+
+    @property
     def flops_per_token(self) -> float:
-        """Operations, forward and backward, averaged over the run."""
+        """Operations, averaged over the run."""
         return self.flops / self.tokens
 
     @property
-    def flops(self) -> float:
-        """Operations of the whole run."""
-        return sum(stage.flops for stage in self.stages)
+    def speed(self) -> float:
+        """Operations per second that one device reaches."""
+        return self.machines.peak(self.precision) * self.mfu
+
+    @cached_property
+    def outlooks(self) -> tuple[Outlook, ...]:
+        """What each layout would cost."""
+        return tuple(map(self.outlook, layouts(self.machines.devices, self.machines.devices_per_node)))
+
+    def outlook(self, layout: Layout) -> Outlook:
+        """Work out one layout."""
+        last, memory = self.last, self.memory(layout)
+        micro_batches, sequences = self.share(layout, last)
+        computing, sending = self.seconds(layout, last)
+        hours = sum(each.steps * max(self.seconds(layout, each)) for each in self.stages) / SECONDS_PER_HOUR
+        price = self.machines.price_per_device_hour
+        return Outlook(
+            layout=layout,
+            micro_batches=micro_batches,
+            sequences=sequences,
+            memory=memory,
+            fits=self.fits(memory),
+            fitting_sequences=self.fitting_sequences(layout),
+            traffic=layout.traffic_within(last.load, micro_batches) + layout.traffic_between(last.load),
+            computing=computing,
+            sending=sending,
+            tokens_per_second=last.tokens_per_step / max(computing, sending),
+            hours=hours,
+            price=None if price is None else price * hours * layout.devices,
+        )
+
+    def seconds(self, layout: Layout, stage: PlannedStage) -> tuple[float, float]:
+        """Estimate the time that a step of a stage takes to compute, and to send."""
+        flops = stage.flops_per_sequence * stage.sequences / layout.devices
+        again = COMPUTED_AGAIN if self.recipe.training.gradient_checkpointing else 1
+        machines, within = self.machines, layout.traffic_within(stage.load, self.share(layout, stage)[0])
+        is_hybrid = 1 < layout.shards < layout.devices
+        link = machines.kind.node_bandwidth if is_hybrid else machines.link
+        return again * flops / self.speed, within / link + layout.traffic_between(stage.load) / machines.link
+
+    def share(self, layout: Layout, stage: PlannedStage, limit: int | None = None) -> tuple[int, int]:
+        """Cut a step into micro-batches as `training.batches` does: the fewest that keep the limit.
+
+        Returns how many a device has, and the sequences of the largest.
+
+        Args:
+            layout: Its devices take equally many.
+            stage: Whose step it is.
+            limit: Tokens of a micro-batch at most; by default what the recipe allows.
+        """
+        limit = limit or self.recipe.training.tokens_per_micro_batch or stage.tokens_limit
+        most = limit // stage.sequence.tokens
+        per_device = -(-stage.sequences // (most * layout.devices))
+        return per_device, -(-stage.sequences // (per_device * layout.devices))
+
+    def memory(self, layout: Layout, limit: int | None = None) -> Memory:
+        """Count what a device holds in the stage that needs most, with micro-batches of so many tokens."""
+        held = (layout.memory(stage.load, self.share(layout, stage, limit)[1]) for stage in self.stages)
+        return max(held, key=lambda memory: memory.total)
+
+    def fits(self, memory: Memory) -> bool:
+        """Return whether a device has room."""
+        return memory.total <= self.machines.available_memory
+
+    def fitting_sequences(self, layout: Layout) -> int | None:
+        """Find the largest micro-batch, up to the wanted one, for which a device has room in every stage.
+
+        Larger ones need more: the limit is found by bisection.
+        """
+        tokens = self.last.sequence.tokens
+        wanted = max(self.share(layout, stage)[1] * stage.sequence.tokens for stage in self.stages)
+        sizes = range(1, max(wanted // tokens, 1) + 1)
+        fitting = bisect_left(sizes, True, key=lambda most: not self.fits(self.memory(layout, most * tokens)))
+        return self.share(layout, self.last, fitting * tokens)[1] if fitting else None
 
 
-def require_planned_kind(recipe: PretrainingRecipe) -> None:
+def require_planned_kind(recipe: PretrainingRecipe, model_class: type[nn.Module] | None = None) -> None:
     """Raise a `ValueError` if a recipe trains a model whose costs are not known: no Transformer."""
-    model_class = recipe.objective.model_class
-    if not issubclass(model_class, TercetPreTrainedModel):
+    model_class = model_class or recipe.objective.model_class
+    if not issubclass(model_class, TercetPreTrainedModel | JointModel):
         raise ValueError(
             f"{recipe.objective.kind} trains a {model_class.__name__}, whose costs cannot be planned: only "
             "those of Transformers can; run a few steps instead (training.steps=20), which tell their speed"
@@ -148,11 +260,11 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
     require_planned_kind(recipe)
     wanted = recipe.training.precision
     precision = machines.automatic_precision if wanted == "auto" else wanted
-    peak = machines.peak(precision)
+    machines.peak(precision)  # or it does not compute in it
     model = build_planned_model(recipe)
+    require_planned_kind(recipe, type(model))
     stages = plan_stages(recipe, model, machines, precision)
     mfu, known_shares = machines.share_of_peak(model.config.hidden_size)
-    work = Work(recipe, machines, peak * mfu, stages)
     return Plan(
         recipe=recipe,
         machines=machines,
@@ -163,88 +275,70 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         mfu=mfu,
         known_shares=known_shares,
         stages=stages,
-        outlooks=tuple(map(work.outlook, layouts(machines.devices, machines.devices_per_node))),
     )
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is to be done, whoever shares it."""
+def plan_stages(
+    recipe: PretrainingRecipe, model: Trainable, machines: PlanRecipe, precision: str
+) -> tuple[PlannedStage, ...]:
+    """Work out what the steps of each stage compute and hold, and those of the recipe's own values.
 
-    recipe: PretrainingRecipe
-    machines: PlanRecipe
-    """What shares it."""
-    speed: float
-    """Operations per second that one device reaches."""
-    stages: Sequence[PlannedStage]
+    Raises:
+        ValueError: As in `plan_run`.
+    """
+    require_time(recipe.training)
+    training, longest, blocks = recipe.training, recipe.corpus.sequence_length, blocks_of(model)
+    remembered, products, is_cpu = optimizer_bytes(model, training), DTYPES[precision], machines.kind.is_cpu
 
-    @property
-    def last(self) -> PlannedStage:
-        """Return the stage in which the recipe's own values hold."""
-        return self.stages[-1]
-
-    def outlook(self, layout: Layout) -> Outlook:
-        """Work out one layout."""
-        share = self.share(layout, self.last)
-        memory = self.memory(layout)
-        traffic = layout.traffic(self.last.load, share)
-        computing, sending = self.seconds(layout, self.last)
-        seconds = sum(stage.steps * max(self.seconds(layout, stage)) for stage in self.stages)
-        hours = seconds / SECONDS_PER_HOUR
-        price = self.machines.price_per_device_hour
-        return Outlook(
-            layout=layout,
-            share=share,
-            memory=memory,
-            fits=self.fits(memory),
-            fitting_sequences=self.fitting_sequences(layout),
-            traffic=traffic,
-            computing=computing,
-            sending=sending,
-            tokens_per_second=self.last.tokens_per_step / max(computing, sending),
-            hours=hours,
-            price=None if price is None else price * hours * layout.devices,
+    def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
+        sequence, parts = recipe.objective.full_sequence(length), recipe.objective.parts(model, length)
+        options = {"is_cpu": is_cpu, "computes_again": training.gradient_checkpointing}
+        load = Load(
+            parameters=count([model]),
+            block_parameters=count(blocks),
+            largest_block=max(count([block]) for block in blocks),
+            optimizer_bytes=remembered,
+            product_bytes=products.itemsize,
+            kept=kept_by(parts, products, DTYPES["fp32"], **options),
+            kept_of_cast=kept_by(parts, products, products, **options),
+            loss_bytes=partial(loss_bytes, parts, products, is_cpu=is_cpu),
+            offloads=training.cpu_offload,
         )
+        sequences = sequences_per_step(training, sequence.tokens, limit, machines.devices, where)
+        return PlannedStage(steps, limit, sequence, sequences, count_flops(parts), load)
 
-    def seconds(self, layout: Layout, stage: PlannedStage) -> tuple[float, float]:
-        """Estimate the time that a step of a stage takes to compute, and to send."""
-        flops = stage.flops_per_sequence * stage.sequences / layout.devices
-        share, machines = self.share(layout, stage), self.machines
-        within = layout.traffic_within(stage.load, share)
-        sending = (layout.traffic(stage.load, share) - within) / machines.link
-        again = COMPUTED_AGAIN if self.recipe.training.gradient_checkpointing else 1
-        return again * flops / self.speed, sending + within / machines.kind.node_bandwidth
+    stages = []
+    for stage in training.stages:
+        length, limit = stage.sequence_length or longest, stage.tokens_per_step or training.tokens_per_step
+        require_shorter(length, longest)
+        stages.append(planned(stage.steps, length, limit, "training.stages: "))
+    steps = training.steps - sum(stage.steps for stage in training.stages)
+    return (*stages, planned(steps, longest, training.tokens_per_step, "training."))
 
-    def share(self, layout: Layout, stage: PlannedStage, limit: int | None = None) -> Share:
-        """Cut a step into micro-batches as `training.batches` does: the fewest that keep the limit.
 
-        Args:
-            layout: Its devices take equally many.
-            stage: Whose step it is.
-            limit: Tokens of a micro-batch at most; by default what the recipe allows.
-        """
-        limit = limit or self.recipe.training.tokens_per_micro_batch or stage.tokens_limit
-        most = limit // stage.sequence.tokens
-        per_device = -(-stage.sequences // (most * layout.devices))
-        largest = -(-stage.sequences // (per_device * layout.devices))
-        return Share(per_device, largest)
+def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, devices: int, where: str) -> int:
+    """Count the full sequences of a step.
 
-    def memory(self, layout: Layout, limit: int | None = None) -> Memory:
-        """Count what a device holds in the stage that needs most, with micro-batches of so many tokens."""
-        held = (layout.memory(stage.load, self.share(layout, stage, limit)) for stage in self.stages)
-        return max(held, key=lambda memory: memory.total)
+    Args:
+        training: Limits the micro-batches.
+        tokens: Of a sequence.
+        limit: Tokens of a step.
+        devices: How many share it.
+        where: Begins the name of the key that gives the limit.
 
-    def fits(self, memory: Memory) -> bool:
-        """Return whether a device has room."""
-        return memory.total <= self.machines.available_memory
-
-    def fitting_sequences(self, layout: Layout) -> int | None:
-        """Find the largest micro-batch, up to the wanted one, for which a device has room in every stage.
-
-        Larger ones need more: the limit is found by bisection.
-        """
-        tokens = self.last.sequence.tokens
-        wanted = max(self.share(layout, stage).sequences * stage.sequence.tokens for stage in self.stages)
-        sizes = range(1, max(wanted // tokens, 1) + 1)
-        fitting = bisect_left(sizes, True, key=lambda most: not self.fits(self.memory(layout, most * tokens)))
-        return self.share(layout, self.last, fitting * tokens).sequences if fitting else None
+    Raises:
+        ValueError: There are fewer than devices, or one does not fit a micro-batch.
+    """
+    if training.tokens_per_micro_batch is not None and tokens > training.tokens_per_micro_batch:
+        raise ValueError(
+            f"training.tokens_per_micro_batch is {training.tokens_per_micro_batch:,}, but a full sequence "
+            f"has {tokens:,} tokens: raise it, or shorten corpus.sequence_length"
+        )
+    sequences = limit // tokens
+    if sequences < devices:
+        raise ValueError(
+            f"{where}tokens_per_step is {limit:,}, which is {sequences:,} full "
+            f"sequences of {tokens:,} tokens for {devices:,} devices: raise it to {tokens * devices:,} or "
+            "more, or take fewer devices"
+        )
+    return sequences

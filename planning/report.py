@@ -8,7 +8,7 @@ from dataclasses import fields
 
 from ..reporting.blocks import Bullets, Note, Table
 from ..reporting.text import for_terminal
-from .device_layouts import Memory
+from .layouts import Memory
 from .plan import SECONDS_PER_HOUR, Outlook, Plan
 
 UNITS = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
@@ -43,7 +43,7 @@ def report_plan(plan: Plan) -> str:
 
 def run_rows(plan: Plan) -> list[list[str]]:
     """Return what is computed, whoever computes it."""
-    training, sequence = plan.recipe.training, plan.sequence
+    training, sequence = plan.recipe.training, plan.last.sequence
     read = f"{sequence.read:,} + {sequence.written:,}" if sequence.written else f"{sequence.read:,}"
     rest = plan.parameters - plan.embedding_parameters
     return [
@@ -51,7 +51,7 @@ def run_rows(plan: Plan) -> list[list[str]]:
         ["of embeddings", f"{plan.embedding_parameters:,}"],
         ["of the rest", f"{rest:,}"],
         ["tokens of a sequence", read],
-        ["tokens of a step", f"{plan.tokens_per_step:,} ({plan.sequences_per_step:,} sequences)"],
+        ["tokens of a step", f"{plan.last.tokens_per_step:,} ({plan.last.sequences:,} sequences)"],
         ["steps", f"{training.steps:,}"],
         ["tokens", f"{plan.tokens:,} ({digits(plan.tokens / plan.parameters)} per parameter)"],
         ["operations per token", f"{short(plan.flops_per_token)}FLOP"],
@@ -96,7 +96,7 @@ def speed_rows(plan: Plan) -> list[list[str]]:
     return [
         [
             outlook.layout.name,
-            f"{outlook.share.micro_batches:,} x {outlook.share.sequences:,}",
+            f"{outlook.micro_batches:,} x {outlook.sequences:,}",
             size(outlook.traffic),
             duration(outlook.computing),
             duration(outlook.sending),
@@ -120,7 +120,7 @@ def verdicts(plan: Plan) -> list[str]:
         if outlook.fitting_sequences is None:
             lines.append(f"{line}, and no micro-batch is small enough.")
         else:
-            tokens = outlook.fitting_sequences * plan.sequence.tokens
+            tokens = outlook.fitting_sequences * plan.last.sequence.tokens
             lines.append(f"{line}; it would with training.tokens_per_micro_batch={tokens}.")
     training = plan.recipe.training
     if not (training.gradient_checkpointing or all(outlook.fits for outlook in plan.outlooks)):
@@ -139,7 +139,6 @@ def assumptions(plan: Plan) -> list[str]:
     """Return what the numbers rest on."""
     machines = plan.machines
     of_stages = "Values of a step are those of the last stage; memory is that of the stage that needs most."
-    comparison = "ZeRO-1 and ZeRO-2 are DeepSpeed's, and shown for comparison: runs use DDP, FSDP2 or HSDP."
     training = plan.recipe.training
     offload = "training.cpu_offload needs FSDP2 or HSDP; the time of copies and of steps on the CPU is not "
     offload += "included."
@@ -151,7 +150,6 @@ def assumptions(plan: Plan) -> list[str]:
             for known in plan.known_shares
         ),
         f"Numbers of {machines.device}: {machines.kind.source}.",
-        *([comparison] if machines.devices > 1 else []),
         *([of_stages] if training.stages else []),
         *([offload] if training.cpu_offload else []),
         f"Every sequence is full, and the vocabulary has {plan.vocab_size:,} entries.",

@@ -7,28 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..doctor.examined_model import ExaminedModel, Member, loader_of
 from ..finetune.prediction import Predictor
 from ..finetune.task import Task
 from ..ground.messages import quietly
-from ..ground.saved_weights import load_whole, tell_of_unread
+from ..ground.named_files import require_inside
 from ..hub.model_card import KINDS, origin
 from ..reporting.blocks import name_of_model
+from ..storage.checkpoint import Checkpoint
 from ..storage.finished_run import TASK, FinishedRun, find_run
-from ..storage.model_folder import CONFIG, find_folder, load_config, require_fit, require_tokenizer
-from ..storage.own_model import load_ours
-from ..storage.pad_positions import positions_of_pads
+from ..storage.heads import Member
+from ..storage.model_folder import CONFIG, require_fit
 from ..training.finite_numbers import finite_outputs
-
-UNLIMITED = 10**6
-"""Length from which on a tokenizer has no limit of its own."""
-
-DEFAULT_LENGTH = 2048
-"""Tokens that a model reads that has no limit either."""
 
 WORD_VECTORS = "tercet_word_vectors"
 """Type of the models that are tables."""
@@ -43,30 +35,34 @@ NAMES_OF_MEMBERS: dict[Member, str] = {
 NAMES_OF_DEPTH = ("num_hidden_layers", "decoder_num_hidden_layers", "decoder_layers")
 """What they call the layers of the encoder, or the only ones, and those of the decoder."""
 
-NAMES_OF_LENGTH = ("max_position_embeddings", "n_positions", "n_ctx")
-"""What configurations call the number of positions."""
-
 
 class LoadedModel:
     """A model in evaluation mode, on the GPU if there is one.
 
     Args:
         name: The folder or the Hub id, as the user gave it.
-        examined: The model with its tokenizer.
+        checkpoint: The model on disk.
+        model: Loaded from there.
         run: What is known of its training.
         predictor: What answers rows of its task, if `tercet finetune` made it.
     """
 
-    def __init__(self, name: str, examined: ExaminedModel, run: FinishedRun, predictor: Predictor | None):
-        assert examined.tokenizer is not None
+    def __init__(
+        self,
+        name: str,
+        checkpoint: Checkpoint,
+        model: PreTrainedModel,
+        run: FinishedRun,
+        predictor: Predictor | None,
+    ):
         self.name = name
         self.title = name_of_model(name)
         """A short name for headings."""
-        self.examined = examined
+        self.checkpoint = checkpoint
         self.run = run
         self.predictor = predictor
-        self.model: PreTrainedModel = examined.model
-        self.tokenizer: PreTrainedTokenizerBase = examined.tokenizer
+        self.model = model
+        self.tokenizer: PreTrainedTokenizerBase = checkpoint.required_tokenizer()
 
     @property
     def config(self) -> Any:
@@ -76,7 +72,7 @@ class LoadedModel:
     @property
     def member(self) -> Member:
         """Encoder, decoder or seq2seq."""
-        return self.examined.member
+        return self.checkpoint.member
 
     @property
     def task(self) -> Task | None:
@@ -93,14 +89,10 @@ class LoadedModel:
         """Whether the model gives probabilities of tokens."""
         return self.task is None and self.model.get_output_embeddings() is not None
 
-    @cached_property
+    @property
     def max_length(self) -> int:
         """Tokens that the model reads at once."""
-        limits = [getattr(self.config, name, None) for name in NAMES_OF_LENGTH]
-        positions = next((limit for limit in limits if limit), DEFAULT_LENGTH)
-        positions -= positions_of_pads(self.config)
-        told = self.tokenizer.model_max_length
-        return min(positions, int(told)) if told < UNLIMITED else positions
+        return self.checkpoint.max_length
 
     @cached_property
     def facts(self) -> dict[str, str]:
@@ -139,7 +131,7 @@ class LoadedModel:
         if not (self.member == "decoder" and self.has_lm_head):
             return ids
         begin: Any = self.tokenizer.bos_token_id
-        is_ours = self.config.model_type.startswith("tercet") or bool(self.run.certificate)
+        is_ours = self.checkpoint.is_ours or bool(self.run.certificate)
         is_wanted = is_ours or begin == self.tokenizer.eos_token_id
         return [begin, *ids] if is_wanted and begin not in (None, ids[0]) else ids
 
@@ -177,39 +169,30 @@ def load_model(name: str) -> LoadedModel:
         ValueError: It has no tokenizer, needs code of its own, only holds vectors, or its files are damaged.
     """
     within = Path(name).expanduser() / "model"
-    folder = within if (within / CONFIG).is_file() else find_folder(name)
-    if load_config(folder).model_type == WORD_VECTORS:
+    is_run = (within / CONFIG).is_file()
+    checkpoint = Checkpoint.open(str(require_inside(within, within.parent)) if is_run else name)
+    if checkpoint.config.model_type == WORD_VECTORS:
         raise ValueError(
             f"{name} holds static vectors of words, which read no text by themselves: train a tagger on them "
             f"(`tercet finetune conll2003-tagger model.path={name} model.tagger.beside=[]`) and play with it"
         )
-    run = find_run(folder)
+    run = find_run(checkpoint.folder)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    tokenizer = require_tokenizer(folder, name)
+    tokenizer = checkpoint.required_tokenizer()
     with quietly():
-        predictor = Predictor(folder, device) if (folder / TASK).exists() else None
-        model = predictor.model if predictor else load_any(folder)
+        predictor = Predictor(checkpoint) if (checkpoint.folder / TASK).exists() else None
+        model = predictor.model if predictor else load_any(checkpoint)
     require_fit(tokenizer, model.config)
-    examined = ExaminedModel(name, model.to(device).eval(), tokenizer)  # pyright: ignore[reportArgumentType]
-    return LoadedModel(name, examined, run, predictor)
+    model = model.to(device).eval()  # pyright: ignore[reportArgumentType]
+    return LoadedModel(name, checkpoint, model, run, predictor)
 
 
-def load_any(folder: Path) -> PreTrainedModel:
+def load_any(checkpoint: Checkpoint) -> PreTrainedModel:
     """Load one of our models, or a stock one, in float32.
 
     Raises:
         ValueError: It lacks weights, which would be drawn at random, or they are not finite.
     """
-    config = load_config(folder)
-    if config.model_type.startswith("tercet"):
-        return load_ours(str(folder)).float()
-    loader = getattr(transformers, loader_of(config))
-    model, fit = load_whole(
-        loader,
-        folder,
-        may_lack=lambda name: "pooler" in name,
-        may_leave=lambda name: True,
-        dtype=torch.float32,
-    )
-    tell_of_unread(fit, folder)
-    return model
+    if checkpoint.is_ours:
+        return checkpoint.ours().float()
+    return checkpoint.stock(may_lack=lambda name: "pooler" in name)

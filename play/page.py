@@ -3,9 +3,10 @@
 Gradio serves it. Nothing of it comes from the network, and nothing is reported to anybody. It has the colours
 of the reports, in light and dark, and one column on phones.
 
-It is bound to 127.0.0.1. A browser opens other people's pages, too, and such a page may let its own name
-stand for 127.0.0.1 ("DNS rebinding"). It cannot hide the name from the header `Host`, which is compared with
-`OWN_NAMES`.
+It is bound to 127.0.0.1. A browser opens other people's pages, too. Such a page may let its own name stand
+for 127.0.0.1 ("DNS rebinding"), but cannot hide the name from the header `Host`, which is compared with
+`OWN_NAMES`. It may also send requests to this address, as may one on another port of this machine. Then the
+browser says in `Origin` whose page sends them, and `OwnPage` refuses them.
 """
 
 import os
@@ -174,6 +175,30 @@ OWN_NAMES = ["localhost", "127.0.0.1"]
 """Hosts under which the page is reached."""
 
 
+class OwnPage:
+    """Pass on what the page itself sends to an application (ASGI), and refuse what other pages send.
+
+    Browsers name in `Origin` the page that sends a request, unless the request only follows a link or fetches
+    a picture. Other programs name none.
+    """
+
+    def __init__(self, app: Any):
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        from starlette.datastructures import Headers
+        from starlette.responses import PlainTextResponse
+
+        headers = Headers(raw=scope.get("headers", []))
+        own = f"http://{headers.get('host', '')}"
+        if headers.get("origin", own).lower() == own.lower():
+            await self.app(scope, receive, send)
+        else:
+            refusal = PlainTextResponse("this page answers requests of its own alone", status_code=403)
+            await refusal(scope, receive, send)
+
+
 def settings() -> dict[str, Any]:
     """Return the arguments of `gradio.Blocks.launch` that the page has wherever it runs."""
     return {
@@ -208,7 +233,12 @@ def serve(session: Session, *, port: int | None = None, wait: bool = True) -> tu
             server_port=port or None,
             share=False,
             prevent_thread_lock=True,
-            app_kwargs={"middleware": [Middleware(TrustedHostMiddleware, allowed_hosts=OWN_NAMES)]},
+            app_kwargs={
+                "middleware": [
+                    Middleware(TrustedHostMiddleware, allowed_hosts=OWN_NAMES),
+                    Middleware(OwnPage),
+                ]
+            },
             **settings(),
         )
     except (OSError, OverflowError) as error:

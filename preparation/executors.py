@@ -26,6 +26,7 @@ from multiprocess.context import ForkServerContext, ForkServerProcess
 from tqdm import tqdm
 
 from ..ground.messages import first_line, shortened
+from ..ground.processes import safe_path
 from .recipe import ExecutorRecipe
 
 ATTEMPTS = 3
@@ -101,7 +102,7 @@ class LocalExecutor(LocalPipelineExecutor):
                     attempts[rank] += 1
                     ours, theirs = context.Pipe(duplex=False)
                     process = context.Process(target=carry_out, args=(self, rank, theirs))
-                    with without_main():
+                    with without_main(), safe_path():
                         process.start()
                     theirs.close()
                     running[process.sentinel] = process, rank, ours

@@ -23,30 +23,25 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..configs.recipe import load_preset, preset_names, read_recipe, recipe_folders
+from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
+from ..configs.schema import no_field
 from ..conversion.inheritance import inherit, inherit_writing
 from ..conversion.token_rows import TokenRows, keeps_ids, new_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
 from ..objectives.recipes import SingleObjectiveRecipe
-from ..stock.architectures import architecture_of
-from ..stock.certificate import certify
-from ..stock.models import from_stock, load_stock
+from ..storage.checkpoint import Checkpoint, Opener
+from ..storage.length import most_positions
 from ..storage.model_folder import (
-    find_folder,
     keep_option,
-    load_config,
-    load_tokenizer,
     num_ids,
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import load_ours
-from ..storage.remote_code import save_code
+from ..storage.own_model import save_loadable
 from ..text.cache import cache_folder, made_once, name_of
 from ..training.disk import explaining_a_full_disk
-from ..training.manifest import hash_of_model
 from ..training.recipe import TrainingRecipe
 from ..training.run_folder import RECIPE
 from .recipe import PretrainingRecipe
@@ -57,12 +52,15 @@ SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]
 SPECIAL_IDS = ("pad_token_id", "bos_token_id", "eos_token_id")
 """Fields of a configuration that repeat what the tokenizer says."""
 
-EDITION_OF_IMPORTS = 1
+EDITION_OF_IMPORTS = 2
 """To be raised whenever the same stock model gives another one of ours."""
 
 
 def build_model(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: NeuralConfig | None = None
+    recipe: PretrainingRecipe,
+    tokenizer: PreTrainedTokenizerBase,
+    config: NeuralConfig | None = None,
+    open_model: Opener = Checkpoint.open,
 ) -> Trainable:
     """Build the untrained model of a recipe; its weights are a function of the recipe's seed.
 
@@ -70,17 +68,18 @@ def build_model(
         recipe: Of the run.
         tokenizer: Sets the size of the vocabulary and the special ids.
         config: What `build_config` gives, if that is known already; it is changed.
+        open_model: Finds the model that goes on by its name.
 
     Raises:
         ValueError: As in `build_config`, or the tokenizer does not fit the model.
     """
-    config = build_config(recipe) if config is None else config
-    fit_vocabulary(config, tokenizer, recipe)
+    config = build_config(recipe, open_model) if config is None else config
+    fit_vocabulary(config, tokenizer, recipe, open_model)
     torch.manual_seed(recipe.training.seed)
     model = recipe.objective.taught(recipe.objective.build_model(config), tokenizer)
     if (path := recipe.model.path) is not None:
-        source = load_ours(str(as_ours(path, recipe.corpus.cache)))
-        former = former_tokenizer(recipe)
+        source = kept_import(open_model(path), recipe.corpus.cache).ours()
+        former = former_tokenizer(recipe, open_model)
         rows = rows_of_tokens(former, tokenizer, source.config.vocab_size, config.vocab_size)
         renumber = None if former is None or rows is None else partial(new_ids, former, tokenizer)
         tell_of_fresh(path, inherit_parts(model, recipe, source, rows, renumber))
@@ -88,9 +87,11 @@ def build_model(
     return model
 
 
-def former_tokenizer(recipe: PretrainingRecipe) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer that a model which goes on learning comes with, if there is one."""
-    return None if recipe.model.path is None else load_tokenizer(find_folder(recipe.model.path))
+def former_tokenizer(
+    recipe: PretrainingRecipe, open_model: Opener = Checkpoint.open
+) -> PreTrainedTokenizerBase | None:
+    """Return the tokenizer that a model which goes on learning comes with, if there is one."""
+    return None if recipe.model.path is None else open_model(recipe.model.path).tokenizer
 
 
 def rows_of_tokens(
@@ -153,14 +154,12 @@ def save_model(
     """Write a model as people load it: with its weights, its tokenizer, its code and the run's recipe.
 
     Raises:
-        DiskFullError: There is no room.
+        WriteError: There is no room.
     """
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
-        model.save_pretrained(folder, state_dict=weights)
+        save_loadable(model, folder, weights, with_code=training.save_code)
         save_tokenizer(cut_to(tokenizer, model.config), folder)
-        if training.save_code:
-            save_code(folder)
         shutil.copy(run_folder / RECIPE, folder)
 
 
@@ -201,7 +200,7 @@ def tell_of_new_tokens(path: str, rows: TokenRows | None, num_old: int, num_new:
         )
 
 
-def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
+def build_config(recipe: PretrainingRecipe, open_model: Opener = Checkpoint.open) -> NeuralConfig:
     """Join a preset, or the configuration of a model that goes on learning, with a recipe's overrides.
 
     Raises:
@@ -211,17 +210,12 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     """
     overrides, kind = recipe.model.applied_overrides, recipe.objective.kind
     classes = [cast(type[NeuralConfig], model.config_class) for model in recipe.objective.model_classes]
-    origin, values = values_of(recipe)
+    origin, values = values_of(recipe, open_model)
     model_type = values.pop("model_type")
     values.pop("auto_map", None)  # code beside the weights that a model begins with stays there
     config_class = next((known for known in classes if known.model_type == model_type), None)
     if config_class is None:
-        presets = (name for known in classes for name in presets_of(known))
-        raise ValueError(
-            f"{origin} is a {model_type}, but {kind} trains a "
-            f"{' or a '.join(known.model_type for known in classes)}: "
-            f"choose one of {', '.join(presets)}, or another objective"
-        )
+        raise ValueError(wrong_member(origin, model_type, kind, [known.model_type for known in classes]))
     require_fields(config_class, list(overrides))
     try:
         config = config_class(**values | overrides)
@@ -231,7 +225,7 @@ def build_config(recipe: PretrainingRecipe) -> NeuralConfig:
     return config
 
 
-def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
+def values_of(recipe: PretrainingRecipe, open_model: Opener) -> tuple[str, dict[str, Any]]:
     """Read the fields of the configuration that a recipe begins with, and say where they are from.
 
     Raises:
@@ -245,17 +239,22 @@ def values_of(recipe: PretrainingRecipe) -> tuple[str, dict[str, Any]]:
             "random weights, or a model to go on with"
         )
     if path is not None:
-        require_trainable(recipe, path)
-        return f"model.path {path}", load_config(as_ours(path, recipe.corpus.cache)).to_dict()
+        checkpoint = open_model(path)
+        require_trainable(recipe, checkpoint)
+        return f"model.path {path}", kept_import(checkpoint, recipe.corpus.cache).config.to_dict()
     return f"model.preset {preset}", load_preset(str(preset))
 
 
-def require_trainable(recipe: PretrainingRecipe, path: str) -> None:
+def require_trainable(recipe: PretrainingRecipe, checkpoint: Checkpoint) -> None:
     """Raise a `ValueError` if the objective does not train the model that is to go on; it is not imported."""
-    member, stock_type = member_of(path)
+    from ..stock.architectures import architecture_of
+
+    path, own_type = checkpoint.name, checkpoint.config.model_type
+    is_ours = checkpoint.is_ours
+    member = own_type if is_ours else architecture_of(checkpoint.config).config.model_type
     trained = members_of(recipe.objective.model_classes)
     if member not in trained:
-        known_as = f"a {member}" if stock_type is None else f"a {stock_type}, with Tercet a {member}"
+        known_as = f"a {member}" if is_ours else f"a {own_type}, with Tercet a {member}"
         fitting = [
             kind
             for objective in get_args(get_args(SingleObjectiveRecipe)[0])
@@ -283,26 +282,13 @@ def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:
     return [cast(type[NeuralConfig], model.config_class).model_type for model in models]
 
 
-def presets_of(config_class: type[NeuralConfig]) -> list[str]:
-    """Name the presets of one member."""
-    return [name for name in preset_names() if load_preset(name)["model_type"] == config_class.model_type]
-
-
 def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
     """Raise a `ValueError` if a name is no field: transformers would store such a value and not use it."""
     known = [field.name for field in fields(config_class)]
     for name in names:
         if name not in known:
             near = get_close_matches(name, known, n=3, cutoff=0.4) or known
-            raise ValueError(
-                f"model.overrides.{name} is not a field of {config_class.__name__}: did you mean "
-                f"{' or '.join(near)}?"
-            )
-
-
-def most_positions(config: PreTrainedConfig) -> int | None:
-    """Return the number of positions that a model has; `None` if it reads texts of any length."""
-    return getattr(config, "max_position_embeddings", None)
+            raise ValueError(no_field(f"model.overrides.{name}", config_class.__name__, near))
 
 
 def require_positions(config: NeuralConfig, sequence_length: int) -> None:
@@ -317,7 +303,10 @@ def require_positions(config: NeuralConfig, sequence_length: int) -> None:
 
 
 def fit_vocabulary(
-    config: NeuralConfig, tokenizer: PreTrainedTokenizerBase, recipe: PretrainingRecipe
+    config: NeuralConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: PretrainingRecipe,
+    open_model: Opener = Checkpoint.open,
 ) -> None:
     """Set room for the tokenizer's ids, unless the recipe gives one, and its special ids, in a configuration.
 
@@ -327,7 +316,7 @@ def fit_vocabulary(
     Raises:
         ValueError: The given size has no room for the tokenizer's ids.
     """
-    needed, model, former = num_ids(tokenizer), recipe.model, former_tokenizer(recipe)
+    needed, model, former = num_ids(tokenizer), recipe.model, former_tokenizer(recipe, open_model)
     is_anew = former is not None and not keeps_ids(former, tokenizer)
     if "vocab_size" not in model.applied_overrides:
         keeps_room = model.path is not None and not is_anew
@@ -347,63 +336,49 @@ def fit_vocabulary(
             setattr(config, name, own)
 
 
-def member_of(source: str) -> tuple[str, str | None]:
-    """Return the type of ours that a model is or would be imported as, and its stock type if it has one.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: Its architecture is none that can be imported.
-    """
-    config = load_config(find_folder(source))
-    if config.model_type.startswith("tercet"):
-        return config.model_type, None
-    return architecture_of(config).config.model_type, config.model_type
-
-
-def as_ours(source: str, cache: str | Path | None = None) -> Path:
-    """Find the folder of a model of ours, or import what a stock model is with us, and tell of that.
+def kept_import(checkpoint: Checkpoint, cache: str | Path | None = None) -> Checkpoint:
+    """Return a model of ours as it is, or the import of a stock model in the cache, and tell of a new one.
 
     Args:
-        source: A folder, or a repository on the Hub.
+        checkpoint: The model on disk.
         cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: As in `load_stock` and `from_stock`, the tokenizer has ids without rows, or the
             models are not one.
     """
-    folder = find_folder(source)
-    stock_type = load_config(folder).model_type
-    if stock_type.startswith("tercet"):
-        return folder
-    imported = cache_folder(cache) / "imported" / name_of(EDITION_OF_IMPORTS, hash_of_model(folder))
-    if not imported.exists():
-        made_once(imported, lambda target: import_into(target, source))
+    if checkpoint.is_ours:
+        return checkpoint
+    kept = cache_folder(cache) / "imported" / name_of(EDITION_OF_IMPORTS, checkpoint.hash)
+    if not kept.exists():
+        made_once(kept, lambda target: import_into(target, checkpoint))
         print(
-            f"{source}: imported from {stock_type}, in {imported}; certificate.json there says how close the "
-            "logits are",
+            f"{checkpoint.name}: imported from {checkpoint.config.model_type}, in {kept}; certificate.json "
+            "there says how close the logits are",
             file=sys.stderr,
             flush=True,
         )
-    return imported
+    return Checkpoint.open(str(kept))
 
 
-def import_into(folder: Path, source: str) -> None:
+def import_into(folder: Path, checkpoint: Checkpoint) -> None:
     """Write the model of ours that a stock model is, its tokenizer and the certificate into a folder.
 
     Raises:
-        ValueError: As in `as_ours`.
+        ValueError: As in `kept_import`.
     """
-    stock = load_stock(source)
-    tokenizer = load_tokenizer(find_folder(source))
+    from ..stock.certificate import certify
+    from ..stock.models import imported, load_stock
+
+    stock, tokenizer = load_stock(checkpoint), checkpoint.tokenizer
     require_fit(tokenizer, stock.config)
-    ours = from_stock(stock)
+    ours = imported(stock, checkpoint)
     certificate = certify(stock, ours, tokenizer)
     if not certificate.holds:
         raise ValueError(certificate.verdict())
     print(certificate.verdict(), file=sys.stderr, flush=True)
     with quietly():
-        ours.save_pretrained(folder)
+        save_loadable(ours, folder)
         if tokenizer is not None:
             save_tokenizer(tokenizer, folder)
     certificate.save(folder)

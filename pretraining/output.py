@@ -18,17 +18,9 @@ With averages of weights, `model/` has those that `training.final_weights` says,
 from dataclasses import fields
 from pathlib import Path
 
-from ..training.final_weights import FILES
 from ..training.recovery import UNCHANGEABLE
 from ..training.run_folder import (
-    CURVES,
-    EVALUATION,
-    MARKDOWN,
-    MODEL,
-    PAGE,
     RECIPE,
-    REVISIONS,
-    SCORES,
     TEXTS,
     Run,
     RunFolder,
@@ -38,11 +30,6 @@ from .recipe import CorpusRecipe, PretrainingRecipe
 TOKENIZER = "tokenizer"
 PREPARED = (RECIPE, TOKENIZER, TEXTS)
 """What a run finds that only the tokenizer was trained for, or that ended before its first step."""
-WRITTEN = (
-    *(*PREPARED, MODEL, EVALUATION, SCORES, CURVES, MARKDOWN, PAGE),
-    *("checkpoints", REVISIONS, "log.jsonl", "non_finite"),
-)
-"""Everything that a run writes."""
 
 HOW_IT_IS_READ = {"cache", "remote_cache", "skip_bad_records"}
 """Keys of the corpus that do not say what is learned."""
@@ -72,12 +59,9 @@ WHAT_IS_TOKENIZED = (
 
 
 def run_folder(recipe: PretrainingRecipe) -> RunFolder:
-    """Return what a run writes and reads."""
-    beside = (f"{name}-{kind}" for name in (MODEL, *recipe.objective.saved) for kind in FILES)
-    trackers = (recipe.folder.name,) if recipe.training.trackers else ()  # their logs lie below this name
+    """Return where a run writes and what it reads."""
     return RunFolder(
         recipe,
-        written=tuple(dict.fromkeys((*WRITTEN, *recipe.objective.saved, *beside, *trackers))),
         kept=WHAT_IS_LEARNED,
         models=("model.path", "tokenizer.path", "corpus.cache"),
         texts=("corpus.train", "corpus.validation", "tokenizer.add"),
@@ -89,4 +73,4 @@ def run_folder(recipe: PretrainingRecipe) -> RunFolder:
 def kept_tokenizer(run: Run) -> Path | None:
     """Find the tokenizer that an earlier command trained for a run, unless it is to be replaced."""
     folder = run.folder / TOKENIZER
-    return folder if folder.exists() and not run.replaces else None
+    return folder if folder.exists() and not run.overwrite else None

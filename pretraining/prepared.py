@@ -20,6 +20,8 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Trainable
+from ..storage.checkpoint import Checkpoint, Opener, opening_once
+from ..storage.length import max_length, most_positions
 from ..storage.model_folder import keep_option, save_tokenizer
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import EMBEDDED, Documents, require_unchanged
@@ -32,12 +34,13 @@ from ..text.tokenization import tokenized_corpus
 from ..text.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of
+from ..training.exchange import main_first
 from ..training.final_weights import EMA, MEAN
 from ..training.objective import Objective
 from ..training.recipe import StageRecipe
 from ..training.stages import TrainingData, prepare_data, require_consistent
 from .continuation import TOKENS, TOKENS_BEFORE, tell_of_replaced, told_of_tokens
-from .model import build_config, build_model, former_tokenizer, most_positions
+from .model import build_config, build_model, former_tokenizer
 from .recipe import PretrainingRecipe, listed
 from .text import Texts, build_held_out, context_of, named_tokenizer, open_texts, training_source
 from .text_shares import require_enough_text
@@ -56,6 +59,8 @@ class Inputs:
     """The documents of both splits."""
     tokenizer: PreTrainedTokenizerBase | None
     """The existing one, if the recipe names one, or a corpus was prepared by one."""
+    open_model: Opener = Checkpoint.open
+    """Finds the model that goes on by its name."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,8 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     for stage in recipe.training.stages:
         require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
     tell_of_replaced(recipe)
-    config, texts = build_config(recipe), open_texts(recipe)
+    open_model = opening_once()
+    config, texts = build_config(recipe, open_model), open_texts(recipe)
     corpus = recipe.corpus
     if corpus.validation == EMBEDDED and EMBEDDED not in listed(corpus.resolve(corpus.train)):
         warnings.warn(
@@ -100,7 +106,8 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     if recipe.tokenizer.add is not None:
         read_terms(recipe.tokenizer.add)  # they are there
     path = named_tokenizer(recipe)
-    return Inputs(config, texts, None if path is None else load_tokenizer(path))
+    folder = open_model(path).folder if path is not None and path == recipe.model.path else None
+    return Inputs(config, texts, None if path is None else load_tokenizer(path, folder), open_model)
 
 
 def prepare(
@@ -117,7 +124,7 @@ def prepare(
     Raises:
         ValueError: Text, tokenizer, model and recipe do not fit each other.
     """
-    with accelerator.main_process_first():
+    with main_first():
         tokenizer = load_or_train_tokenizer(recipe, inputs, trained_tokenizer)
         if not (recipe.corpus.streaming or recipe.corpus.validation is None):
             (learned, *_), (measured, *_) = inputs.texts["train"], inputs.texts["validation"]
@@ -125,7 +132,7 @@ def prepare(
         make_source = training_source(recipe, inputs.texts["train"], tokenizer)
         held_out = build_held_out(recipe, inputs.texts["validation"], tokenizer)
         held_out = with_tokens_before(recipe, inputs, tokenizer, held_out)
-    model = build_model(recipe, tokenizer, inputs.config)
+    model = build_model(recipe, tokenizer, inputs.config, inputs.open_model)
     objective = recipe.objective.build(context_of(recipe, tokenizer, model.config))
     require_names_of_their_own(held_out, objective)
     source = make_source(recipe.corpus.sequence_length)
@@ -194,16 +201,18 @@ def fit_length(
 
     That of a model which goes on may cut to fewer, as sentence models do, if the recipe leaves the positions.
     """
-    positions, former = most_positions(config), tokenizer.model_max_length
+    longest, former = most_positions(config), tokenizer.model_max_length
     model = recipe.model
     is_own = model.path is not None and recipe.tokenizer.path == model.path
     may_be_less = is_own and "max_position_embeddings" not in model.applied_overrides
-    if positions is None or former == positions or (may_be_less and former < positions):
+    if longest is not None and may_be_less:
+        longest = max_length(config, former)
+    if longest is None or former == longest:
         return
-    keep_option(tokenizer, "model_max_length", positions)
+    keep_option(tokenizer, "model_max_length", longest)
     told = f"texts to {former:,} tokens" if former < VERY_LARGE_INTEGER else "no texts"
     print(
-        f"{name}: the tokenizer cuts {told}; beside the model, it cuts them to its {positions:,} positions",
+        f"{name}: the tokenizer cuts {told}; beside the model, it cuts them to its {longest:,} positions",
         file=sys.stderr,
         flush=True,
     )
@@ -250,7 +259,9 @@ def with_tokens_before(
     recipe: PretrainingRecipe, inputs: Inputs, tokenizer: PreTrainedTokenizerBase, held_out: HeldOut
 ) -> HeldOut:
     """Count the tokens of the held-out text by the tokenizer that a run changes, and tell of it."""
-    former = former_tokenizer(recipe) or (inputs.tokenizer if recipe.tokenizer.is_extended else None)
+    former = former_tokenizer(recipe, inputs.open_model) or (
+        inputs.tokenizer if recipe.tokenizer.is_extended else None
+    )
     if former is None or not former.is_fast or former.get_vocab() == tokenizer.get_vocab():
         return held_out
     texts = [*chain.from_iterable(map(single_texts, inputs.texts["validation"]))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from ..objectives.mixture import ObjectiveRecipe
 from ..text.paths import named_path
@@ -44,19 +44,13 @@ class WeightedTextRecipe(TextRecipe):
     """How often the run may read it at most; a run that would read it more often is refused."""
 
 
-def kind_of_texts(value: Any) -> str | None:
-    """Return whether a value names paths or texts with keys; `None`: it is a list of both."""
-    kinds = {isinstance(each, str) for each in value} if isinstance(value, (list, tuple)) else {True}
-    return None if len(kinds) == 2 else "texts" if kinds == {False} else "paths"
-
-
-ONE_KIND = Discriminator(
-    kind_of_texts,
-    custom_error_type="mixed_texts",
-    custom_error_message="some texts have keys, such as share, and others none: write {path: NAME} for each "
-    "NAME, or list paths alone",
+ONE_KIND = Field(
+    json_schema_extra={
+        "errorMessage": "some texts have keys, such as share, and others none: write {path: NAME} for each "
+        "NAME, or list paths alone"
+    }
 )
-"""Tells lists of paths from lists of texts with keys, so that errors are those of the kind that was meant."""
+"""Says what is wrong with a list of both."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +115,11 @@ class TokenizerRecipe:
 class CorpusRecipe:
     """The training and validation text."""
 
-    train: Annotated[
-        Annotated[Source, Tag("paths")] | Annotated[tuple[WeightedTextRecipe, ...], Tag("texts")], ONE_KIND
-    ]
+    train: Annotated[Source | tuple[WeightedTextRecipe, ...], ONE_KIND]
     """Training text: one, or several with their shares of the tokens (`[{path: wiki, share: 3}, {path:
     forum}]`). A list of files without shares is one text. A corpus of `tercet prepare` is named by its folder
     or its manifest, which may lie elsewhere (`s3://bucket/corpus/manifest.json`)."""
-    validation: (
-        Annotated[Annotated[Source, Tag("paths")] | Annotated[tuple[TextRecipe, ...], Tag("texts")], ONE_KIND]
-        | None
-    ) = None
+    validation: Annotated[Source | tuple[TextRecipe, ...] | None, ONE_KIND] = None
     """Held-out text, used for evaluation only: one, or several (`[{path: wiki}, {path: forum}]`), which are
     scored together and one by one. By default, a twentieth of the documents of each training text, at most
     1,000, which are then not learned from; of the embedded corpus, its held-out part."""

@@ -57,9 +57,9 @@ from ..reporting.verdicts import (
     with_interval,
 )
 from ..stock.architectures import options_of_export
+from ..storage.checkpoint import Checkpoint
 from ..storage.finished_run import FinishedRun
 from ..storage.model_folder import load_config
-from ..storage.own_model import load_ours
 from ..storage.scores import INTERVAL, METRICS, Score, as_pair, what_is_scored
 from ..storage.scores import as_data as scores_as_data
 from ..storage.scores import number as in_three_digits
@@ -214,7 +214,7 @@ def write_report(run: FinishedRun) -> None:
     log, device = read_log(folder / LOG), cast(torch.device, join_processes().device)
     precision = choose_precision(facts["trained_on"]["precision"], device)
     with quietly():
-        model = load_ours(str(run.model)).eval()
+        model = Checkpoint.open(str(run.model)).ours().eval()
         nn.Module.to(model, device)
         tokenizer = load_tokenizer(str(run.model))
     objective, held_out, steps = measured_on(recipe, tokenizer, model.config, folder)

@@ -17,18 +17,17 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
-from ..hub.push import branches_of, make_repository
-from ..hub.revisions import BackgroundPush, not_pushed, warn_of_others
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, require_unchanged
 from ..training.disk import partial_path, publish_folder, removing_on_failure
 from ..training.environment import environment_of
 from ..training.examples import ExampleSource, left_out_of
+from ..training.exchange import main_first
 from ..training.final_weights import judged_kind
+from ..training.finite_json import as_json
 from ..training.loop import Progress
 from ..training.revisions import BABYLM, RevisionSeries
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
-from ..training.tracking import as_json
 from ..training.windows import tokens_of_pass
 from .model import save_model, saved_models
 from .prepared import Inputs, Prepared
@@ -49,6 +48,8 @@ def keeping_revisions(
         yield None
         return
     if training.push_checkpoints is not None and accelerator.is_main_process:
+        from ..hub.revisions import BackgroundPush, not_pushed
+
         pushes = BackgroundPush(recipe.folder, training.push_checkpoints)
         pushes.wake(not_pushed(recipe.folder, training.push_checkpoints))  # by an earlier part of the run
 
@@ -65,7 +66,7 @@ def keeping_revisions(
 
     series = RevisionSeries(training.revisions, keep)
     if training.revisions == BABYLM:
-        with accelerator.main_process_first():
+        with main_first():
             find = partial(words_per_token, inputs.texts["train"], cache=recipe.corpus.cache)
             stages = parts.data.stages
             series.words_per_token = [(stage.first_step, find(stage.steps.source)) for stage in stages]
@@ -99,6 +100,9 @@ def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator, *, g
     if repo is None:
         return
     if accelerator.is_main_process:
+        from ..hub.push import branches_of, make_repository
+        from ..hub.revisions import warn_of_others
+
         try:
             make_repository(repo)
             if not goes_on:

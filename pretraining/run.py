@@ -20,16 +20,18 @@ from ..storage.model_folder import save_tokenizer
 from ..text.cache import made_once, name_of
 from ..text.new_terms import read_terms
 from ..text.texts_read import contents_of
+from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights, tokens_asked
 from ..training.checkpoint import latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
+from ..training.exchange import wait_for_everyone
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
 from ..training.fit import CHECKPOINTS, Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
 from ..training.recovery import precision_kept
 from ..training.run_folder import EVALUATION, MODEL, Run, delete, running
-from ..training.stages import warn_of_unfilled_steps
+from ..training.stages import LEAST_FILL, warn_of_unfilled_steps
 from ..training.tracking import as_json
 from .continuation import tell_of_learning_rate
 from .model import SavedModel, save_model, saved_models
@@ -54,12 +56,13 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
         ValueError: Parts of the recipe do not fit each other, the text or the output folder.
         FileNotFoundError: A named file does not exist.
         KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        DiskFullError: There is no room; what was written before is intact.
+        WriteError: There is no room; what was written before is intact.
         DamagedCheckpointError: The run is to be resumed, and none of its checkpoints is as it was written.
     """
     with waiting_for("the text: its files are read and compared"):
         inputs = find_inputs(recipe)
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=join_processes()) as run:
+    processes = join_processes(recipe.training.timeout)
+    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
         return pretrain_in(run, recipe, inputs)
 
 
@@ -102,7 +105,7 @@ def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
         keep_models(
             parts.model, find, parts.tokenizer, recipe.training, run.folder, outcome, text, accelerator
         )
-        accelerator.wait_for_everyone()
+        wait_for_everyone()
     return run.folder / MODEL
 
 
@@ -197,7 +200,7 @@ def keep_models(
     text: ReadText,
     accelerator: Accelerator,
 ) -> None:
-    """Write the finished models with every kind of weights, what they are and score.
+    """Write the finished models with every kind of weights, what they are and score, and the run's books.
 
     Models of earlier ends are deleted. Every process calls this; the main one writes.
 
@@ -212,9 +215,11 @@ def keep_models(
         accelerator: Of the run.
     """
     models: Mapping[str, SavedModel] = {}
+    saved: dict[str, str] = {}
     for kind, weights in each_kind(trained, training, outcome.checkpoint, accelerator):
         if accelerator.is_main_process:
             models = find(weights)
+            saved[kind] = hash_of_weights(weights)
             save_models(run_folder, models, tokenizer, training, kind)
     if not accelerator.is_main_process:
         return
@@ -223,6 +228,7 @@ def keep_models(
     summary = outcome.progress.state_dict() | {
         "weights": final,
         "scores": kinds[final],
+        "saved": saved,
         "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
         "held_out": dict(text.held_out.about),
         "left_out": {split: [each._asdict() for each in own] for split, own in text.left_out.items()},
@@ -234,3 +240,7 @@ def keep_models(
         for kind in FILES.keys() - (kinds.keys() - {final}):
             delete(run_folder / f"{name}-{kind}")
     replace_text(run_folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
+    progress, asked = outcome.progress, tokens_asked(training, outcome.progress.step)
+    tolerance = (1 - LEAST_FILL) * asked
+    tell_of_amount(run_folder.name, "tokens", progress.tokens, asked, progress, tolerance=tolerance)
+    tell_of_weights(run_folder.name, progress.scored, saved)

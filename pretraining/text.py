@@ -38,7 +38,6 @@ from ..text.special_tokens import (
     tell_of_unknown,
     tell_of_unwritable,
 )
-from ..text.streaming import StreamedExamples, TokenizedStream
 from ..text.texts_read import keep_texts, warn_of_copies
 from ..text.tokenization import TextCounter, text_backend, tokenized_corpus
 from ..text.tokenization import tokenize as tokenize_text
@@ -284,6 +283,8 @@ def training_source(
     if not recipe.corpus.streaming:
         corpus = tokenize(recipe, documents, tokenizer)
         return partial(examples_of, recipe, corpus, tokenizer)
+    from ..text.streaming import StreamedExamples, TokenizedStream
+
     read, *others = documents
     if others:
         raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")

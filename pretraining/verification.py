@@ -13,8 +13,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,9 +26,10 @@ from safetensors.torch import load_file
 
 from ..configs.documents import write_document
 from ..configs.recipe import recipe_data
+from ..ground.processes import start_python
 from ..training.checkpoint import PREFIX, checkpoints
 from ..training.fit import CHECKPOINTS
-from ..training.ownership import record_all
+from ..training.ownership import mark
 from ..training.tracking import LOG, Record, read_log
 from .output import TOKENIZER
 from .recipe import PretrainingRecipe
@@ -157,7 +156,7 @@ def try_out(
     """
     if tokenizer is not None and (tokenizer / TOKENIZER).exists():
         shutil.copytree(tokenizer / TOKENIZER, folder / TOKENIZER)
-        record_all(folder)  # so that the run takes it for what it was prepared with
+        mark(folder)  # so that the run takes it for what it was prepared with
     training = replace(
         recipe.training,
         log_every=1,
@@ -188,9 +187,9 @@ def run_until(recipe: Path, folder: Path, step: int, delay: float) -> Kill:
         ValueError: The recipe cannot run.
         RuntimeError: The process ended before that checkpoint was made.
     """
-    command = [sys.executable, "-m", "tercet", "pretrain", str(recipe), "--resume"]
+    command = ["-m", "tercet", "pretrain", str(recipe), "--resume"]
     with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        process = start_python(command, stdout=said, stderr=said, start_new_session=True)
         try:
             checkpoint = folder / CHECKPOINTS / f"{PREFIX}{step:08d}"
             while not checkpoint.exists():

@@ -183,7 +183,7 @@ def draw_comparison(
         return drawn(drawing, file)
 
 
-def draw_heads(panels: Mapping[str, np.ndarray], unit: str, file: Path, scale: float | None = None) -> str:
+def draw_heads(panels: Mapping[str, np.ndarray], unit: str, file: Path) -> str:
     """Draw a number for each head, a panel of layers and heads beside another, on one scale.
 
     Squares are the darker, the larger the number, which stands in them: 0 below a thousandth of the darkest
@@ -193,9 +193,8 @@ def draw_heads(panels: Mapping[str, np.ndarray], unit: str, file: Path, scale: f
         panels: Title -> numbers (L, H); NaN where a layer has no such head.
         unit: What the numbers are, in words.
         file: The PNG to write.
-        scale: The number that is darkest; by default the largest that is drawn.
     """
-    largest = scale or max(float(np.nanmax(np.abs(values))) for values in panels.values()) or 1.0
+    largest = max(float(np.nanmax(np.abs(values))) for values in panels.values()) or 1.0
     layers, heads = np.max([values.shape for values in panels.values()], axis=0)
     with rc_context(LOOK):
         size = (max(4.6, 0.44 * heads + 1.2) * len(panels), 0.4 * layers + 1.5)

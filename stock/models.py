@@ -15,13 +15,28 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from .. import modeling
-from ..ground.saved_weights import Fit, compare_weights, inspect_weights, load_finite, require_fit
+from ..ground.saved_weights import Fit, compare_weights, load_finite, require_fit
 from ..modeling.configuration_tercet import SHARED_FIELDS, TercetConfig
 from ..modeling.pretrained import TercetPreTrainedModel
-from ..storage.model_folder import find_folder, load_config
+from ..storage.checkpoint import Checkpoint
+from ..storage.length import most_positions
 from .architecture import Architecture, Counterpart
 from .architectures import architecture_for, architecture_of
 from .weights import Links, has_own_head, is_dropped, link, tied_names
+
+
+def as_ours(checkpoint: Checkpoint) -> TercetPreTrainedModel:
+    """Load a Transformer of ours as it is, or what a stock model is with us."""
+    return checkpoint.transformer() if checkpoint.is_ours else imported(load_stock(checkpoint), checkpoint)
+
+
+def imported(stock: PreTrainedModel, checkpoint: Checkpoint) -> TercetPreTrainedModel:
+    """Build the model of ours that a stock model from a folder is, which reads as many tokens of a text."""
+    ours = from_stock(stock)
+    if most_positions(checkpoint.config) is None:  # ours has a number in any case
+        own = ours.config.max_position_embeddings
+        ours.config.max_position_embeddings = max(own, checkpoint.max_length)
+    return ours
 
 
 def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> TercetPreTrainedModel:
@@ -43,7 +58,7 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
         'TercetDecoderForCausalLM'
     """
     if isinstance(stock, str):
-        stock = load_stock(stock, revision)
+        stock = load_stock(Checkpoint.open(stock, revision))
     architecture = architecture_of(stock.config)
     counterpart = architecture.counterpart(stock=type(stock).__name__)
     told = {"tie_word_embeddings": False} if has_own_head(stock) else {}
@@ -137,27 +152,21 @@ class Attempt(NamedTuple):
         return len(self.fit.missing) + len(self.fit.misshapen), len(self.fit.surplus)
 
 
-def load_stock(source: str, revision: str | None = None) -> PreTrainedModel:
-    """Load a stock model from a folder or the Hub, with the head that takes up most of its tensors.
-
-    Args:
-        source: A folder, or the name of a repository on the Hub.
-        revision: Branch, tag or commit there.
+def load_stock(checkpoint: Checkpoint) -> PreTrainedModel:
+    """Load a stock model with the head that takes up most of its tensors.
 
     Raises:
-        FileNotFoundError: There is no model.
         ValueError: It is none of the architectures that ours can be, or its weights are damaged, incomplete,
             pickled, not finite, or more than its architecture has.
     """
-    folder = find_folder(source, revision)
-    config = load_config(folder)
-    if config.model_type.startswith("tercet"):
-        raise ValueError(f"{source} is a {config.model_type} already: load it with from_pretrained")
+    config = checkpoint.config
+    if checkpoint.is_ours:
+        raise ValueError(f"{checkpoint.name} is a {config.model_type} already: load it with from_pretrained")
     architecture = architecture_of(config)
-    stored = inspect_weights(folder)
-    best = best_attempt(folder, architecture, config)
+    stored = checkpoint.weights
+    best = best_attempt(checkpoint.folder, architecture, config)
     require_fit(best.fit, stored)
-    return load_finite(best.loader, folder, stored)
+    return load_finite(best.loader, checkpoint.folder, stored)
 
 
 def best_attempt(folder: Path, architecture: Architecture, config: PreTrainedConfig) -> Attempt:

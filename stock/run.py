@@ -8,19 +8,18 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..ground.messages import quietly
+from ..storage.checkpoint import Checkpoint
 from ..storage.earlier_names import with_global_layers, with_rotary_fields
 from ..storage.finished_run import read_facts
 from ..storage.model_folder import (
     CERTIFICATE,
     CONFIG,
     CONVERSION,
-    find_folder,
     load_tokenizer,
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import load_transformer
-from ..storage.remote_code import save_code
+from ..storage.own_model import save_loadable
 from ..storage.sentence_vectors import (
     MODULES,
     carried_files,
@@ -35,11 +34,11 @@ from ..training.disk import (
     partial_path,
     removing_on_failure,
 )
-from ..training.inputs import require_apart
-from ..training.lock import locked, made
-from ..training.ownership import OWN, is_ours, record_all, require_free, require_removable
+from ..training.inputs import require_apart, require_free
+from ..training.lock import lock_of, locked, made
+from ..training.ownership import mark, previous_of, require_movable, set_aside, share_weights
 from .certificate import Certificate, certify
-from .models import from_stock, load_stock, to_stock
+from .models import imported, load_stock, to_stock
 
 
 def import_model(
@@ -57,13 +56,13 @@ def import_model(
         ValueError: As in `load_stock`, `from_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        stock = load_stock(source, revision)
-        found = find_folder(source, revision)
-        tokenizer = load_tokenizer(found)
+        checkpoint = Checkpoint.open(source, revision)
+        stock, tokenizer = load_stock(checkpoint), checkpoint.tokenizer
         require_fit(tokenizer, stock.config)
-        vectors = find_vectors(found, f"remove {MODULES} from a copy to import the model alone")
-        ours = from_stock(stock)
-        files = carried_files(vectors, found, ours.config.hidden_size)
+        remedy = f"remove {MODULES} from a copy to import the model alone"
+        vectors = find_vectors(checkpoint.folder, remedy)
+        ours = imported(stock, checkpoint)
+        files = carried_files(vectors, checkpoint.folder, ours.config.hidden_size)
         return hand_over(ours, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 
@@ -82,14 +81,14 @@ def export_model(
         ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
-        ours, found = load_transformer(source), find_folder(source)
-        tokenizer = load_tokenizer(found)
+        checkpoint = Checkpoint.open(source)
+        ours, tokenizer = checkpoint.transformer(), checkpoint.tokenizer
         require_fit(tokenizer, ours.config)
-        vectors = vectors_of(ours, found)
+        vectors = vectors_of(ours, checkpoint.folder)
         ours = without_vectors(ours)
         stock = to_stock(ours, model_type)
         name_special_tokens(stock, tokenizer)
-        files = carried_files(vectors, found, ours.config.hidden_size)
+        files = carried_files(vectors, checkpoint.folder, ours.config.hidden_size)
         return hand_over(stock, tokenizer, certify(stock, ours, tokenizer), folder, files)
 
 
@@ -120,24 +119,23 @@ def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterato
         ValueError: There is something already, or what is read lies in it.
     """
     require_free(output, overwrite=True)
-    folder = Path(output).expanduser().absolute()
-    lock = folder.with_name(f".{folder.name}.lock")
-    with made(folder.parent), locked(lock, output, "another folder"):
+    folder = Path(output).expanduser().resolve()
+    with made(folder.parent), locked(lock_of(folder), output, "another folder"):
         require_free(output, overwrite=overwrite)
         if folder.exists() and any(folder.iterdir()):
             require_replaceable(folder)
-            require_apart(folder.parent, [folder.name], sources, {})
+            require_apart([folder, previous_of(folder)], sources)
         yield folder
 
 
 def require_replaceable(folder: Path) -> None:
     """Raise a `ValueError` if a folder holds anything but what a command of this kind wrote."""
-    if not (is_ours(folder) and any((folder / name).exists() for name in (CERTIFICATE, CONVERSION))):
+    if not any((folder / name).exists() for name in (CERTIFICATE, CONVERSION)):
         raise ValueError(
-            f"{folder} holds no model that tercet import, export or convert wrote (it has no {OWN}, or "
-            f"neither {CERTIFICATE} nor {CONVERSION}): delete it yourself, or choose another folder"
+            f"{folder} holds no model that tercet import, export or convert wrote (it has neither "
+            f"{CERTIFICATE} nor {CONVERSION}): choose another folder"
         )
-    require_removable(folder, [path.name for path in folder.iterdir() if path.name != OWN])
+    require_movable(folder)
 
 
 def hand_over(
@@ -191,8 +189,7 @@ def write_model(
 
     def fill(partial: Path) -> None:
         with quietly():
-            model.save_pretrained(partial)
-            save_code(partial)
+            save_loadable(model, partial, with_code=True)
             if tokenizer is not None:
                 save_tokenizer(tokenizer, partial)
                 require_same_tokens(tokenizer, partial, model.config.model_type)
@@ -214,11 +211,12 @@ def write_folder(folder: Path, num_bytes: int, fill: Callable[[Path], None]) -> 
     with explaining_a_full_disk(folder, num_bytes, remedy), removing_on_failure(partial):
         partial.mkdir()
         fill(partial)
-        record_all(partial)
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
+        mark(partial)
+        share_weights(partial)
+        if folder.exists():
             if any(folder.iterdir()):
                 require_replaceable(folder)  # who knows what was put there meanwhile
-            delete_folder(folder)
+                set_aside(folder)
+            else:
+                folder.rmdir()
         partial.rename(folder)

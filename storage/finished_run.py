@@ -20,14 +20,17 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from ..configs.documents import read_document
-from ..ground.saved_weights import require_plain
+from ..ground.named_files import require_inside
 from ..training.model_paths import MODEL
 from ..training.model_paths import TASK as TASK
-from ..training.ownership import begin, read
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS, writing
+from .foreign_folder import require_own_files
 from .model_folder import CERTIFICATE, CONFIG
 
 LOG = "log.jsonl"
+
+PLOTS = (CURVES, "confusions.png", "comparison.png")
+"""Files that show what runs of all kinds have learned."""
 
 WITHOUT_PATHS = ("task", "control_tokens")
 """Keys of a recipe under which a value that looks like a path is none: labels, prompts, names of tokens."""
@@ -84,17 +87,19 @@ def find_run(folder: Path, *, needs_model: bool = True) -> FinishedRun:
         needs_model: Whether a run that makes no model, but scores others, is none.
 
     Raises:
-        ValueError: There is no model, or a file is a pipe or device, or one with facts is damaged.
+        ValueError: There is no model, one with facts is damaged, or as in `require_own_files`.
     """
-    model = folder / MODEL if (folder / MODEL / CONFIG).exists() else folder
+    model = require_inside(folder / MODEL, folder) if (folder / MODEL / CONFIG).exists() else folder
     if not (model / CONFIG).exists() and (needs_model or not (folder / EVALUATION).exists()):
         raise ValueError(
             f"{folder} has no trained model (there is no {CONFIG}): name the folder that `tercet "
             "pretrain` or `save_pretrained` wrote"
         )
-    require_plain(*model.iterdir())
+    require_own_files(model)
     is_of_run = model.name == MODEL and (model.parent / EVALUATION).exists()
     output = model.parent if is_of_run else model  # what else lies beside a run has other scores
+    for name in (TEXTS, EVALUATION, LOG, CERTIFICATE):
+        require_inside(output / name, output)
     certificate = next(
         (path / CERTIFICATE for path in (model, output) if (path / CERTIFICATE).exists()), None
     )
@@ -125,8 +130,6 @@ def report_on(folder: Path, write_report: Callable[[FinishedRun], None], *, make
     """
     run = find_run(folder, needs_model=makes_model)
     with writing(run.folder, remedy=f"make the report with tercet report {folder}"):
-        if record := read(run.folder):  # what the report consists of is the run's, too
-            begin(run.folder, record["names"], record.get("models", {}), record.get("launch", ()))
         write_report(run)
 
 
@@ -166,11 +169,11 @@ def operations(log: Path) -> float | None:
 
 def find_plots(output: Path) -> list[Path]:
     """Find the plots of a run; a demonstration's curves, which show more, replace the run's own."""
-    plots = sorted(output.glob("*.png"), key=lambda path: (path.name != CURVES, path.name))
     of_demonstration = output.parent / f"curves-{output.name}.png"
+    own = [output / name for name in PLOTS]
     if of_demonstration.exists():
-        return [of_demonstration, *(path for path in plots if path.name != CURVES)]
-    return plots
+        own[0] = of_demonstration
+    return [require_inside(path, path.parent) for path in own if path.exists()]
 
 
 def published_texts(texts: Facts) -> Facts:

@@ -7,6 +7,7 @@ pickle is executed.
 import json
 import sys
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -23,11 +24,12 @@ from transformers import (
 )
 from transformers.utils.hub import cached_file
 
-from ..ground.messages import first_line, quietly
-from ..ground.saved_weights import require_counts, require_plain
-from ..modeling.configuration_tercet import TercetConfig
+from ..ground.messages import first_line, panics_told, quietly
+from ..ground.saved_weights import require_counts
 from ..training.model_paths import CONFIG, require_folder, unknown_model
 from .earlier_names import with_general_class
+from .foreign_folder import require_own_files
+from .kept_keys import KeysOfTokenizer, keep_known
 
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -40,6 +42,9 @@ WANTED = [
     "[0-9]_*/model.safetensors",
 ]  # fmt: skip
 """What is downloaded of a model on the Hub."""
+
+WANTED_OF_TOKENIZERS = [pattern for pattern in WANTED if not pattern.endswith(".safetensors")]
+"""The same without weights."""
 
 IGNORED = ["[!0-9a]*/*", "a[!d]*/*"]
 """What is not: files of folders, but for `1_Pooling` and the like, and `additional_chat_templates`."""
@@ -67,7 +72,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
     Raises:
         FileNotFoundError: There is no such model.
-        ValueError: It is a file, or a file in it is a pipe, a socket or a device.
+        ValueError: It is a file, or as in `require_own_files`.
     """
     folder = Path(name).expanduser()
     require_folder(name)
@@ -80,7 +85,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
             raise unknown_model(name, first_line(error)) from error
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(f"{name} on the Hub is not a model (it has no {CONFIG}): check the name")
-    require_plain(*folder.iterdir())
+    require_own_files(folder)
     return folder
 
 
@@ -109,21 +114,12 @@ def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTr
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
-    """Read a configuration as it is written; of one that is no JSON object, no fields."""
+    """Read a configuration as it is written; of none, and of one that is no JSON object, no fields."""
     try:
         fields = json.loads((folder / CONFIG).read_bytes())
-    except ValueError:
+    except (ValueError, FileNotFoundError):
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-def require_transformer(config: PreTrainedConfig, source: str) -> None:
-    """Raise a `ValueError` if a member of the family is no Transformer, which most commands work on."""
-    if config.model_type.startswith("tercet") and not isinstance(config, TercetConfig):
-        raise ValueError(
-            f"{source} is a {config.model_type}, which this command does not read: name an encoder, a "
-            "decoder or a sequence-to-sequence model"
-        )
 
 
 def require_generation_config(folder: Path) -> None:
@@ -154,12 +150,28 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> Pr
         return None
     try:
         with quietly():
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code))
+            tokenizer = read_tokenizer(folder, trust_remote_code=bool(trust_remote_code))
     except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"the tokenizer in {folder} brings", trust_remote_code) from error
         raise unreadable(f"the tokenizer in {folder}", error, "copy its files again") from error
     settle_reading(tokenizer, str(folder))
+    return tokenizer
+
+
+def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBase:
+    """Load a tokenizer by transformers, and let it encode a text, for some files fail only then.
+
+    Raises:
+        ValueError: The library of fast tokenizers panics.
+        Exception: As transformers fails.
+    """
+    with panics_told("its tokenizer.json"):
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if tokenizer.is_fast:
+            with suppress(Exception):  # whoever encodes a text is told of it
+                tokenizer(ORDINARY_TEXT)
+                tokenizer(ORDINARY_TEXT, ORDINARY_TEXT)
     return tokenizer
 
 
@@ -254,7 +266,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
     Both are what the latest call has asked for. Programs that read this file alone would cut any text there,
     although they know the model's limit or ask for the whole. How long texts may be is `model_max_length`, in
-    `tokenizer_config.json`.
+    `tokenizer_config.json`, of which keys that no tokenizer has are taken out, too.
     """
     if tokenizer.is_fast:
         backend = cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer
@@ -262,7 +274,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         backend.no_padding()
     tokenizer.save_pretrained(folder)
     file = folder / TOKENIZER_CONFIG
-    facts = with_general_class(json.loads(file.read_bytes()))
+    facts = with_general_class(keep_known(file, KeysOfTokenizer(tokenizer), kind=type(tokenizer).__name__))
     file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -280,20 +292,6 @@ def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
             "or of Tercet's; only tercet fewshot and tercet doctor take --trust-remote-code"
         )
     return ValueError(f"{who} its own code: review it, then pass --trust-remote-code")
-
-
-def require_tokenizer(
-    folder: Path, name: str, *, trust_remote_code: bool | None = None
-) -> PreTrainedTokenizerBase:
-    """Load the tokenizer beside a model that a user has called by `name`.
-
-    Raises:
-        ValueError: There is none, or it cannot be read.
-    """
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
-    if tokenizer is None:
-        raise ValueError(f"{name} has no tokenizer: save the one that it was trained with in the same folder")
-    return tokenizer
 
 
 def pads(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:

@@ -1,68 +1,35 @@
-"""A model of ours in a folder or on the Hub, with the head that it was saved with."""
+"""Saving a model, ours or a stock one, so that its configuration has the fields of its class alone."""
 
+import json
 from pathlib import Path
-from typing import cast
 
-import transformers
-from transformers import AutoModel
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from .. import modeling
-from ..ground.saved_weights import load_whole
-from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
-from .model_folder import CONFIG, find_folder, load_config, require_transformer
+from .kept_keys import keep_known, keys_of_configuration
+from .model_folder import CONFIG
+from .remote_code import save_code
 
 
-def load_ours(source: str, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
-    """Load a model of ours from a folder or the Hub, whatever member it is.
+def save_loadable(
+    model: PreTrainedModel, folder: Path, weights: dict[str, Tensor] | None = None, *, with_code: bool = False
+) -> None:
+    """Write a model into a folder, without what its configuration has beside the fields of its class.
 
     Args:
-        source: The folder or id.
-        model_class: What it is loaded as; by default with its own head.
-
-    Raises:
-        FileNotFoundError: There is no model.
-        ValueError: It is none of ours, or as in `load_whole`; a head that `model_class` does not have may
-            stay unread.
+        model: Ours or a stock one.
+        folder: It is made, if need be.
+        weights: By default the model's own.
+        with_code: Write the code of a model of ours, too.
     """
-    folder = find_folder(source)
-    config = load_config(folder)
-    if not config.model_type.startswith("tercet"):
-        raise ValueError(f"{source} is a {config.model_type}: import it with tercet import first")
-    start = getattr(config, "decoder_start_token_id", None)
-    if start is not None and start not in range(config.vocab_size):
-        raise ValueError(
-            f"{folder / CONFIG} says decoder_start_token_id = {start}, but the model has vectors for ids "
-            f"below {config.vocab_size:,}: name the token that the decoder was trained to begin with"
-        )
-    name = (config.architectures or [""])[0]
-    loader = model_class or getattr(modeling, name, AutoModel)
-    model, _ = load_whole(
-        loader, folder, may_leave=lambda name: model_class is not None and not name.startswith("model.")
-    )
-    return cast(NeuralPreTrainedModel, model)
+    model.save_pretrained(folder, state_dict=weights)
+    if with_code:
+        save_code(folder)
+    keep_known_fields(model.config, folder)
 
 
-def load_transformer(
-    source: str, model_class: type[TercetPreTrainedModel] | None = None
-) -> TercetPreTrainedModel:
-    """Load a model of ours as `load_ours` does, for what only Transformers can do.
-
-    Raises:
-        FileNotFoundError: There is no model.
-        ValueError: As in `load_ours`, or it is no Transformer.
-    """
-    require_transformer(load_config(find_folder(source)), source)
-    return cast(TercetPreTrainedModel, load_ours(source, model_class))
-
-
-def require_sound(folder: Path) -> None:
-    """Make sure that a saved model is whole and finite, ours or a stock one; other code than that is not run.
-
-    Raises:
-        ValueError: It is not, as in `load_whole`.
-    """
-    config = load_config(folder)
-    if config.model_type.startswith("tercet"):
-        load_ours(str(folder))
-    elif loader := getattr(transformers, (config.architectures or [""])[0], None):
-        load_whole(loader, folder, may_leave=lambda name: True)
+def keep_known_fields(config: PreTrainedConfig, folder: Path) -> None:
+    """Take out of a configuration that has just been saved what it has beside the fields of its class."""
+    file, kind = folder / CONFIG, type(config)
+    known = keep_known(file, keys_of_configuration(kind), kind=kind.__name__)
+    file.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -11,7 +11,7 @@ comments, in the order of imports. What no class of the model reaches is left ou
 import ast
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from inspect import getfile
@@ -19,12 +19,14 @@ from pathlib import Path
 from symtable import SymbolTable, symtable
 from typing import Any
 
-from transformers.dynamic_module_utils import get_relative_import_files
+from transformers.dynamic_module_utils import get_relative_imports
 
 from .. import modeling
+from ..ground.named_files import named_file
 from ..modeling import AUTO_CLASSES, CONFIGURATIONS, NAME_TABLES, models_of
 from ..modeling.compatibility import OLDEST_TRANSFORMERS, tested_range
 from ..modeling.configuration_neural import NeuralConfig
+from .foreign_folder import BESIDE
 from .model_folder import CONFIG, TOKENIZER_CONFIG
 
 MODELING = Path(modeling.__file__).parent
@@ -91,19 +93,42 @@ def saved_code(config: dict[str, Any], folder: Path) -> list[Path]:
     code is saved without it.
     """
     named = files_named(config, folder)
-    if not named or not all(file.exists() for file in named):
+    are_beside = all(map(BESIDE.fullmatch, references(config)))
+    if not named or not are_beside or not all(file.exists() for file in named):
         return []
     tokenizer = folder / TOKENIZER_CONFIG
     facts = json.loads(tokenizer.read_bytes()) if tokenizer.exists() else {}
     named |= {file for file in files_named(facts, folder) if file.exists()}
-    imported = {Path(each) for file in named for each in get_relative_import_files(file)}
-    return sorted(named | imported)
+    return sorted(with_imported(named, folder))
+
+
+def references(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield how an `auto_map` names classes; tokenizers have a list of a slow and a fast one."""
+    for value in (facts.get("auto_map") or {}).values():
+        yield from filter(None, value if isinstance(value, list) else [value])
 
 
 def files_named(facts: dict[str, Any], folder: Path) -> set[Path]:
-    """List the files of code that an `auto_map` names; tokenizers have a list of a slow and a fast class."""
-    values = [value if isinstance(value, list) else [value] for value in facts.get("auto_map", {}).values()]
-    return {folder / f"{name.partition('.')[0]}.py" for names in values for name in names if name}
+    """List the files of code that an `auto_map` names in the folder."""
+    found = map(BESIDE.fullmatch, references(facts))
+    return {named_file(folder, f"{each[1]}.py", folder / CONFIG) for each in found if each}
+
+
+def with_imported(files: set[Path], folder: Path) -> set[Path]:
+    """Return files of code with all that they import from their folder.
+
+    Raises:
+        ValueError: One imports what is not there, or lies elsewhere.
+    """
+    found, left = set(), [*files]
+    while left:
+        file = left.pop()
+        if not file.exists():
+            raise ValueError(f"{file.name} is imported by code in {folder}, and not there: copy it there")
+        found.add(file)
+        imported = {named_file(folder, f"{name}.py", file) for name in get_relative_imports(file)}
+        left += imported - found
+    return found
 
 
 def code_of(config: dict[str, Any]) -> dict[str, str]:

@@ -15,9 +15,11 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ..ground.named_files import files_below
 from ..modeling.configuration_neural import ClassifierPooling
 from ..modeling.heads.tasks import TercetForSentenceEmbedding
 from ..modeling.pretrained import TercetPreTrainedModel
@@ -29,6 +31,12 @@ SETTINGS = "config_sentence_transformers.json"
 TRANSFORMER = "sentence_bert_config.json"
 OF_TRANSFORMER = "sentence_*_config.json"
 """Names that earlier versions gave the same file, each for its architecture."""
+
+OF_MODULES = (
+    *("config.json", "*_config.json", "model*.safetensors*", "pytorch_model.bin", "tokenizer.json"),
+    *("vocab.txt", "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model"),
+)
+"""Names of the files that modules have in folders of their own; a Transformer there has a tokenizer, too."""
 
 CROSS_ENCODER = "CrossEncoder"
 """What the settings of a model that scores pairs say that it is."""
@@ -243,6 +251,14 @@ def files_of_modules(folder: Path) -> Iterator[str]:
     yield from (name for name in (MODULES, SETTINGS) if (folder / name).exists())
     yield from (file.name for file in files_of_transformer(folder))
     for _, path in read_modules(folder):
-        if path and not {"..", "/"} & {*Path(path).parts}:
-            files = (file for file in (folder / path).rglob("[!.]*") if file.is_file())
-            yield from (str(file.relative_to(folder)) for file in files)
+        files = sorted(files_below(folder / path)) if path else ()
+        yield from (
+            file.relative_to(folder).as_posix()
+            for file in files
+            if file.is_file() and is_of_module(file.name)
+        )
+
+
+def is_of_module(name: str) -> bool:
+    """Return whether a module of sentence-transformers reads a file of this name."""
+    return any(fnmatchcase(name, pattern) for pattern in OF_MODULES)

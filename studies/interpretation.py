@@ -1,19 +1,22 @@
 """Interpretation: what attention maps say, beside what happens when heads are taken away."""
 
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from scipy.stats import binom
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel
 
 from ..inspection.attention_maps import attention_maps
-from ..inspection.coreference import Pair, coreference_scores
 from ..inspection.head_ablation import ablate_heads, ablation_effects
 from ..inspection.inspected_model import untrained
-from ..inspection.probing import IGNORED, probe_layers, token_states
+from ..inspection.logit_lens import record_states
+from ..modeling.heads.losses import IGNORE
 from .lessons import accuracy, decoder, encoder, learn
 from .study import Curve, Measured
 
@@ -30,7 +33,7 @@ def repetitions(generator: torch.Generator, length: int = 0, size: int = 32) -> 
     """Draw texts of 24 tokens, of which the first 4 to 9 are repeated; labels are what can be known."""
     length = length or int(torch.randint(4, 10, (), generator=generator))
     ids = torch.randint(16, (size, length), generator=generator).repeat(1, 6)[:, :24]
-    return {"input_ids": ids, "labels": ids.masked_fill(torch.arange(24) <= length, IGNORED)}
+    return {"input_ids": ids, "labels": ids.masked_fill(torch.arange(24) <= length, IGNORE)}
 
 
 def with_neighbour(model: PreTrainedModel) -> None:
@@ -98,8 +101,8 @@ NOUNS = ("fox", "dog", "cat", "hare", "horse", "bear"), ("street", "river", "bri
 STATES = ("tired", "hungry", "old", "ill"), ("wide", "deep", "long", "closed")
 OTHERS = ("now", "then", "so", "the", "crossed", "saw", "left", "because", "it", "was")
 WORDS = [*OTHERS, *NOUNS[0], *NOUNS[1], *STATES[0], *STATES[1]]
-IT, LAST = -3, -1
-"""Where "it" stands, and what it was; the nouns are at -8 and -5."""
+NOUN_PLACES, IT, LAST = [-8, -5], -3, -1
+"""Where the nouns stand, "it", and what it was."""
 
 
 def animals(generator: torch.Generator, size: int = 32, nearer: bool = False) -> dict[str, Tensor]:
@@ -118,22 +121,65 @@ def animals(generator: torch.Generator, size: int = 32, nearer: bool = False) ->
     parts = [pick(OTHERS[:3], size, before), fixed["the"], one, pick(OTHERS[4:7]), fixed["the"], other]
     state = torch.where(kind == 1, states[1], states[0])
     ids = torch.cat([*parts, fixed["because"], fixed["it"], fixed["was"], state], dim=1)
-    labels = torch.full_like(ids, IGNORED)
+    labels = torch.full_like(ids, IGNORE)
     labels[:, IT] = torch.where((order == kind) & (not nearer), one, other)[:, 0]
     return {"input_ids": ids, "labels": labels}
 
 
-def pairs(number: int, generator: torch.Generator) -> list[Pair]:
-    """Write pairs of sentences that differ in the last word, as the probe of coreference reads them."""
-    found = []
-    for ids in animals(generator, number)["input_ids"].tolist():
-        words = [WORDS[idx] for idx in ids]
-        nouns = words[-8], words[-5]
-        endings = [
-            f"it was {STATES[noun in NOUNS[1]][place]}"
-            for noun, place in zip(nouns, torch.randint(4, (2,), generator=generator).tolist(), strict=True)
-        ]
-        found.append(Pair(" ".join(words[:IT]), *nouns, *endings))
+def pairs(number: int, generator: torch.Generator) -> Tensor:
+    """Draw pairs of sentences that differ in the last word, which suits the first noun, then the second.
+
+    A rule that always takes the nearer noun, or the first one, is right in one of the two (as in Levesque,
+    Davis and Morgenstern, 2012). Returns ids (P, 2, T).
+    """
+    ids = animals(generator, number)["input_ids"]
+    both = ids[:, None].repeat(1, 2, 1)
+    for pair in both:
+        drawn = torch.randint(4, (2,), generator=generator).tolist()
+        for sentence, place, number in zip(pair, NOUN_PLACES, drawn, strict=True):
+            sentence[LAST] = WORDS.index(STATES[WORDS[pair[0, place]] in NOUNS[1]][number])
+    return both
+
+
+def finds_noun(model: PreTrainedModel, sentences: Tensor) -> Tensor:
+    """Return 1 where a head gives the right noun more weight at "it", 0.5 for equal ones, (L, H, P, 2)."""
+    maps = torch.stack(
+        attention_maps(model, {"input_ids": sentences.flatten(0, 1)})["self"]
+    )  # (L, B, H, T, T)
+    of_nouns = maps[..., IT, NOUN_PLACES].unflatten(1, (-1, 2)).permute(0, 3, 1, 2, 4)  # (L, H, P, 2, 2)
+    right, wrong = of_nouns.diagonal(dim1=-2, dim2=-1), of_nouns.flip(-1).diagonal(dim1=-2, dim2=-1)
+    return 0.5 + 0.5 * (right - wrong).sign()
+
+
+def chosen_on_others(is_right: Tensor) -> float:
+    """Return the accuracy on half of the pairs of the head that is best on the other half, of both halves."""
+    heads = is_right.flatten(0, 1)
+    one, other = heads[:, ::2].mean(dim=(1, 2)), heads[:, 1::2].mean(dim=(1, 2))
+    return float(other[one.argmax()] + one[other.argmax()]) / 2
+
+
+def best_by_chance(is_right: Tensor) -> float:
+    """Return the accuracy that the best of as many heads that guess exceeds once in twenty times."""
+    num_heads, num_sentences = is_right.flatten(0, 1).flatten(1).shape
+    return float(binom.ppf(0.95 ** (1 / num_heads), num_sentences, 0.5)) / num_sentences
+
+
+def probe(states: Tensor, kinds: Tensor, words: Tensor, seed: int) -> dict[str, float]:
+    """Let linear probes of each layer's states (L + 1, n, C) name kinds, and random labels of words.
+
+    That a probe succeeds may only mean that it has learned: the control labels are in no state, but can be
+    learned by heart (Hewitt and Liang, 2019). Scores are those of the 30 % of states that are held out.
+    """
+    order = torch.randperm(len(kinds), generator=torch.Generator().manual_seed(seed)).numpy()
+    test, train = np.split(order, [round(0.3 * len(kinds))])
+    known, places = np.unique(words.numpy(), return_inverse=True)
+    control = np.random.default_rng(seed).choice(kinds.numpy(), size=len(known))[places]
+    found = {}
+    for layer, read in enumerate(states.numpy()):
+        for name, labels in (("", kinds.numpy()), (", control", control)):
+            classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+            score = classifier.fit(read[train], labels[train]).score(read[test], labels[test])
+            found[f'probe of the noun\'s kind at "it", layer {layer}{name}'] = float(score)
     return found
 
 
@@ -141,14 +187,10 @@ def it_and_animal(seed: int, broken: str = "", steps: int = 400, number: int = 4
     """Teach encoders of two layers to name at "it" the noun that it stands for, of twelve.
 
     In "the fox crossed the street because it was tired" the last word decides; either kind of noun comes
-    first, behind one to five words. The house's probe of coreference reads 40 new pairs of sentences; rises
-    are those of the loss without a head. A linear probe of "it" names the noun's kind, and its control
+    first, behind one to five words. 40 new pairs of sentences tell which heads look at the noun; rises are
+    those of the loss without a head. A linear probe of "it" names the noun's kind, and its control
     labels that are drawn for each last word.
     """
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({word: idx for idx, word in enumerate(WORDS)}))
-    )
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
 
     def draw(generator: torch.Generator) -> dict[str, Tensor]:
         return animals(generator, nearer=bool(broken))
@@ -157,33 +199,29 @@ def it_and_animal(seed: int, broken: str = "", steps: int = 400, number: int = 4
     learn(model, draw, accuracy, steps=steps, seed=seed, points=1)
     generator = torch.Generator().manual_seed(20_000 + seed)
     texts = pairs(number, generator)
-    scores, at_random = (coreference_scores(own, tokenizer, texts) for own in (model, untrained(model)))
+    scores, at_random = (finds_noun(own, texts) for own in (model, untrained(model)))
     batch = animals(generator, 128)
     rises = torch.cat(ablation_effects(model, [draw(generator) for _ in range(4)]))
-    found = scores.accuracy.flatten()
-    kinds = torch.full_like(batch["labels"], IGNORED)
-    kinds[:, IT] = (batch["input_ids"][:, LAST] >= WORDS.index("wide")).long()
-    states = replace(token_states(model, [(batch, kinds)]), types=batch["input_ids"][:, LAST])
-    probes = probe_layers(states, seed=seed)
+    found, of_chance = (each.mean(dim=(2, 3)).flatten() for each in (scores, at_random))
+    last = batch["input_ids"][:, LAST]
+    states = torch.stack(record_states(model, batch))[:, :, IT]
     return Measured(
         {
             "accuracy of the model": accuracy(model, draw, seed),
-            "sentences in which the best head, chosen on others, looks at the noun more": scores.held_out,
-            "the same of random weights": at_random.held_out,
-            "what the best of eight guessing heads exceeds once in twenty times": scores.best_by_chance,
+            "sentences in which the best head, chosen on others, looks at the noun more": chosen_on_others(
+                scores
+            ),
+            "the same of random weights": chosen_on_others(at_random),
+            "what the best of eight guessing heads exceeds once in twenty times": best_by_chance(scores),
             "rise of loss without the head that is right most often, over the largest": (
                 rises[found.argmax()] / rises.max()
             ).item(),
         }
-        | {
-            f'probe of the noun\'s kind at "it", layer {probe.layer}{of}': share
-            for probe in probes
-            for of, share in (("", probe.accuracy), (", control", probe.control))
-        },
+        | probe(states, (last >= WORDS.index("wide")).long(), last, seed),
         {
             ("share of sentences in which a head is right", HEADS): {
                 "trained": most_needed_first(found, rises),
-                "random weights": most_needed_first(at_random.accuracy, rises),
+                "random weights": most_needed_first(of_chance, rises),
             },
             ("rise of loss without a head, in nats", HEADS): {
                 "without the head": most_needed_first(rises, rises)

@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from .command_line import parse
-from .ground.messages import LinesError
+from .ground.messages import LinesError, is_panic
+from .ground.processes import safe_path
+from .ground.terminal import plain_streams
 from .reports import ReportError
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
@@ -30,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hide_bars()
     try:
         try:
-            return carry_out(sys.argv[1:] if arguments is None else arguments)
+            with plain_streams():
+                return carry_out(sys.argv[1:] if arguments is None else arguments)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here an error can still be told, and not when Python ends
@@ -67,18 +70,18 @@ def carry_out(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         if {"model", "folder", "source", "decoder"} & vars(options).keys():
-            from .early_checks import check_models  # not for every command: reading YAML takes a moment, too
+            from .checks import check_models  # not for every command: reading YAML takes a moment, too
 
             check_models(options)
-        with warnings_in_lines(options.command):
+        with warnings_in_lines(options.command), safe_path():
             options.run(options)
         leave_processes()
     except KeyboardInterrupt as interruption:
         remedy = "interrupted; continue with --resume" if "resume" in options else "interrupted"
         print(f"tercet {options.command}: {str(interruption) or remedy}", file=sys.stderr)
         return 130
-    except Exception as error:
-        if options.debug or is_unread(error):
+    except BaseException as error:
+        if options.debug or is_unread(error) or not (isinstance(error, Exception) or is_panic(error)):
             raise
         print(f"tercet {options.command}: {one_line(error)}", file=sys.stderr)
         return 2 if isinstance(error, WRONG_USAGE) or is_named(error) else 1
@@ -144,7 +147,7 @@ def leave_processes() -> None:
     os._exit(0)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Print an error in one line, with its type and the way to its traceback if it is not the user's."""
     if isinstance(error, LinesError):
         return str(error)
@@ -158,12 +161,12 @@ def one_line(error: Exception) -> str:
     return message
 
 
-def is_named(error: Exception) -> bool:
+def is_named(error: BaseException) -> bool:
     """Return whether the system names a file or folder that it does not open, or not as what it is."""
     return isinstance(error, OSError) and isinstance(error.filename, str) and error.strerror is not None
 
 
-def is_said_in_full(error: Exception) -> bool:
+def is_said_in_full(error: BaseException) -> bool:
     """Return whether an error that is not the user's says already what helps."""
     if not isinstance(error, OSError):
         return isinstance(error, ReportError)
@@ -172,7 +175,7 @@ def is_said_in_full(error: Exception) -> bool:
     return isinstance(error, WriteError)
 
 
-def is_unread(error: Exception) -> bool:
+def is_unread(error: BaseException) -> bool:
     """Return whether an error says that whoever read the output has left; other pipes may break, too."""
     if not isinstance(error, BrokenPipeError):
         return False

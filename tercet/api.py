@@ -15,7 +15,6 @@ checkpoint and raises `KeyboardInterrupt`: call the same again with `resume=True
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
@@ -200,7 +199,7 @@ def plan(recipe: Any, *overrides: str, **values: Any) -> "Plan":
     Raises:
         ValueError: An unknown recipe, key or device, or an impossible value.
     """
-    from .early_checks import check_recipe
+    from .checks import check_recipe
 
     with written_overrides(overrides, values) as given:
         check_recipe("plan", recipe, given)
@@ -234,8 +233,9 @@ def prepare(recipe: Any, *overrides: str, overwrite: bool = False, **values: Any
             datatrove is not installed.
         FileNotFoundError: A named file does not exist.
     """
+    from .checks import check_recipe
     from .configs.recipe import load_recipe as load
-    from .early_checks import check_recipe, kind_of
+    from .kinds import kind_of
 
     with written_overrides(overrides, values) as given:
         check_recipe("prepare", recipe, given)
@@ -267,12 +267,13 @@ def predict(model: Any, rows: Any, *, precision: str = "fp32") -> list[dict[str,
         FileNotFoundError: There is no such model or file.
         ValueError: The model was not fine-tuned, or a row lacks what it reads.
     """
-    from .finetune.prediction import load_predictor, predict_rows
+    from .finetune.prediction import Predictor, predict_rows
     from .finetune.text_rows import rows_of_texts
+    from .storage.checkpoint import Checkpoint
     from .text.row_files import read_file
 
     name, texts = str(as_model(model)), texts_in(rows)
-    predictor = load_predictor(name, precision)
+    predictor = Predictor(Checkpoint.open(name), precision)
     if isinstance(rows, Path):
         return predict_rows(predictor, read_file(str(rows), predictor.columns), str(rows))
     if texts == []:
@@ -343,7 +344,7 @@ def load_recipe(source: Any, *overrides: str, command: str | None = None, **valu
         ValueError: Unknown recipe or key, missing key, or a value of the wrong type or out of range.
     """
     from .configs.recipe import load_recipe as load
-    from .early_checks import KINDS, kind_of
+    from .kinds import KINDS, kind_of
 
     if command not in (None, *KINDS):
         raise ValueError(f"command is {command!r}: choose one of {', '.join(KINDS)}")
@@ -358,26 +359,16 @@ def command_for(source: Any, overrides: Sequence[str]) -> str:
         ValueError: There is none, or several.
     """
     from .configs.recipe import read_recipe
-    from .configs.stand_ins import without_libraries
-    from .early_checks import KINDS, command_of, names_in
+    from .kinds import KINDS, command_of, commands_for
 
     if isinstance(source, str) and (command := command_of(source)):
         return command
     name, data = read_recipe(source, overrides)
-    with without_libraries():
-        recipes = {command: kind.recipe for command, kind in KINDS.items()}
-    fitting = [
-        command for command, recipe in recipes.items() if needed_in(recipe) <= set(data) <= names_in(recipe)
-    ]
+    fitting = commands_for(set(data))
     if len(fitting) != 1:
         found = f"is one of {' or '.join(fitting)}" if fitting else f"has the keys {', '.join(data)}"
         raise ValueError(f"recipe {name} {found}: say which with command=, one of {', '.join(KINDS)}")
     return fitting[0]
-
-
-def needed_in(recipe: Any) -> set[str]:
-    """Name the keys that a recipe must have, by its dataclass."""
-    return {each.name for each in fields(recipe) if each.default is each.default_factory is MISSING}
 
 
 def carry_out(
@@ -390,8 +381,9 @@ def carry_out(
     **options: Any,
 ) -> Result:
     """Check and carry out the recipe of a command, and return what it came to."""
+    from .checks import check_recipe
     from .configs.recipe import load_recipe as load
-    from .early_checks import check_recipe, kind_of
+    from .kinds import kind_of
 
     require_arguments(command, values)
     with written_overrides(overrides, values) as given:
@@ -411,14 +403,10 @@ def require_arguments(command: str, values: Mapping[str, Any]) -> None:
     Raises:
         ValueError: The first such keyword.
     """
-    if not values:  # a command line has overrides, and need not import the recipe for this
-        return
-    from .configs.stand_ins import without_libraries
-    from .early_checks import kind_of, names_in
+    from .kinds import kind_of
 
     arguments = signature(globals()[command]).parameters
-    with without_libraries():
-        known = {*arguments, *names_in(kind_of(command).recipe)}
+    known = {*arguments, *kind_of(command).schema.names}
     for keyword in values:
         is_part = "__" in keyword or keyword in known
         if not is_part and (near := get_close_matches(keyword, arguments, n=1)):

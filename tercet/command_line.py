@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 def remedy_of(word: str, options: Namespace) -> str:
     """Describe what to write instead of an unknown argument: the override that it names, if it names one."""
-    from .configs.recipe import DEVICE_KEYS, DEVICES
+    from .configs.schema import DEVICE_KEYS, DEVICES
 
     name = word.lstrip("-").partition("=")[0].replace("-", "_")
     if name in DEVICE_KEYS and options.command != "plan":
@@ -137,10 +137,11 @@ def build_parser() -> ArgumentParser:
             choices.add_argument(
                 "--resume", action="store_true", help="continue from the newest checkpoint, if there is one"
             )
-        if run is finetune:
-            choices.add_argument(
-                "--explain", action="store_true", help="only show what would be read, learned and chosen"
+        if run in (pretrain, finetune):
+            shown = (
+                "all values of the recipe" if run is pretrain else "what would be read, learned and chosen"
             )
+            choices.add_argument("--explain", action="store_true", help=f"only show {shown}")
     command = add_command(commands, prepare)
     add_recipe(command)
     command.add_argument(
@@ -376,7 +377,7 @@ def recipe_completions(prefix: str, parsed_args: Namespace, **_: object) -> list
     from glob import glob
 
     from .configs.recipe import recipe_folders
-    from .early_checks import kind_of
+    from .kinds import kind_of
 
     kind = kind_of(parsed_args.command)
     shipped = [name for name, folder in recipe_folders().items() if folder == kind.folder]
@@ -409,12 +410,9 @@ def key_completions(prefix: str, parsed_args: Namespace, **_: object) -> list[st
 
 def recipe_keys(command: str) -> list[str]:
     """List every dotted key of a command's recipe."""
-    from .configs.recipe import dotted_keys
-    from .configs.stand_ins import without_libraries
-    from .early_checks import kind_of
+    from .kinds import kind_of
 
-    with without_libraries():
-        return dotted_keys(kind_of(command).recipe)
+    return kind_of(command).schema.dotted_keys()
 
 
 def demo(options: Namespace) -> None:

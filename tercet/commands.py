@@ -14,13 +14,13 @@ from .results import Result
 def plan(options: Namespace) -> None:
     """Estimate the FLOPs, memory, communication, time and cost of a run on given machines.
 
-    Reads no text and trains nothing. Prints parameters and FLOPs. For one device, DDP, ZeRO and FSDP2 it
+    Reads no text and trains nothing. Prints parameters and FLOPs. For one device, DDP, FSDP2 and HSDP it
     also prints the memory of a device by component, its communication, the speed at the share of peak FLOPs
     that similar models have reached (MFU), and device-hours. If a run does not fit, it prints what would.
     The tables are Markdown.
 
     Without `device`, the device of this machine is meant, and its speed is measured in a second. The numbers
-    of others are their makers': a100, h100, h200, rtx3090, rtx4090, rtx5090, m1, m1-max, m2, m2-max, cpu.
+    of others are their makers': a100, h100, h200, rtx3090, rtx4090, rtx5090, cpu.
 
     key=value describes the machines: devices, device, mfu, peak_flops, device_memory, usable_memory,
     bandwidth, devices_per_node, price_per_device_hour. Keys with a dot override values of the recipe, as in
@@ -44,8 +44,8 @@ def tokenizer(options: Namespace) -> None:
       tercet tokenizer encoder-demo
       tercet tokenizer my-recipe.yaml tokenizer.kind=unigram tokenizer.vocab_size=16000 output=runs/unigram
     """
+    from .checks import check_recipe
     from .configs.recipe import load_recipe
-    from .early_checks import check_recipe
 
     named = options.recipe, options.overrides
     check_recipe("tokenizer", *named, writes=True, overwrite=options.overwrite)
@@ -83,12 +83,19 @@ def pretrain(options: Namespace) -> None:
     Trains or loads the tokenizer, tokenizes the corpus once, trains, evaluates, and writes OUTPUT/model: a
     folder with the model, the tokenizer and the recipe, which the Auto classes load. RECIPE is the name of a
     shipped recipe (`tercet recipes` lists them) or a YAML file, and key=value overrides any of its values.
-    On several devices: `accelerate launch -m tercet pretrain RECIPE`.
+    On several devices: `accelerate launch -m tercet pretrain RECIPE`. --explain only prints the recipe with
+    all of its values, as a file that editors complete by the schema of recipes.
 
     Examples:
       tercet pretrain encoder-demo training.steps=200 output=runs/short
       tercet pretrain my-recipe.yaml corpus.train=books.txt corpus.validation=held-out.txt --resume
     """
+    if options.explain:
+        from .checks import check_recipe
+        from .listing import print_values
+
+        print_values("pretrain", check_recipe("pretrain", options.recipe, options.overrides))
+        return
     finish(
         api.pretrain(options.recipe, *options.overrides, resume=options.resume, overwrite=options.overwrite)
     )
@@ -116,8 +123,8 @@ def verify_resume(options: Namespace) -> None:
       tercet verify-resume encoder-demo
       tercet verify-resume my-recipe.yaml --steps 30 training.num_workers=2 training.precision=fp32
     """
+    from .checks import check_recipe
     from .configs.recipe import load_recipe
-    from .early_checks import check_recipe
 
     check_recipe("verify-resume", options.recipe, options.overrides)
     from .pretraining.recipe import PretrainingRecipe
@@ -145,7 +152,7 @@ def finetune(options: Namespace) -> None:
       tercet finetune my-recipe.yaml training.seeds=[0,1,2] training.learning_rate=3e-5 --resume
     """
     if options.explain:
-        from .early_checks import check_recipe
+        from .checks import check_recipe
 
         check_recipe("finetune", options.recipe, options.overrides)
         api.say_that_libraries_load()
@@ -202,7 +209,7 @@ def predict(options: Namespace) -> None:
         return
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
-    from .early_checks import check_rows
+    from .checks import check_rows
     from .text.row_writers import require_ending
 
     if output != "-":
@@ -291,7 +298,7 @@ def fewshot(options: Namespace) -> None:
 
 def explained(source: str, overrides: list[str], models: list[str] | None, trust_remote_code: bool) -> str:
     """Return which tokens of a few-shot recipe's prompts are scored."""
-    from .early_checks import check_recipe
+    from .checks import check_recipe
 
     given = overrides if models is None else [*overrides, f"models={json.dumps(models)}"]
     check_recipe("fewshot", source, given)
@@ -437,10 +444,9 @@ def doctor(options: Namespace) -> None:
     """Check any transformers model for faults, and print findings with remedies.
 
     Loads an encoder, a decoder or a sequence-to-sequence model, Tercet's or stock. Checks the weights
-    (missing, unexpected, not finite, constant, wrongly tied), the tokenizer (vocabulary, special tokens and
-    lengths, compared with the model's) and the behaviour (padding, batches, causality, packed documents,
-    cache, saving). Numbers are compared in float32, and nothing in the folder is changed. Exit code 0:
-    nothing failed; 1: a check failed.
+    (missing, unexpected, not finite, wrongly tied), the tokenizer (vocabulary, special tokens and lengths,
+    compared with the model's) and the behaviour (padding, causality, packed documents). Numbers are compared
+    in float32, and nothing in the folder is changed. Exit code 0: nothing failed; 1: a check failed.
 
     Examples:
       tercet doctor runs/encoder-demo/model
@@ -459,11 +465,10 @@ def inspect(options: Namespace) -> None:
     """Look inside a model while it reads a text, and write one page about it.
 
     MODEL is any Transformer with attention heads, Tercet's or stock. The page shows the attention map of
-    every head, what each layer would predict (logit lens), how far the predictions move without each head
-    (ablation), and which heads of a decoder continue repetitions (induction). Everything stands beside the
-    same of random weights, and maps beside what distance alone explains, since maps of any model look like
-    something. A sequence-to-sequence model writes an answer, or --target. The page is one HTML file that
-    needs no network. Nothing in the model's folder is changed.
+    every head, what each layer would predict (logit lens), and how far the predictions move without each
+    head (ablation). Everything stands beside the same of random weights, and maps beside what distance alone
+    explains, since maps of any model look like something. A sequence-to-sequence model writes an answer, or
+    --target. The page is one HTML file that needs no network. Nothing in the model's folder is changed.
 
     Examples:
       tercet inspect runs/encoder-demo/model "The function returns a list of strings."

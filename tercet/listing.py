@@ -8,6 +8,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from shutil import get_terminal_size
 from textwrap import fill, indent, shorten
+from typing import Any
 
 from . import configs
 
@@ -49,6 +50,8 @@ def list_configs(what: str | None = None, *, everything: bool = False) -> None:
     from .configs.recipe import preset_names, recipe_names, shipped_file
 
     if what is not None and (text := shipped_file(what)):
+        if what in recipe_names():
+            print(for_editors())
         print(text, end="")
         return
     if what not in (None, *LISTED):
@@ -69,6 +72,22 @@ def list_configs(what: str | None = None, *, everything: bool = False) -> None:
             print()
     print("all of one: tercet recipes NAME")
     print(f"their files: {files(configs)}")
+
+
+def for_editors() -> str:
+    """Return the line of a recipe's file by which YAML editors find the schema of recipes."""
+    from .configs.schema import FILE
+
+    return f"# yaml-language-server: $schema={FILE}"
+
+
+def print_values(command: str, data: dict[str, Any]) -> None:
+    """Print a recipe as a file that has all of its values, those that follow by default included."""
+    from .configs.documents import write_document
+    from .kinds import kind_of
+
+    print(for_editors())
+    print(write_document(kind_of(command).schema.completed(data)), end="")
 
 
 def print_recipes(command: str) -> None:

@@ -31,7 +31,7 @@ def write_report(command: str, folder: Path) -> None:
         ValueError: The run has not ended, or what it has read is not there any more.
         FileNotFoundError: As before.
     """
-    from .early_checks import kind_of
+    from .kinds import kind_of
     from .storage.finished_run import report_on
 
     report = import_module(f".{kind_of(command).folder}.report", __package__)

@@ -99,9 +99,9 @@ class Result:
         Raises:
             ValueError: The command makes no model.
         """
-        from .storage.own_model import load_ours
+        from .storage.checkpoint import Checkpoint
 
-        return load_ours(str(self.model_path)).eval()
+        return Checkpoint.open(str(self.model_path)).ours().eval()
 
     def tokenizer(self) -> "PreTrainedTokenizerBase":
         """Load the finished model's tokenizer.
@@ -109,9 +109,9 @@ class Result:
         Raises:
             ValueError: The command makes no model.
         """
-        from .storage.model_folder import require_tokenizer
+        from .storage.checkpoint import Checkpoint
 
-        return require_tokenizer(self.model_path, str(self.model_path))
+        return Checkpoint.open(str(self.model_path)).required_tokenizer()
 
     def ending(self) -> Iterator[str]:
         """Yield the lines with which the command ends in a terminal."""

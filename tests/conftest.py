@@ -4,7 +4,8 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def effort(request) -> Callable[[int], settings]:
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
+
+
+@pytest.fixture
+def hub(monkeypatch) -> Callable[..., Counter[str]]:
+    """Return the function that publishes folders by name, as if they lay on the Hub, and counts fetches."""
+
+    def publish(folders: Mapping[str, Path]) -> Counter[str]:
+        fetched: Counter[str] = Counter()
+
+        def fetch(name: str, **_: object) -> str:
+            fetched[name] += 1
+            return str(folders[name])
+
+        monkeypatch.setattr("tercet.storage.model_folder.snapshot_download", fetch)
+        return fetched
+
+    return publish
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """Two agents of torchrun on this host: each runs `tercet pretrain` in a process, and either may be killed."""
 
-import ctypes
 import os
 import signal
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,6 @@ config = LaunchConfig(
 )
 elastic_launch(config, work)(*arguments)
 """
-PR_SET_PDEATHSIG = 1
 BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 
 
@@ -48,7 +45,6 @@ def work(name: str, faults: str, folder: str, recipe: str) -> None:
         folder: Remembers which faults have come.
         recipe: Its file.
     """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0)  # processes of torchrun outlive a killed agent
     after = fit._Run._after_step
     due = dict(fault.split(":") for fault in faults.split())
 
@@ -57,8 +53,9 @@ def work(name: str, faults: str, folder: str, recipe: str) -> None:
         victim, came = due.get(str(progress.step)), Path(folder) / f"{name}-{progress.step}.fault"
         if victim is not None and not came.exists():
             came.touch()
-            os.kill(os.getpid() if victim == "process" else os.getppid(), signal.SIGKILL)
-            time.sleep(120)  # short steps could all be done before a process sees that it is orphaned
+            if victim == "agent":  # with the machine, both are gone
+                os.kill(os.getppid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     fit._Run._after_step = have_fault
     # A function that an agent calls has to return, where torchrun's processes just end.

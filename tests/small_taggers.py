@@ -13,8 +13,8 @@ from tercet import (
 )
 from tercet.conversion.static_vectors import build, save_word_vectors
 from tercet.modeling.recurrent.word_embedders import adopt, describe
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_tokenizer
-from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
 from .small_elmo import small_config
@@ -64,7 +64,7 @@ def save_sources(folder: Path) -> Path:
 
 def build_new_tagger(sources: Path, *names: str, **fields) -> TercetTaggerForTokenClassification:
     """Build a tagger on the vectors of some of these models, whose mode nobody has set."""
-    loaded = [(load_ours(str(sources / name)), load_tokenizer(sources / name)) for name in names]
+    loaded = [(Checkpoint.open(str(sources / name)).ours(), load_tokenizer(sources / name)) for name in names]
     embeddings = [describe(model.config, tokenizer) for model, tokenizer in loaded]
     torch.manual_seed(0)
     config = TercetTaggerConfig(embeddings=embeddings, **{"hidden_size": 16, "num_labels": 3} | fields)

@@ -38,8 +38,8 @@ MAY_IMPORT = {
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
-    "fewshot": BASE | {"doctor"},
-    "play": BASE | {"pretraining", "finetune", "doctor", "hub"},
+    "fewshot": BASE,
+    "play": BASE | {"pretraining", "finetune", "hub"},
     "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]

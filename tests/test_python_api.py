@@ -20,9 +20,9 @@ import tercet
 from tercet import api
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, read_overrides, written
-from tercet.early_checks import KINDS
 from tercet.finetune.task_recipes import TaskRecipe
 from tercet.finetune.text_rows import rows_of_texts
+from tercet.kinds import KINDS
 from tercet.rows_in_memory import as_dataset, keep, texts_in
 from tercet.text.row_files import read_file
 

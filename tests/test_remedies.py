@@ -12,9 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from documentation.command_pages import subcommands
 from tercet.command_line import build_parser
-from tercet.configs.recipe import dotted_keys, recipe_names
-from tercet.early_checks import KINDS, READS
-from tercet.early_models import CONFIGURATIONS, configuration, fields_of
+from tercet.configs.recipe import recipe_names
+from tercet.kinds import KINDS, READS
 from tercet.planning.machines import PlanRecipe
 
 ROOT = Path(__file__).parents[1]
@@ -51,26 +50,16 @@ OF_OTHERS = (
 
 @cache
 def keys(*commands: str) -> frozenset[str]:
-    return frozenset(key for command in commands for key in dotted_keys(KINDS[command].recipe))
-
-
-@cache
-def fields() -> frozenset[str]:
-    return frozenset(name for cls in CONFIGURATIONS for name in fields_of(configuration(cls)))
+    return frozenset(key for command in commands for key in KINDS[command].schema.dotted_keys())
 
 
 def is_key(key: str, commands: tuple[str, ...]) -> bool:
-    """Whether a dotted name is a key of a recipe, a field below `overrides`, or none that a recipe has."""
+    """Whether a dotted name is a key of a recipe, or none that a recipe has."""
     first, _, rest = key.partition(".")
-    above, _, last = key.rpartition(".")
+    last = key.rpartition(".")[2]
     if first not in {known.partition(".")[0] for known in keys(*KINDS)} or last in FILES or key in OF_OTHERS:
         return True
-    is_field = above.endswith(".overrides") and above in keys(*KINDS) and last in fields()
-    return (
-        key in keys(*commands)
-        or is_field
-        or (first == "tokenizer" and hasattr(PreTrainedTokenizerFast, rest))
-    )
+    return key in keys(*commands) or (first == "tokenizer" and hasattr(PreTrainedTokenizerFast, rest))
 
 
 def wrong(text: str, commands: tuple[str, ...] = tuple(KINDS)) -> Iterator[str]:
@@ -97,7 +86,7 @@ def wrong_words(command: str, rest: str) -> Iterator[str]:
     if kind in KINDS:
         of_machines = PlanRecipe.__dataclass_fields__ if command == "plan" else ()
         for key in re.findall(r" ([a-z_.]+)=", rest):
-            if key not in {*keys(kind), *of_machines} and not (".overrides." in key and is_key(key, (kind,))):
+            if key not in {*keys(kind), *of_machines}:
                 yield f"{command} {key}"
         recipe = rest.split()[0] if rest else ""
         if re.fullmatch(r"[a-z][a-z0-9-]*", recipe) and recipe not in recipe_names():

@@ -1,13 +1,10 @@
 """Two agents of torchrun on one host lose a process or an agent: the run ends as if nothing had happened."""
 
-import os
-import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from tercet.training import restarts
-from tercet.training.ownership import begin
-from tercet.training.restarts import agent, is_restarted, may_be_restarted
+from tercet.training.run_folder import running
 
 from .elastic import Cluster, said_by
 
@@ -29,40 +26,15 @@ def test_a_run_that_loses_an_agent_goes_on_when_there_is_another_one(fork_server
     assert cluster.server.wait(lost) == -9
     new = cluster.agent("guest")
     cluster.finish(host, new)
-    assert "is gone, so it ends" in said_by([lost])
     assert "resuming from" in said_by([host, new])
     cluster.require_equal()
 
 
-@pytest.fixture
-def launched(monkeypatch):
-    """Let this process have been launched by an agent."""
-
-    def launched(name):
-        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", f"/logs/{name}/attempt_0/1/error.json")
-        monkeypatch.setattr(restarts, "STARTED", set())
-
-    return launched
-
-
-def test_an_agent_knows_its_run_again_and_no_other_agent_does(tmp_path, launched):
-    assert agent() is None
-    launched("none_a1")
-    assert str(agent()).endswith(":/logs/none_a1")
-    assert not may_be_restarted(tmp_path)
-    begin(tmp_path, ["model"], launch=["else:/x", str(agent())])
-    assert may_be_restarted(tmp_path)
-    assert is_restarted(tmp_path, [str(agent())])
-    assert not is_restarted(tmp_path, [str(agent())]), "a second run of the same process is a new one"
-    launched("none_b2")
-    assert may_be_restarted(tmp_path)
-    assert not is_restarted(tmp_path, [str(agent())])
-    shutil.rmtree(tmp_path)
-    assert not is_restarted(tmp_path, [str(agent())])
-
-
-def test_no_launcher_means_no_restart(tmp_path):
-    begin(tmp_path, ["model"], launch=["else:/x"])
-    assert "TORCHELASTIC_ERROR_FILE" not in os.environ
-    assert not may_be_restarted(tmp_path)
-    assert not is_restarted(tmp_path, [])
+@pytest.mark.parametrize(("count", "goes_on"), [(None, False), ("0", False), ("2", True)])
+def test_what_torchrun_starts_again_goes_on_whatever_the_options_say(count, goes_on, tmp_path, monkeypatch):
+    if count is not None:
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
+    recipe = SimpleNamespace(folder=tmp_path / "run")
+    output = SimpleNamespace(kept=["training"], require_claimable=lambda **options: None)
+    with running(recipe, lambda recipe: output, resume=False, overwrite=True) as run:
+        assert (run.resume, run.overwrite) == (goes_on, not goes_on)

@@ -15,6 +15,7 @@ from tercet.finetune import output as of_finetuning
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining import output as of_pretraining
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.ownership import mark
 
 PRETRAINING = {
     "model": {"preset": "encoder-tiny"},
@@ -130,6 +131,7 @@ def test_a_refusal_names_the_key_and_the_rest_is_taken_up(case, tmp_path):
     recipe = parse_recipe(kind, data | {"output": str(tmp_path)})
     earlier = functools.reduce(with_another, sorted(takes_effect), recipe_data(recipe))
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(earlier))
+    mark(tmp_path)
     rules.run_folder(recipe).require_claimable(resume=True, overwrite=False)
     refused = sorted(set(leaves(kind)) - takes_effect)
     for key in refused[:: len(refused) // 6]:

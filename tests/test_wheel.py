@@ -62,7 +62,8 @@ def test_wheel_holds_every_source_and_configuration(wheel: Path) -> None:
     everywhere = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").exists()]
     folders = [folder for folder in everywhere if folder.name != "documentation"]  # of the repository only
     modules = {path for folder in folders for path in folder.rglob("*.py")}
-    data = {*(ROOT / "configs").rglob("*.yaml"), ROOT / "tercet" / "py.typed"}
+    data = {*(ROOT / "configs").rglob("*.yaml"), *(ROOT / "configs").glob("*.json")}
+    data |= {ROOT / "tercet" / "py.typed"}
     data |= {*(ROOT / "reporting" / "templates").iterdir(), *(ROOT / "studies").glob("*.yaml")}
     names = {path.relative_to(ROOT).as_posix() for path in modules | data}
     assert held == {entry if entry.startswith("tercet/") else f"tercet/{entry}" for entry in names}

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ..training.disk import explaining_a_full_disk, flush, temporary_folders
+from ..training.disk import explaining_a_full_disk, flush
 from ..training.lock import is_abandoned, locked
 from .paths import named_path
 
@@ -47,7 +47,7 @@ def made_once(folder: Path, make: Callable[[Path], object], choice: str = ANOTHE
 
     Raises:
         ValueError: The folder above cannot be written.
-        DiskFullError: There is no room.
+        WriteError: There is no room.
     """
     if folder.exists():
         return folder
@@ -60,7 +60,7 @@ def made_once(folder: Path, make: Callable[[Path], object], choice: str = ANOTHE
     remedy = f"make room, or name {choice}"
     with locked(lock_of(temporary), str(folder.parent), choice):
         try:
-            with explaining_a_full_disk(folder, None, remedy, temporary_folders(folder)):
+            with explaining_a_full_disk(folder, None, remedy):
                 temporary.mkdir()
                 make(temporary)
                 for path in [*temporary.rglob("*"), temporary]:

@@ -26,19 +26,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, cast
-
-from datasets import Dataset, IterableDataset, load_dataset, load_dataset_builder
+from typing import TYPE_CHECKING, Any, cast
 
 from ..ground.messages import first_line
 from ..training.model_paths import nearest
 from .bad_records import Limit, Record, Tally, problem_of, refusal
 from .cache import cache_folder
 from .digests import identify_file
-from .documentation import documentation_file
 from .packed_files import COMPRESSIONS, ending
 from .paths import named_path
 from .record_files import KNOWN_ENDINGS, READERS, naming_keys, records_of_file, require_columns
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
 
 Source = str | Path | Sequence[str | Path]
 """What a recipe may name as a corpus."""
@@ -200,10 +200,14 @@ class HubDocuments(Documents):
 
     def _version(self) -> str:
         """Name what changes with the files: of a stream, whose rows are not known, the Hub's commit."""
+        from datasets import load_dataset_builder
+
         version = getattr(self._open(), "_fingerprint", None)
         return version or str(load_dataset_builder(self.dataset, self.config).hash)
 
-    def _open(self) -> Dataset | IterableDataset:
+    def _open(self) -> "Dataset | IterableDataset":
+        from datasets import load_dataset  # takes a second, which files do without
+
         try:
             return load_dataset(self.dataset, self.config, split=self.split, streaming=self.streaming)  # pyright: ignore[reportReturnType]
         except Exception as error:  # whatever a network, a Hub and a foreign data set may do
@@ -243,6 +247,8 @@ def open_documents(
     required = tuple(required) or (column,)
     limit = Limit(largest_record, "corpus.largest_record=... allows for more")
     if source == EMBEDDED:
+        from .documentation import documentation_file
+
         file = documentation_file(split, cache_folder(cache))
         return FileDocuments("text", ("text",), skip_bad_records, limit, (file,), cache_folder(cache))
     if isinstance(source, str) and not _is_path(source):

@@ -3,7 +3,8 @@
 What is compressed is read as a stream, and it is noticed where it breaks off. Text is UTF-8; a file that says
 by its first bytes that it is of another encoding is not read. Other bytes become surrogates (PEP 383), which
 no text holds, so that a bad line does not end the reading. No line is read beyond the most characters that a
-record may have: a small compressed file may hold one of any length.
+record may have: a small compressed file may hold one of any length. Nor is more unpacked of a file than
+`most_bytes`.
 """
 
 import codecs
@@ -14,9 +15,9 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from pathlib import Path, PurePath
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow
 
@@ -37,6 +38,17 @@ MARKS = {
 """Byte order mark at the beginning of a file -> its encoding; that of UTF-32 begins like that of UTF-16."""
 
 BYTES_AT_ONCE = 2**20
+
+MOST_GROWTH = 100
+"""How many times its size a file may become: text becomes ten times at most, and zeros a thousand times."""
+
+LEAST_MOST = 2**28
+"""Bytes that any file may become, however small it is."""
+
+
+def most_bytes(file: Path) -> int:
+    """Return how many bytes a file may become when it is unpacked."""
+    return max(LEAST_MOST, MOST_GROWTH * file.stat().st_size)
 
 
 def ending(path: PurePath) -> str:
@@ -96,15 +108,44 @@ def text_of(file: Path, newline: str | None = None) -> TextIOWrapper:
 
 
 def unpacked(file: Path) -> BufferedReader:
-    """Open a file for reading its contents forwards."""
+    """Open a file for reading its contents forwards.
+
+    Whoever reads gets a `ValueError` where more is unpacked than `most_bytes`.
+    """
     compression = COMPRESSIONS.get(file.suffix.lower())
     if compression is None:
         return cast(BufferedReader, file.open("rb", buffering=BYTES_AT_ONCE))
     if file.stat().st_size == 0:
         raise EOFError("it is empty")
     if compression == "gzip":  # Arrow takes the zeros behind a file from a tape for damage
-        return cast(BufferedReader, gzip.open(file))
-    return BufferedReader(pyarrow.input_stream(str(file), compression), BYTES_AT_ONCE)
+        return BufferedReader(_Bounded(gzip.open(file), file), BYTES_AT_ONCE)
+    return BufferedReader(_Bounded(pyarrow.input_stream(str(file), compression), file), BYTES_AT_ONCE)
+
+
+class _Bounded(RawIOBase):
+    """What is unpacked of a file, up to the most that it may become."""
+
+    def __init__(self, source: Any, file: Path):
+        self.source, self.file, self.room = source, file, most_bytes(file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        portion = self.source.read1(len(buffer))  # what stands before damage comes first
+        buffer[: len(portion)] = portion
+        self.room -= len(portion)
+        if self.room < 0:
+            unpack = f"{UNPACKERS[self.file.suffix.lower()]} {shlex.quote(str(self.file))} > NEW_FILE"
+            raise ValueError(
+                f"{self.file} unpacks to more than {most_bytes(self.file):,} bytes, far more than a file of "
+                f"its size should: unpack it yourself ({unpack}), and name the new file"
+            )
+        return len(portion)
+
+    def close(self) -> None:
+        self.source.close()
+        super().close()
 
 
 @contextmanager

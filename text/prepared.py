@@ -25,6 +25,7 @@ from typing import Any, Literal, NoReturn, Self, SupportsIndex
 
 import numpy as np
 
+from ..ground.named_files import is_plain
 from .bad_records import Limit, Record, Tally
 from .cache import cache_folder, made_once
 from .corpus import TokenizedCorpus
@@ -112,6 +113,13 @@ class Manifest:
                 raise ValueError(f"its format is not {FORMAT}")
             data["counts"], data["tally"] = Counts(**data["counts"]), Tally(**data["tally"])
             data["shards"] = [shard_of(each) for each in data["shards"]]
+            digests = [
+                *data["index"].values(),
+                *(one for shard in data["shards"] for one in shard.sha256.values()),
+            ]
+            names = [part for shard in data["shards"] for part in shard.name.split("/")]
+            if not all(map(is_plain, [*digests, *names])):
+                raise ValueError("it names files elsewhere")
             return cls(**data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"{type(error).__name__}: {error}"

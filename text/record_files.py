@@ -300,7 +300,7 @@ def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[N
 
 def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: str) -> Iterator[Numbered]:
     # Line ends within quotes are text, so they stay what they are.
-    rows = table_rows(lines_of(file, limit, newline=""), delimiter, limit)
+    rows = table_rows(file, lines_of(file, limit, newline=""), delimiter, limit)
     number, names = next(rows, (0, list(columns)))
     problem = names if isinstance(names, str) else problem_of_bytes("".join(names), file)
     if isinstance(names, str) or problem:  # without names, no field means anything

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..ground.messages import first_line
-from ..training.disk import NO_ROOM, explaining_a_full_disk
+from ..training.disk import NOT_WRITTEN, explaining_a_full_disk
 from .cache import ANOTHER_CACHE, PARTIAL
 
 PROTOCOL = "://"
@@ -60,7 +60,7 @@ def reaching(name: str) -> Iterator[tuple[Any, str]]:
             "pip install 'tercet[prepare]'"
         ) from error
     except Exception as error:  # whatever a network and a foreign store may do
-        if getattr(error, "errno", None) in NO_ROOM:  # here, not there
+        if getattr(error, "errno", None) in NOT_WRITTEN:  # here, not there
             raise
         raise ValueError(
             f"{name} cannot be read ({first_line(error)}): check the name, the credentials and the network"

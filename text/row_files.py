@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow
 from datasets import Dataset
-from pyarrow.parquet import ParquetFile
 
 from ..ground.messages import first_line
 from .bad_records import DamageError, RowError, foreign_in, reason_of
 from .bad_rows import Places, RowTally
-from .packed_files import seekable
+from .packed_files import most_bytes, seekable
+from .parquet_rows import parquet_rows
 from .record_files import find_file, has_lines, records_of_file, require_columns
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
@@ -56,13 +56,12 @@ def read_parquet(source: str, columns: Sequence[str]) -> Dataset:
     """Read some columns of a parquet file, with the names of their labels.
 
     Raises:
-        ValueError: It cannot be read, or lacks a column.
+        ValueError: It cannot be read, lacks a column, or holds more than a file of its size may.
     """
     try:
-        with seekable(find_file(source)) as file:
-            table = ParquetFile(file, page_checksum_verification=True)
-            require_columns(source, table.schema_arrow.names, columns)
-            rows = table.read(list(columns), use_threads=False).select(list(columns))
+        path = find_file(source)
+        with seekable(path) as file:
+            rows = parquet_rows(file, columns, source, most_bytes(path))
         rows.validate(full=True)
         return Dataset(rows)
     except (pyarrow.ArrowException, OSError, DamageError) as error:
@@ -163,6 +162,17 @@ def number_of(value: Any) -> int | float | None:
 def is_number(value: Any) -> bool:
     """Return whether a value is a number: no truth, and neither infinite nor undefined."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def text_of(value: Any) -> Any:
+    """Write a number as a text, a whole one without a fraction whatever its column has; nothing else.
+
+    >>> text_of(1), text_of(1.0), text_of(2.5), text_of("1.0"), text_of(True)
+    ('1', '1', '2.5', '1.0', True)
+    """
+    if not is_number(value):
+        return value
+    return str(int(value) if abs(value) < 2**53 and value == int(value) else value)
 
 
 KINDS: dict[type, str] = {

@@ -10,8 +10,10 @@ What is read of these files (`row_files.py`) are the rows that were written, but
 
 import csv
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, TextIO
@@ -25,6 +27,9 @@ from ..training.disk import written_beside
 Row = dict[str, Any]
 
 CRLF = "\r\n"
+
+ROWS_AT_ONCE = 1024
+"""Rows that are made a part of a table together."""
 
 
 class RowWriter(Protocol):
@@ -104,9 +109,9 @@ class TableWriter:
 
 
 class ParquetWriter:
-    """A table of typed columns."""
+    """A table of typed columns; without a path, it shows whether rows make one."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path | None = None):
         self.path, self.tables = path, list[pyarrow.Table]()
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -118,8 +123,9 @@ class ParquetWriter:
     def close(self) -> None:
         """Write them all."""
         with naming_kinds():
-            tables = self.tables or [pyarrow.table({})]
-            write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.path)
+            whole = pyarrow.concat_tables(self.tables or [pyarrow.table({})], promote_options="permissive")
+            if self.path is not None:
+                write_table(whole, self.path)
 
 
 @contextmanager
@@ -139,13 +145,29 @@ def naming_kinds() -> Iterator[None]:
 
 
 def as_json(value: Any) -> str:
-    """Write a value as JSON, which has nothing for dates and bytes but texts."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """Write a value as JSON, with texts for dates and bytes, and null for NaN and infinity."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+    except ValueError:
+        return json.dumps(finite(value), ensure_ascii=False, default=str)
+
+
+def finite(value: Any) -> Any:
+    """Write `None` for each number in a value that is not finite.
+
+    >>> finite({"a": [1.5, float("nan")]})
+    {'a': [1.5, None]}
+    """
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [*map(finite, value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_cell(value: Any) -> Any:
-    """Write a value as a cell of a table."""
-    return as_json(value) if isinstance(value, list | dict) else value
+    """Write a value as a cell of a table; an empty one for what is not a number (NaN)."""
+    return as_json(value) if isinstance(value, list | dict) else None if value != value else value
 
 
 WRITERS: dict[str, Callable[[Any], RowWriter]] = {
@@ -162,6 +184,19 @@ def require_ending(output: str) -> None:
     """Raise a `ValueError` unless rows can be written into a file of such a name."""
     if Path(output).suffix not in WRITERS:
         raise ValueError(f"--output is {output!r}: end its name in {', '.join(WRITERS)}")
+
+
+def require_writable(rows: Iterator[Row], output: str) -> None:
+    """Refuse an output that cannot hold rows as they are, before anything is computed for them.
+
+    Raises:
+        ValueError: A column has values of several kinds, and the output is .parquet.
+    """
+    if Path(output).suffix == ".parquet":
+        writer = ParquetWriter()
+        while chunk := list(islice(rows, ROWS_AT_ONCE)):
+            writer.write(chunk)
+        writer.close()
 
 
 @contextmanager

@@ -4,7 +4,9 @@ They are also read one after another, as they are needed, from a file of any siz
 """
 
 import json
+import math
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -20,12 +22,12 @@ from .record_files import find_file, has_lines, object_of, require_columns
 from .row_files import (
     Written,
     as_rows,
-    is_number,
     number_of,
     read_lines,
     read_parquet,
     rows_of_other_kinds,
     stream_file,
+    text_of,
 )
 
 Row = dict[str, Any]
@@ -283,7 +285,7 @@ def texts_of(rows: Dataset, column: str) -> list[str]:
     Raises:
         RowError: A row has none there.
     """
-    texts = [str(value) if is_number(value) else value for value in rows[column][:]]
+    texts = [*map(text_of, rows[column][:])]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise RowError(row, f"has no text in column {column!r} ({text!r}): take it out, or fill it in")
@@ -347,6 +349,31 @@ def require_from_zero(values: Sequence[Any], sizes: Sequence[int], column: str) 
                 f"has {size} in column {column!r}, which is to count from 0, and no row has 0: does it count "
                 "from 1? Then subtract 1 from each of its numbers",
             )
+
+
+UNLIKELY = 1e-3
+"""Below this chance, it is no accident that the first choice is right in no row."""
+
+
+def tell_of_no_first(numbers: Sequence[Any], sizes: Sequence[int], what: str, remedy: str) -> None:
+    """Warn if the right choices of all rows seem to be counted from 1: none of many is the first.
+
+    Args:
+        numbers: Of the right choice of each row; `None` where there is none.
+        sizes: How many there are to choose from in each row.
+        what: Holds the numbers.
+        remedy: What to do if they count from 1.
+
+    Warns:
+        UserWarning: This would happen by chance in less than `UNLIKELY` of all cases.
+    """
+    chance = math.prod(1 - 1 / max(1, size) for size in sizes)
+    if {0, None}.isdisjoint(numbers) and len({*numbers}) > 1 and chance < UNLIKELY:
+        warnings.warn(
+            f"{what} is to count choices from 0, but none of {len(numbers):,} rows has 0: if it counts from "
+            f"1, {remedy}",
+            stacklevel=2,
+        )
 
 
 STANDARD = "-"

@@ -1,23 +1,20 @@
-"""Rows of a table in lines (CSV, TSV; RFC 4180): what a stray quote swallows is given back.
+"""Rows of a table in lines (CSV, TSV; RFC 4180). A quote that swallows rows is refused, with its line.
 
 A text within quotes may go on over lines, so that one quote too many makes a single text of all that follows,
-up to the next quote or the end of the file. Python's `csv` loses those lines. Here a row that turns out to be
-none costs the line that it begins on: the lines behind it are read again, each as the beginning of a row. A
-text goes on over lines for `MOST_QUOTED` characters at most.
+up to the next quote or the end of the file. Which rows were meant is a guess then: it is refused. A line with
+too few or too many fields is a bad row like others.
 
 Fields are separated by commas, or by the semicolons or tabs that spreadsheets write too: the first line
 decides. A file in which commas give the columns that are wanted has commas.
 """
 
 import csv
-import re
 import sys
 import warnings
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .bad_records import DamageError, Limit
+from .bad_records import Limit
 
 MOST_QUOTED = 2**24
 """Characters of a row that goes on over several lines, at most: without it, a quote could fill the memory."""
@@ -29,61 +26,55 @@ Fields = tuple[int, list[str] | str]
 """The line on which a row begins, and its fields or what is wrong with it."""
 
 
-def table_rows(lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit) -> Iterator[Fields]:
+def table_rows(
+    file: Path, lines: Iterator[tuple[int, str]], delimiter: str, limit: Limit
+) -> Iterator[Fields]:
     """Read the rows; the first, the names, says how many fields each of the others has.
 
     Spreadsheets leave rows of empty fields around a table, which are no rows, and `sep=;` before it. Between
     two rows, empty fields are a row, and so is a blank line under a single name.
 
     Args:
+        file: Named where it is refused.
         lines: Numbered, with their ends.
         delimiter: What stands between fields.
         limit: How long a line may be; one that is longer is bad.
 
     Raises:
-        DamageError: The lines break off.
+        ValueError: A quote is not closed, or holds lines together that are no text of a row.
     """
     csv.field_size_limit(sys.maxsize)
-    ahead = Lookahead(lines, limit)
-    reader = csv.reader(ahead, delimiter=delimiter, strict=True)
+    row = RowLines(lines, limit)
+    reader = csv.reader(row, delimiter=delimiter, strict=True)
     names: list[str] = []
     empty: list[tuple[int, int]] = []
-    is_behind_bad = False
     while True:
-        ahead.keep()
+        row.begin()
         try:
-            fields = next(reader)
-        except StopIteration:
-            if ahead.damage is not None:
-                raise ahead.damage from ahead.damage.__cause__
-            return
-        except (csv.Error, TooLongError) as error:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise row.refusal(file, str(error)) from None
+        except TooLongError as error:
+            if row.has_quote:
+                raise row.refusal(file, str(error)) from None
             yield from between_rows(empty, names)
-            yield ahead.first, str(error) if isinstance(error, TooLongError) else f"not valid CSV ({error})"
-            ahead.give_back()
-            is_behind_bad = True
+            yield row.first, str(error)
             continue
+        if fields is None:
+            return
         if not names and fields == SEPARATOR_LINE:
             continue
         if len(fields) != 1 and not any(fields):
             if names and (fields or len(names) == 1):
-                empty.append((ahead.first, max(1, len(fields))))
+                empty.append((row.first, max(1, len(fields))))
             continue
         yield from between_rows(empty, names)
         problem = problem_of_fields(fields, names)
-        if is_behind_bad and not problem and has_loose_quote("".join(ahead.row), delimiter):
-            problem = (
-                "a quote in a text that begins with none, behind a bad row: is this the end of that row?"
-            )
-        if not problem and delimiter == "\t" and have_tabs_of_rows(ahead.row, len(names)):
-            problem = (
-                f"a quote holds {len(ahead.row)} lines together that have the tabs of a row each: if that is "
-                "meant, write a .jsonl file"
-            )
-        is_behind_bad = bool(problem)
-        yield ahead.first, f"not valid CSV ({problem})" if problem else fields
-        if problem and any(is_row(line, delimiter, len(names)) for line in ahead.row[1:]):
-            ahead.give_back()
+        if not problem and delimiter == "\t" and have_tabs_of_rows(row.lines, len(names)):
+            problem = "each has the tabs of a row"
+        if problem and len(row.lines) > 1:
+            raise row.refusal(file, problem)
+        yield row.first, f"not valid CSV ({problem})" if problem else fields
         names = names or fields
 
 
@@ -115,76 +106,47 @@ class TooLongError(Exception):
     """A line or row has more characters than it may have."""
 
 
-class Lookahead(Iterator[str]):
-    """Lines that can be given back: all but the first since the last `keep`.
+class RowLines(Iterator[str]):
+    """Lines, of which those of the row that is being read are kept.
 
     Args:
-        lines: Numbered lines.
+        numbered: Lines with their numbers.
         limit: How long a line may be.
     """
 
-    def __init__(self, lines: Iterator[tuple[int, str]], limit: Limit):
-        self.lines, self.limit = lines, limit
-        self.again: deque[tuple[int, str]] = deque()
-        self.taken: list[tuple[int, str]] = []
-        self.size = 0
-        self.damage: DamageError | None = None
-        """Why there are no more lines, if they broke off; raised when all that are whole have been read."""
+    def __init__(self, numbered: Iterator[tuple[int, str]], limit: Limit):
+        self.numbered, self.limit = numbered, limit
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a row."""
+        self.first = self.size = 0
+        self.lines: list[str] = []
 
     def __next__(self) -> str:
-        """Take a line.
-
-        Raises:
-            TooLongError: It, or the row that it continues, is too long.
-        """
-        number, line = self.again.popleft() if self.again else self._new()
-        self.taken.append((number, line))
+        number, line = next(self.numbered)
+        self.first = self.first or number
+        self.lines.append(line)
         self.size += len(line)
         if len(line) > self.limit.characters:
             raise TooLongError(self.limit.problem())
-        if len(self.taken) > 1 and self.size > MOST_QUOTED:
-            raise TooLongError(
-                f"not valid CSV (a quote is not closed within {MOST_QUOTED:,} characters: a longer text "
-                "stands on one line, or in a .jsonl file)"
-            )
+        if len(self.lines) > 1 and self.size > MOST_QUOTED:
+            raise TooLongError(f"more than {MOST_QUOTED:,} characters")
         return line
 
-    def keep(self) -> None:
-        """Begin a row: what was taken stays taken."""
-        self.taken.clear()
-        self.size = 0
-
-    def give_back(self) -> None:
-        """Offer the lines behind the first one again."""
-        self.again.extendleft(reversed(self.taken[1:]))
-        self.keep()
-
     @property
-    def first(self) -> int:
-        """The number of the first line taken."""
-        return self.taken[0][0]
+    def has_quote(self) -> bool:
+        """Whether the row may go on behind a line that is too long."""
+        return any('"' in line for line in self.lines)
 
-    @property
-    def row(self) -> list[str]:
-        """The lines that were taken."""
-        return [line for _, line in self.taken]
-
-    def _new(self) -> tuple[int, str]:
-        if self.damage is not None:
-            raise StopIteration
-        try:
-            return next(self.lines)
-        except DamageError as damage:
-            self.damage = damage
-            raise StopIteration from None
-
-
-def is_row(line: str, delimiter: str, names: int) -> bool:
-    """Return whether a line of a table of several columns is a whole row."""
-    try:
-        return names > 1 and len(next(csv.reader([line], delimiter=delimiter, strict=True), [])) == names
-    except csv.Error:
-        return False
+    def refusal(self, file: Path, problem: str) -> ValueError:
+        """Refuse a file that a quote makes unreadable from the row's first line on."""
+        lines = len(self.lines)
+        held = f"a quote holds {lines:,} lines together: " if lines > 1 else ""
+        return ValueError(
+            f'{file}, line {self.first}: not valid CSV ({held}{problem}): close the quote, write "" for one '
+            "within a quoted text, or write a .jsonl file"
+        )
 
 
 def have_tabs_of_rows(lines: Sequence[str], names: int) -> bool:
@@ -194,16 +156,6 @@ def have_tabs_of_rows(lines: Sequence[str], names: int) -> bool:
     [True, False]
     """
     return len(lines) > 1 and names > 1 and all(line.count("\t") == names - 1 for line in lines)
-
-
-def has_loose_quote(text: str, delimiter: str) -> bool:
-    r"""Return whether a row has a quote inside a text that none encloses, which RFC 4180 forbids.
-
-    >>> [has_loose_quote(text, ",") for text in ('5" pipe,1', 'end.",1', '"a, ""b,",1', "plain")]
-    [True, True, False, False]
-    """
-    field = rf'(?:"(?:[^"]|"")*"|[^"{delimiter}]*)'
-    return '"' in text and not re.fullmatch(rf"{field}(?:{delimiter}{field})*", text.rstrip("\r\n"))
 
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}

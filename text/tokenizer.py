@@ -26,6 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from huggingface_hub import snapshot_download
 from tokenizers import (
     AddedToken,
     Regex,
@@ -37,11 +38,16 @@ from tokenizers import (
     processors,
     trainers,
 )
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from ..ground.saved_weights import require_counts
+from ..storage.foreign_folder import require_own_files
 from ..storage.model_folder import (
+    WANTED_OF_TOKENIZERS,
     keep_option,
     pads,
+    read_fields,
+    read_tokenizer,
     require_dense_ids,
     save_tokenizer,
     settle_reading,
@@ -479,18 +485,32 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     )
 
 
-def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str, folder: Path | None = None) -> PreTrainedTokenizerBase:
     """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`.
+
+    Args:
+        path: As its user wrote it.
+        folder: Where it lies, if that is known.
 
     Raises:
         ValueError: There is none, it is not a fast one, has neither a padding nor an end token, or its ids
-            have large gaps.
+            have large gaps; or as in `require_own_files`.
     """
+    is_here = folder is not None or Path(path).exists()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            path, trust_remote_code=False
+        found = folder or Path(
+            path if is_here else snapshot_download(path, allow_patterns=WANTED_OF_TOKENIZERS)
+        )
+    except Exception as error:  # a name, a network, a Hub: each fails in its own way
+        raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
+    if found.is_dir():
+        require_own_files(found)
+        require_counts(found, read_fields(found))
+    try:
+        tokenizer = read_tokenizer(
+            str(folder or path), trust_remote_code=False, revision=None if is_here else found.name
         )  # without a question on the terminal
-    except Exception as error:  # a folder, a network, a Hub: each fails in its own way
+    except Exception as error:  # every kind fails in its own way
         if "trust_remote_code" in str(error):
             raise untrusted(f"tokenizer.path {path!r} brings", None) from error
         raise unreadable(f"tokenizer.path {path!r}", error, "check the path") from error
@@ -502,7 +522,7 @@ def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
             "(tokenizer.add_special_tokens({'pad_token': '[PAD]'})), and save it again"
         )
     require_dense_ids(tokenizer, path)
-    settle_reading(tokenizer, path)
+    settle_reading(tokenizer, str(folder or path))
     return tokenizer
 
 

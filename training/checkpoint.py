@@ -53,6 +53,7 @@ from .disk import delete_folder, explaining_a_full_disk, partial_path, publish_f
 from .environment import environment_of
 from .exchange import background_group
 from .final_weights import FILES, LAST, MEAN
+from .finite_json import as_json
 from .loop import Progress
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
 from .metric_accumulator import MetricAccumulator
@@ -60,7 +61,6 @@ from .optimizers import constants_of, give_back
 from .pieces import read_pieces, write_joined, write_pieces
 from .recipe import TrainingRecipe
 from .sharding import each_once, is_sharded, load_whole_optimizer_state, load_whole_weights
-from .tracking import as_json
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class Snapshot:
         """Write the checkpoint, and return its folder; every process calls this.
 
         Raises:
-            DiskFullError: There is no room; what was written of it is deleted.
+            WriteError: There is no room; what was written of it is deleted.
         """
         partial = partial_path(self.final)
         with explaining_a_full_disk(self.final, self.num_bytes, REMEDY), removing_on_failure(partial):
@@ -339,7 +339,7 @@ def save_checkpoint(folder: Path, run: RunState, **about: Any) -> Path:
         about: As in `take_snapshot`.
 
     Raises:
-        DiskFullError: There is no room; what was written of it is deleted.
+        WriteError: There is no room; what was written of it is deleted.
     """
     return take_snapshot(folder, run, copies=False, **about).write()
 

@@ -42,7 +42,7 @@ class CheckpointWriter:
         """Write a snapshot, or begin to, once the one before is on the disk.
 
         Raises:
-            DiskFullError: As in `wait`; without a thread, there is no room for this one.
+            WriteError: As in `wait`; without a thread, there is no room for this one.
         """
         self.wait()
         if not self.in_background:
@@ -64,7 +64,7 @@ class CheckpointWriter:
         """Wait until the latest snapshot is on the disk.
 
         Raises:
-            DiskFullError: There was no room; what was written of it is deleted.
+            WriteError: There was no room; what was written of it is deleted.
         """
         if self.thread is not None:
             self.thread.join()

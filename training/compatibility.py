@@ -15,12 +15,6 @@ from accelerate.state import AcceleratorState
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-CHECKPOINTING = "_gradient_checkpointing_func"
-"""The attribute of transformers' layers that holds the function by which they compute themselves again."""
-
-CUDNN_RNN = [getattr(torch.ops.aten, name, None) for name in ("_cudnn_rnn", "_cudnn_rnn_backward")]
-"""torch's operators for recurrent layers on a GPU, forward and backward; `None`: this torch has others."""
-
 
 def change_each(operation: str, tensors: Sequence[Tensor], *arguments: Any, **options: Any) -> None:
     """Apply an operation in place, such as `lerp_`, to each of some tensors: on a GPU in one call.
@@ -71,25 +65,6 @@ def first_row(tensor: DTensor) -> int:
 def forget_accelerator() -> None:
     """Let the next `Accelerator` of this process choose its precision anew."""
     AcceleratorState._reset_state()
-
-
-def checkpointing_of(layer: Any) -> Callable[..., Any] | None:
-    """Return what transformers' layers compute themselves again by; `None`: nothing is set."""
-    return vars(layer).get(CHECKPOINTING)
-
-
-def set_checkpointing(layer: Any, function: Callable[..., Any] | None) -> None:
-    """Let a layer of transformers compute itself again by a function; `None` takes it away."""
-    vars(layer).pop(CHECKPOINTING, None)
-    if function is not None:
-        vars(layer)[CHECKPOINTING] = function
-
-
-def default_store() -> Any:
-    """Return the store by which the processes of a run found each other."""
-    from torch.distributed.distributed_c10d import _get_default_store
-
-    return _get_default_store()
 
 
 def call_on_unsent(handle: Callable[[Exception, object], None]) -> None:

@@ -4,8 +4,7 @@ All blocks of a kind share one graph, so that compiling takes seconds instead of
 compilation, as in accelerate and torchtitan). Micro-batches have one size then (`static_shapes`), and nothing
 is compiled again. What lies outside the blocks, and all that is no training step, runs as it is written.
 
-A compiled graph is not believed before it has agreed with the blocks as they are written, on a micro-batch of
-the run.
+Whether a machine compiles them shows on a micro-batch of the run, before its first step.
 """
 
 import warnings
@@ -13,19 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 
 from .batches import Step
 from .compatibility import compiler_settings
 from .evaluation import undisturbed_randomness
 from .exchange import add_up
-from .gradient_checkpointing import computing_again
-from .objective import Batch, Objective, configs_in
+from .objective import Objective
 from .recording import Recorder
-from .sharding import is_sharded, own_part
+from .sharding import is_sharded
 from .stages import TrainingData
 from .static_shapes import wants_graphs
 
@@ -34,15 +31,6 @@ BACKEND = "inductor"
 
 GRAPHS = 64
 """Graphs that a block may have at most: one for each type of layer, objective, place and size."""
-
-TOLERANCES = {"no": 1e-3}
-"""Relative difference of gradients up to which graphs agree, by accelerate's name of the precision."""
-
-TOLERANCE = 5e-2
-"""The same in 16 bits, where the order of sums alone makes about a hundredth."""
-
-LOSS_COUNTS = 10.0
-"""How many times a difference of losses counts as much as one of gradients."""
 
 PARTITIONING = {"ban_recompute_materialized_backward": False, "graphsafe_rng_functionalization": False}
 """What is cheap to compute again from what is kept anyway is not kept, as norms and activations.
@@ -123,7 +111,7 @@ def compiled_blocks(
     *,
     records: bool = True,
 ) -> CompiledBlocks | None:
-    """Compile a model's blocks, if it is wanted and they agree on a micro-batch of a run's first step.
+    """Compile a model's blocks, if it is wanted and the machine can.
 
     Args:
         wanted: What the recipe says.
@@ -137,7 +125,7 @@ def compiled_blocks(
         ValueError: It is wanted, and no layer can be compiled; or a layer of a model in pieces failed.
 
     Warns:
-        UserWarning: They cannot be compiled, or do not agree: the run goes on without them.
+        UserWarning: They cannot be compiled: the run goes on without them.
     """
     if not any(layer.can_be_compiled for layer in layers_of(model)):
         data.forgo_fixed_sizes()  # recurrent layers know no filling
@@ -146,26 +134,22 @@ def compiled_blocks(
     model.train()
     step = data.halfway
     has_fixed_sizes = all(part.sizes is not None for part in step.parts)
-    graphs, difference, reason = None, np.inf, "another process disagrees"
-    limit = TOLERANCES.get(accelerator.mixed_precision, TOLERANCE)
+    graphs, reason = None, ""
     try:
         graphs = CompiledBlocks(model, has_fixed_sizes=has_fixed_sizes)
-        difference = disagreement(graphs, model, objective, step, accelerator)
-        if not difference <= limit:
-            reason = f"they have another loss, or other gradients (relative difference: {difference:.2g})"
+        try_out(graphs, model, objective, step, accelerator)
     except Exception as error:  # whatever a compiler raises
         if wanted is True:
             raise
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0] or type(error).__name__
         if graphs is not None and is_sharded(model):  # whose hooks have not put the pieces back
             raise ValueError(
                 f"training.compile=auto: a layer of a model in pieces cannot be compiled ({reason}): set "
                 "training.compile=false"
             ) from error
-    disagrees = not difference <= limit
-    if accelerator.num_processes > 1:
-        disagrees = add_up([disagrees])[0] > 0
-    if graphs is None or disagrees:
+    if accelerator.num_processes > 1 and add_up([bool(reason)])[0] > 0:
+        reason = reason or "another process cannot compile them"
+    if graphs is None or reason:
         warnings.warn(f"training.compile: the run goes on without compiled layers: {reason}", stacklevel=2)
         return None
     for block in graphs.graphs:
@@ -195,51 +179,14 @@ def reason_against_recording(model: nn.Module, objective: Objective, accelerator
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def disagreement(
+def try_out(
     graphs: CompiledBlocks, model: nn.Module, objective: Objective, step: Step, accelerator: Accelerator
-) -> float:
-    """Measure how far losses and gradients by graphs are from those without, relative to their length.
-
-    They are those of the first micro-batch of a step, or of the first of each objective, without dropout.
-    """
-    with undisturbed_randomness(accelerator.device), without_dropout(model):
-        differences = [0.0]
-        for batch in (next(part.micro_batches(accelerator.device), None) for part in step.parts):
-            if batch is not None:
-                # Graphs come first: right numbers in freed memory would hide what they forget to write.
-                with graphs.in_use():
-                    found = loss_and_gradient(model, objective, batch)
-                with computing_again(model):  # needs no more memory than graphs, and changes nothing
-                    expected = loss_and_gradient(model, objective, batch)
-                for factor, left, right in zip((LOSS_COUNTS, 1.0), found, expected, strict=True):
-                    length = right.norm().clamp(min=torch.finfo(right.dtype).tiny)
-                    differences.append(float(factor * (left - right).norm() / length))
-    return float(np.max(differences))  # what is no number differs, and Python's `max` would pass over it
-
-
-def loss_and_gradient(model: nn.Module, objective: Objective, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the sum of a batch's losses, and this process's gradient in one vector; the model keeps none."""
-    try:
-        loss = torch.stack([*objective.losses(model, batch).values()]).sum()
-        loss.backward()
-        grads = [own_part(weight.grad).flatten() for weight in model.parameters() if weight.grad is not None]
-        return loss.detach(), torch.cat(grads)
-    finally:
-        model.zero_grad()
-
-
-@contextmanager
-def without_dropout(model: nn.Module) -> Iterator[None]:
-    """Let a model drop nothing meanwhile."""
-    places = [(module, "p") for module in model.modules() if isinstance(module, nn.Dropout)]
-    places += [
-        (config, "attention_dropout") for config in configs_in(model) if hasattr(config, "attention_dropout")
-    ]
-    kept = [getattr(*place) for place in places]
-    try:
-        for owner, name in places:
-            setattr(owner, name, 0.0)
-        yield
-    finally:
-        for (owner, name), probability in zip(places, kept, strict=True):
-            setattr(owner, name, probability)
+) -> None:
+    """Learn by graphs from the first micro-batch of a step, or of each objective; the model keeps nothing."""
+    batches = (next(part.micro_batches(accelerator.device), None) for part in step.parts)
+    with undisturbed_randomness(accelerator.device), graphs.in_use():
+        for batch in (batch for batch in batches if batch is not None):
+            try:
+                torch.stack([*objective.losses(model, batch).values()]).sum().backward()
+            finally:
+                model.zero_grad()

@@ -7,29 +7,16 @@ that finds no room, leaves what was there before. Until then it is called `.NAME
 import errno
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says when the disk, or the user's share of it, is full."""
-
-HINDRANCES = {
-    errno.EFBIG: "it would be larger than a file may be here (see `ulimit -f`): raise the limit",
-    errno.ENOENT: "its folder is gone, moved or deleted by another program: put it back",
-    errno.ESTALE: "its folder is gone, moved or deleted on another machine: put it back",
-    errno.EROFS: "the disk can only be read: mount it for writing",
-}
-"""What else keeps the system from writing, and what helps."""
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""What the system says where it does not write: no room, a limit, or a disk that can only be read."""
 
 
 class WriteError(OSError):
     """The system does not write what was to be written; what was there before is as it was."""
-
-
-class DiskFullError(WriteError):
-    """There is no room for what was to be written; nothing that was there before has changed."""
 
 
 def partial_path(path: Path) -> Path:
@@ -41,7 +28,7 @@ def replace_text(path: Path, text: str) -> None:
     """Replace the contents of a file, at once or not at all.
 
     Raises:
-        DiskFullError: There is no room; the file is as it was.
+        WriteError: The system does not write it; the file is as it was.
     """
     partial = partial_path(path)
     with explaining_a_full_disk(path, len(text.encode())), removing_on_failure(partial):
@@ -108,41 +95,33 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def explaining_a_full_disk(
-    path: Path, num_bytes: int | None, remedy: str = "make room", also: Sequence[Path] = ()
-) -> Iterator[None]:
-    """Explain a full disk: if the code inside fails for it, say where, how much is missing, what to do.
+def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "make room") -> Iterator[None]:
+    """Explain why the system does not write, if the code inside fails for it: a full disk, above all.
 
-    What else keeps the system from writing (`HINDRANCES`) is explained as well. The message names `path`,
-    unless the error is of a file that lies elsewhere. What has been explained already stays as it is.
+    The message names `path`, unless the error is of a file that lies elsewhere. What has been explained
+    already stays as it is.
 
     Args:
-        path: What is being written; its folder's disk is looked at.
+        path: What is being written.
         num_bytes: Room that it takes, if that is known.
         remedy: What to do.
-        also: Where else something may be written inside. An error without a file is taken for one of
-            the fullest disk.
 
     Raises:
-        DiskFullError: Instead of whatever the writer raised.
-        WriteError: The same, for another reason than missing room.
+        WriteError: Instead of whatever the writer raised.
     """
     try:
         yield
     except Exception as error:
-        if isinstance(error, WriteError | ValueError) or (number := reason_of(error, path)) is None:
+        if isinstance(error, WriteError | ValueError) or (found := reason_of(error)) is None:
             raise
-        if (named := file_of(error)) is not None:
-            also = ()
-            if named.parent != path.absolute().parent and not named.is_relative_to(path.absolute()):
-                path, num_bytes = named, None
-        if number not in NO_ROOM:
-            places = " or ".join(map(str, (path, *also)))
-            raise WriteError(f"{places} cannot be written: {HINDRANCES[number]}, then {remedy}") from error
-        path = min((path, *also), key=free_bytes)
-        taken = "" if num_bytes is None else f", which takes {num_bytes / 2**20:,.2f} MiB"
-        room = f"{free_bytes(path) / 2**20:,.2f} MiB are free"
-        raise DiskFullError(f"no room on the disk for {path}{taken} where {room}: {remedy}") from error
+        number, file = found
+        whole = path.absolute()
+        if file is not None and file.parent != whole.parent and not file.is_relative_to(whole):
+            path, num_bytes = file, None
+        takes = "" if num_bytes is None else f", which takes {num_bytes / 2**20:,.2f} MiB,"
+        free = f"{free_bytes(path) / 2**20:,.2f} MiB are free"
+        why = os.strerror(number)
+        raise WriteError(f"{path}{takes} cannot be written ({why}; {free}): {remedy}") from error
 
 
 def free_bytes(path: Path) -> int:
@@ -151,39 +130,12 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def temporary_folders(path: Path) -> list[Path]:
-    """List the folder of temporary files, if it is on another disk than a path."""
-    folder = Path(tempfile.gettempdir())
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    return [] if folder.stat().st_dev == above.stat().st_dev else [folder]
-
-
-def file_of(error: BaseException | None) -> Path | None:
-    """Find the file that the system named when it did not write; `write` itself names none."""
+def reason_of(error: BaseException | None) -> tuple[int, Path | None] | None:
+    """Find why the system did not write, and which file: torch wraps its error, safetensors quotes it."""
     while error is not None:
-        if isinstance(named := getattr(error, "filename", None), str | Path):
-            return Path(named).absolute()
+        for number in NOT_WRITTEN:
+            if getattr(error, "errno", None) == number or f"(os error {number})" in str(error):
+                file = getattr(error, "filename", None)
+                return number, None if file is None else Path(file).absolute()
         error = error.__cause__ or error.__context__
     return None
-
-
-def reason_of(error: BaseException | None, path: Path) -> int | None:
-    """Find why the system did not write: torch wraps its number, safetensors only quotes it.
-
-    That something is missing is a reason only if it is the folder of `path`, or lies there.
-    """
-    while error is not None:
-        for number in (*NO_ROOM, *HINDRANCES):
-            is_meant = number != errno.ENOENT or is_missing_below(path, getattr(error, "filename", None))
-            if is_meant and (getattr(error, "errno", None) == number or f"(os error {number})" in str(error)):
-                return number
-        error = error.__cause__ or error.__context__
-    return None
-
-
-def is_missing_below(path: Path, missing: object) -> bool:
-    """Return whether the folder is gone that something was to be written in, at, beside or below a path."""
-    if not isinstance(missing, str | Path):
-        return not path.absolute().parent.exists()
-    path, folder = path.absolute(), Path(missing).absolute().parent
-    return not folder.exists() and (folder == path.parent or folder.is_relative_to(path))

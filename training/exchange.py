@@ -4,6 +4,7 @@ They travel between hosts, by gloo, so that nobody waits for a device: a GPU tha
 finish all that it was given before.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,8 +18,17 @@ from torch import distributed
 LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
 """What gloo and NCCL say where another process has ended."""
 
+TIMED_OUT = ("Timed out waiting", "timing out", "Timeout waiting")
+"""What gloo and NCCL say where another process does not answer."""
+
 PATIENCE = timedelta(hours=12)
-"""How long processes wait for the main one, which tokenizes and compares alone: longer than NCCL would."""
+"""How long processes wait for one that works alone: that tokenizes, or writes a report."""
+
+
+class Timeout:
+    """How long processes wait in an exchange of all of them: `training.timeout`."""
+
+    value = timedelta(minutes=30)
 
 
 def add_up(numbers: Sequence[int]) -> list[int]:
@@ -33,6 +43,12 @@ def place_among_processes() -> tuple[int, int]:
     if not distributed.is_initialized():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def is_restarted() -> bool:
+    """Return whether torchrun has started one of the processes again; all of them call this."""
+    count = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return add_up([count])[0] > 0 if distributed.is_initialized() else count > 0
 
 
 def gather_arrays(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
@@ -70,10 +86,11 @@ def _gather(tensor: torch.Tensor, size: int) -> torch.Tensor:
 
 @contextmanager
 def explaining_lost_processes() -> Iterator[None]:
-    """Say that another process has ended, if the code inside fails for it.
+    """Say that another process has ended or does not answer, if the code inside fails for it.
 
     Raises:
-        ConnectionError: It has.
+        ConnectionError: It has ended.
+        TimeoutError: It does not answer.
     """
     try:
         yield
@@ -83,7 +100,29 @@ def explaining_lost_processes() -> Iterator[None]:
                 "another process of the run has ended, and its own last lines say why; the run goes on from "
                 "its last checkpoint when the launcher starts it again, or with --resume"
             ) from error
+        if any(sign in str(error) for sign in TIMED_OUT):
+            raise TimeoutError(
+                f"another process of the run has not answered for {Timeout.value.total_seconds():g} s "
+                "(training.timeout): the run ends; start it again with --resume, if the launcher does not"
+            ) from error
         raise
+
+
+def wait_for_everyone() -> None:
+    """Wait until all processes are here, however long one of them works alone."""
+    if distributed.is_initialized():
+        distributed.barrier(group=patient_group())
+
+
+@contextmanager
+def main_first() -> Iterator[None]:
+    """Let the main process do what is inside before the others: they find in the cache what it has made."""
+    is_main = place_among_processes()[0] == 0
+    if not is_main:
+        wait_for_everyone()
+    yield
+    if is_main:
+        wait_for_everyone()
 
 
 @cache
@@ -91,7 +130,18 @@ def host_group() -> distributed.ProcessGroup | None:
     """Return the group in which tensors of the host are exchanged; `None`: that of the launch."""
     if "cpu:gloo" in distributed.get_backend_config():
         return None
-    return cast(distributed.ProcessGroup, distributed.new_group(backend="gloo", timeout=PATIENCE))
+    return new_group(Timeout.value)
+
+
+@cache
+def patient_group() -> distributed.ProcessGroup:
+    """Return the group in which processes wait for one that works alone."""
+    return new_group(PATIENCE)
+
+
+def new_group(timeout: timedelta) -> distributed.ProcessGroup:
+    """Make a group of all processes that exchanges tensors of the host; all of them call this."""
+    return cast(distributed.ProcessGroup, distributed.new_group(backend="gloo", timeout=timeout))
 
 
 @cache
@@ -102,4 +152,4 @@ def background_group() -> distributed.ProcessGroup | None:
     """
     if not distributed.is_initialized():
         return None
-    return cast(distributed.ProcessGroup, distributed.new_group(backend="gloo", timeout=PATIENCE))
+    return new_group(Timeout.value)

@@ -3,7 +3,7 @@
 recipe -> optimizer, schedule, steps -> train() -> log, evaluations and checkpoints on the way
 """
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,6 +31,7 @@ from .cpu import prepared_cpu
 from .environment import attention_of, tell_of_resuming
 from .exchange import explaining_lost_processes
 from .final_weights import EMA, FILES, LAST, judged_kind, scores_of
+from .finite_json import as_scores
 from .gradient_checkpointing import computes_again, enable_gradient_checkpointing
 from .inspection import say_what_is_kept
 from .interruption import BrokenOff, Interruption, listening
@@ -39,15 +40,14 @@ from .metric_accumulator import MetricAccumulator
 from .objective import Objective
 from .optimizers import build_optimizer
 from .precision import products_of_few_digits
-from .process_watch import EVALUATING, SAVING, ProcessWatch
 from .recipe import TrainingRecipe
 from .recovery import newest_due, require_resumable, starting_point
 from .revisions import RevisionSeries
 from .schedules import build_schedule
-from .sharding import is_sharded, prepare_model, processes_of, settle
+from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
-from .tracking import Tracker, as_scores, begin_trackers
+from .tracking import Tracker, begin_trackers
 from .utilization import measure_utilization
 from .weight_scores import WeightScores
 from .workers import choose_workers, leaving_no_workers
@@ -104,12 +104,17 @@ def fit(
         ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed; or it
             asks for intermediate models that nobody keeps.
         FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
-        DiskFullError: There is no room for a checkpoint; the earlier ones are intact.
+        WriteError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
     if recipe.revisions is not None and revisions is None:
         raise ValueError("training.revisions is for `tercet pretrain` alone: leave it out")
-    with listening() as interruption, leaving_no_workers(), prepared_cpu(recipe, accelerator.device):
+    with (
+        listening() as interruption,
+        leaving_no_workers(),
+        prepared_cpu(recipe, accelerator.device),
+        explaining_lost_processes(),
+    ):
         run = _Run(model, objective, data, recipe, folder, accelerator, interruption, width, about)
         run.revisions = revisions
         if checkpoint := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
@@ -140,7 +145,6 @@ class _Run:
         self.data = data
         self.about = (about or {}) | {"training": recipe_data(recipe)}
         self.revisions: RevisionSeries | None = None
-        self.watch: ProcessWatch | None = None
         self.saved_step = -1
         self.owes_evaluation = False
         self.checkpoint: Path | None = None
@@ -240,9 +244,8 @@ class _Run:
         with self.tracker.paused():
             first = next(batches)
             if self.recipe.measure_utilization:
-                step = self.data.halfway
                 self.tracker.utilization = measure_utilization(
-                    self.model, self.objective, step, self.accelerator, self.progress, self.recipe.peak_flops
+                    self.model, self.data.halfway, self.accelerator, self.progress, self.recipe.peak_flops
                 )
         if attention := attention_of(self.model, self.accelerator):
             self.tracker.say(f"attention: {attention}")
@@ -251,18 +254,11 @@ class _Run:
         self.model.train()
         with nullcontext() if self.graphs is None else self.graphs.in_use():
             settle(self.model, self.objective, first, self.accelerator)
-        with ExitStack() as stack:
-            stack.enter_context(self.loader.explained())
-            stack.enter_context(explaining_lost_processes())
-            batches, before_exchange = chain([first], batches), lambda: None
-            if not is_alone:
-                self.watch = stack.enter_context(self._watch())
-                batches = self.watch.watching(batches, self.progress.step + 1)
-                before_exchange = self.watch.before_exchange
+        with self.loader.explained():
             train(
                 self.model,
                 self.objective,
-                batches,
+                chain([first], batches),
                 self.optimizer,
                 self.schedule,
                 self.accelerator,
@@ -273,16 +269,7 @@ class _Run:
                 after_step=self._after_step,
                 should_stop=self._should_stop,
                 graphs=self.graphs,
-                before_exchange=before_exchange,
             )
-        self.watch = None
-
-    def _watch(self) -> ProcessWatch:
-        alone = not is_sharded(self.model)
-        return ProcessWatch(self.accelerator, self.recipe.timeout, self.tracker.say, measures_forward=alone)
-
-    def _doing(self, doing: str) -> AbstractContextManager[None]:
-        return nullcontext() if self.watch is None else self.watch.while_doing(doing)
 
     def _after_step(self, progress: Progress, metrics: dict[str, Tensor]) -> None:
         if self.recipe.ema_decay is not None:
@@ -290,8 +277,6 @@ class _Run:
             self.averages[EMA].add(moving_share(self.recipe.ema_decay, *counts))
         self.writer.check()
         self.tracker.record_step(metrics)
-        if self.watch is not None and progress.step % self.recipe.log_every == 0:
-            self.watch.compare()
         is_to_save = self.retention.is_to_save(progress.step, metrics["grad_norm"])
         self.owes_evaluation |= is_due(self.recipe.evaluate_every, progress.step)
         # As checkpoints, evaluations wait for a finite step: the one that is the best has its checkpoint.
@@ -309,7 +294,7 @@ class _Run:
     def _keep_revision(self, revisions: RevisionSeries, names: list[str]) -> None:
         kind, is_scored = judged_kind(self.recipe), self.scores.step == self.progress.step
         scores = scores_of(kind, self.scores.values) if is_scored else {}
-        with self._doing(SAVING), self.tracker.paused():
+        with self.tracker.paused():
             revisions.keep_due(names, self.state, FILES[kind], scores)
 
     @property
@@ -363,9 +348,11 @@ class _Run:
         self.owes_evaluation = False
         if self.data.held_out is None:
             return
-        with self._doing(EVALUATING), self.tracker.paused():
+        with self.tracker.paused():
             self.scores.measure_all(self.progress.step)
-        self.progress.judge(self.scores.criterion)
+            self.progress.judge(self.scores.criterion)
+            if self.is_finished:
+                self.progress.scored = self.scores.hashes()
         self.tracker.record_evaluation(self.scores.values, is_last=self.is_finished)
 
     @property
@@ -383,14 +370,15 @@ class _Run:
         earlier = newest_due(self.folder / CHECKPOINTS, number - 1, self.progress.step, self.accelerator)
         with self.tracker.paused():
             scores = self.scores.measure_mean(self.state.bare_model, earlier)
+            if scores:
+                self.progress.scored = self.scores.hashes()
         if scores:
             self.tracker.record_evaluation(scores, is_last=True)
 
     def _save(self) -> None:
         if self._lacks_mean:
-            with self._doing(EVALUATING):
-                self._average_checkpoints(self.recipe.average_checkpoints or 0)
-        with self._doing(SAVING), self.tracker.paused():
+            self._average_checkpoints(self.recipe.average_checkpoints or 0)
+        with self.tracker.paused():
             self.tracker.flush()  # a run that resumes here does not write these records again
             is_scored = self.scores.step == self.progress.step
             self.writer.wait()  # there is room for one copy, and on the disk for one more checkpoint

@@ -4,18 +4,11 @@ Of each layer only its input is kept (Chen et al., 2016, "Training deep nets wit
 dropout drops the same again. transformers' models do this themselves; here it is chosen, for every layout.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 from accelerate import Accelerator
 from torch import nn
-from torch.utils.checkpoint import checkpoint
-from torch.utils.flop_counter import FlopCounterMode
-from transformers.modeling_layers import GradientCheckpointingLayer
 
-from .compatibility import checkpointing_of, set_checkpointing
 from .sharding import sharding_plugin
 
 
@@ -43,43 +36,3 @@ def enable_gradient_checkpointing(model: nn.Module) -> None:
             f"training.gradient_checkpointing = true, but {type(model).__name__} has no layers that can be "
             "computed again (Transformers have them): leave it out, and lower training.tokens_per_micro_batch"
         )
-
-
-@contextmanager
-def computing_again(model: nn.Module) -> Iterator[None]:
-    """Let layers compute again meanwhile: the same, in no more memory than any run has."""
-    layers: list[Any] = [
-        each
-        for each in model.modules()
-        if isinstance(each, GradientCheckpointingLayer) and not each.gradient_checkpointing
-    ]
-    try:
-        for layer in layers:
-            layer.gradient_checkpointing = True
-            set_checkpointing(layer, partial(checkpoint, use_reentrant=False))
-        yield
-    finally:
-        for layer in layers:
-            del layer.gradient_checkpointing
-            set_checkpointing(layer, None)
-
-
-@contextmanager
-def counting_again(model: nn.Module) -> Iterator[list[FlopCounterMode]]:
-    """Count the operations by which layers compute again what they have computed, in a counter for each."""
-    counters: list[FlopCounterMode] = []
-
-    def contexts() -> tuple[Any, FlopCounterMode]:
-        counters.append(FlopCounterMode(display=False))
-        return nullcontext(), counters[-1]
-
-    modules = model.modules()
-    layers: list[Any] = [module for module in modules if getattr(module, "gradient_checkpointing", False)]
-    kept = [checkpointing_of(layer) for layer in layers]
-    try:
-        for layer in layers:
-            set_checkpointing(layer, partial(checkpoint, use_reentrant=False, context_fn=contexts))
-        yield counters
-    finally:
-        for layer, function in zip(layers, kept, strict=True):
-            set_checkpointing(layer, function)

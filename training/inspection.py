@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .batches import Part
 from .checkpoint import RunState, save_checkpoint
-from .disk import DiskFullError, explaining_a_full_disk
+from .disk import WriteError, explaining_a_full_disk
 from .skipping import NonFiniteError
 
 NON_FINITE = "non_finite"
@@ -44,7 +44,7 @@ def say_what_is_kept(
     )
     try:
         kept = keep_for_inspection(folder, error, run, recipe)
-    except DiskFullError as full:
+    except WriteError as full:
         return f"its data could not be kept: {full}; {goes_on}"
     return f"its batch and the weights are in {kept}; {goes_on}"
 
@@ -56,7 +56,7 @@ def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, reci
         The folder in which it lies.
 
     Raises:
-        DiskFullError: There is no room.
+        WriteError: There is no room.
     """
     target = folder / NON_FINITE
     if run.accelerator.is_main_process:

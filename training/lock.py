@@ -1,20 +1,19 @@
 """One run at a time writes a folder: a lock that the system holds for as long as the process lives.
 
-`.tercet.lock` lies in the folder and names who holds it: process, machine, command, since when. The lock
+`.NAME.lock` lies beside the folder, or in it where nothing can be written beside it, and names who holds it:
+process, machine, command, since when. The lock
 itself is the kernel's (POSIX record locks, `fcntl.lockf`): it ends with its process, however that ends, and
 worker processes do not inherit it. Over NFS, machines see each other's locks where the server's lock service
 runs, as it does by default; a warning names a file system without locks. A launch of several processes is
-one run, of which the main process holds the lock. A run inside another's folder belongs to it if both are of
-one process.
+one run, of which the main process holds the lock.
 """
 
-import json
 import os
 import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,9 +21,6 @@ try:
     import fcntl
 except ImportError:  # Windows has other locks
     fcntl = None
-
-LOCK = ".tercet.lock"
-"""Name of the file in a run's folder."""
 
 ATTEMPTS = 5
 """How often a lock is tried for: whoever only looks whether it is held has it for a moment."""
@@ -36,22 +32,23 @@ HELD: set[Path] = set()
 """Locks of this process. The system does not tell a process's own locks apart."""
 
 
-@contextmanager
-def occupied(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a run's folder; one that is made for it and stays empty is removed at the end.
+def lock_of(folder: Path) -> Path:
+    """Name the file whose lock the run of a folder holds: beside what its name leads to, or in that."""
+    folder = folder.resolve()
+    is_alone = folder.is_dir() and not os.access(folder.parent, os.W_OK)  # as where a disk is mounted
+    return (folder if is_alone else folder.parent) / f".{folder.name}.lock"
 
-    Another run has so many seconds of `patience` to leave it.
+
+@contextmanager
+def occupied(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder, which need not be there.
 
     Raises:
-        ValueError: Another run holds it, or that of a folder that this one lies in; or it cannot be made.
+        ValueError: Another run holds it, or the folder above cannot be made or written.
     """
-    with made(folder):
-        require_free_above(folder)
-        gives_up = time.monotonic() + patience
-        while time.monotonic() < gives_up and is_held_elsewhere(folder / LOCK):
-            time.sleep(0.5)
-        with locked(folder / LOCK, f"output {folder}", "another folder with output=..."):
-            yield
+    what, choice = f"output {folder}", "another folder with output=..."
+    with made(folder.resolve().parent), locked(lock_of(folder), what, choice):
+        yield
 
 
 @contextmanager
@@ -61,15 +58,11 @@ def made(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: It cannot be made.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"output is {folder}, which is a file: name a folder")
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(
-            f"output {folder} cannot be made ({error.strerror}): choose another folder with output=..."
-        ) from error
+        raise ValueError(f"{folder} cannot be made ({error.strerror}): choose another folder") from error
     try:
         yield
     finally:
@@ -104,7 +97,7 @@ def locked(file: Path, what: str, choice: str) -> Iterator[None]:
     try:
         with suppress(OSError):  # a full disk has no room for the name, but the lock holds
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, json.dumps(own_name()).encode())
+            os.write(descriptor, own_name().encode())
         yield
     finally:
         HELD.discard(file)
@@ -113,17 +106,22 @@ def locked(file: Path, what: str, choice: str) -> Iterator[None]:
 
 
 def acquire(file: Path, what: str) -> int | None:
-    """Lock a file and return its descriptor, or `None` if someone else holds it.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Lock a file and return its descriptor, or `None` if someone else holds it."""
     for _ in range(ATTEMPTS):
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        if not lock(descriptor, what):
+        try:
+            if fcntl is not None:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the system likes
             os.close(descriptor)
             time.sleep(0.1)
             continue
+        except OSError as error:
+            warnings.warn(
+                f"{what} is on a file system without locks ({error.strerror}): make sure that no other run "
+                f"writes there",
+                stacklevel=3,
+            )
         with suppress(FileNotFoundError):
             if os.stat(file).st_ino == os.fstat(descriptor).st_ino:
                 return descriptor
@@ -131,89 +129,47 @@ def acquire(file: Path, what: str) -> int | None:
     return None
 
 
-def lock(descriptor: int, what: str, *, shared: bool = False) -> bool:
-    """Lock an open file, and tell whether that was possible."""
-    if fcntl is None:
-        return True
-    try:
-        fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the system likes
-        return False
-    except OSError as error:
-        warnings.warn(
-            f"{what} is on a file system without locks ({error.strerror}): make sure that no other run "
-            f"writes there",
-            stacklevel=2,
-        )
-    return True
-
-
-def is_held_elsewhere(file: Path) -> bool:
-    """Return whether another process holds the lock that a file stands for."""
-    file = file.absolute().parent.resolve() / file.name
-    if file in HELD or fcntl is None:
-        return False
-    try:
-        descriptor = os.open(file, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        return not lock(descriptor, str(file), shared=True)
-    finally:
-        os.close(descriptor)
-
-
 def is_abandoned(file: Path) -> bool:
     """Return whether the holder of a lock is certain to be gone."""
+    return looked_up(file) is True
+
+
+def require_unheld(folder: Path) -> None:
+    """Raise a `ValueError` if another process holds a folder's lock."""
+    if looked_up(file := lock_of(folder)) is False:
+        raise ValueError(f"output {folder} is in use by {holder(file)}: wait until it ends")
+
+
+def looked_up(file: Path) -> bool | None:
+    """Tell whether a lock could be taken; `None`: it is ours, there is none, or the system cannot tell."""
     if fcntl is None or file.absolute().parent.resolve() / file.name in HELD:
-        return False
+        return None
     try:
         descriptor = os.open(file, os.O_RDWR)
     except OSError:
-        return False
+        return None
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is held, or this file system cannot tell
+    except (BlockingIOError, PermissionError):
         return False
+    except OSError:
+        return None
     finally:
         os.close(descriptor)
     return True
 
 
-def require_free_above(folder: Path) -> None:
-    """Raise a `ValueError` if another run writes a folder that this one lies in."""
-    for parent in folder.resolve().parents:
-        if is_held_elsewhere(parent / LOCK):
-            raise ValueError(
-                f"output {folder} lies in {parent}, which is in use by {holder(parent / LOCK)}: wait until "
-                "it ends, or choose another folder with output=..."
-            )
-
-
-def require_free_below(files: Iterable[Path]) -> None:
-    """Raise a `ValueError` if one of these files is the lock of a run that is alive."""
-    for file in files:
-        if file.name == LOCK and is_held_elsewhere(file):
-            raise ValueError(f"{file.parent} is in use by {holder(file)}: wait until it ends")
-
-
-def own_name() -> dict[str, str | int]:
-    """Describe this process."""
+def own_name() -> str:
+    """Describe this process in words."""
     program, *arguments = sys.argv or [""]
     name = Path(program).name
-    command = " ".join(["tercet" if name == "__main__.py" else name, *arguments])
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "command": command[:COMMAND_LENGTH],
-        "since": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
-    }
+    command = " ".join(["tercet" if name == "__main__.py" else name, *arguments])[:COMMAND_LENGTH]
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return f"process {os.getpid()} on {socket.gethostname()} ({command}) since {since}"
 
 
 def holder(file: Path) -> str:
     """Describe in words who holds a lock."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8")) if file not in HELD else own_name()
-        return f"process {record['pid']} on {record['host']} ({record['command']}) since {record['since']}"
-    except (OSError, ValueError, LookupError, TypeError):
-        return "another process"  # which has not written its name yet, or no more
+    with suppress(OSError):
+        return own_name() if file in HELD else file.read_text(encoding="utf-8") or "another process"
+    return "another process"  # which has not written its name yet, or no more

@@ -28,10 +28,6 @@ from .skipping import NonFiniteSteps
 from .workers import DataCursor
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass
 class Progress:
     """Where a run stands, saved with every checkpoint so that a resumed run continues."""
@@ -73,6 +69,9 @@ class Progress:
 
     targets_of: dict[str, int] = field(default_factory=dict)
     """Targets of each term that the loss has summed, over all processes."""
+
+    scored: dict[str, str] = field(default_factory=dict)
+    """Hash of the weights that the scores at the end are of, by their kind; only of the main process."""
 
     words: float = 0.0
     """Words seen, where models are kept by them; see `RevisionSeries`."""
@@ -137,7 +136,6 @@ def train(
     after_step: Callable[[Progress, dict[str, Tensor]], None] = lambda progress, metrics: None,
     should_stop: Callable[[], bool] = lambda: False,
     graphs: CompiledBlocks | None = None,
-    before_exchange: Callable[[], None] = nothing,
 ) -> None:
     """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
 
@@ -159,7 +157,6 @@ def train(
             process) and `grad_norm`, on the CPU the first `learning_rate`. It alone logs, saves, and waits.
         should_stop: Asked after every step; once it is true, the loop returns.
         graphs: Of the model's blocks, which compute in their place.
-        before_exchange: Called before the backward pass in which processes exchange gradients.
 
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
@@ -169,7 +166,7 @@ def train(
         step = next(batches).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
             recorder = graphs and graphs.recorder
-            metrics = accumulate_gradients(model, objective, step, accelerator, before_exchange, recorder)
+            metrics = accumulate_gradients(model, objective, step, accelerator, recorder)
         grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
         skips.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
@@ -189,7 +186,6 @@ def accumulate_gradients(
     objective: Objective,
     step: Step,
     accelerator: Accelerator,
-    before_exchange: Callable[[], None] = nothing,
     recorder: Recorder | None = None,
 ) -> dict[str, Tensor]:
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
@@ -209,8 +205,7 @@ def accumulate_gradients(
         else:
             with accelerator.no_sync(model) if exchanges_once and not is_last else nullcontext():
                 reaches_all = is_last and exchanges_once and not objective.uses_all_parameters
-                finish = before_exchange if is_last else nothing
-                found = compute(batch, factors, reaches_all=reaches_all, before_backward=finish)
+                found = compute(batch, factors, reaches_all=reaches_all)
         for name, value in found.items():
             metrics[name] += value
     return metrics
@@ -224,7 +219,6 @@ def add_gradients(
     factors: Mapping[str, Any],
     *,
     reaches_all: bool = False,
-    before_backward: Callable[[], None] = nothing,
 ) -> dict[str, Tensor]:
     """Add a micro-batch's gradients to the parameters'; return its part of each term's mean, and of the loss.
 
@@ -235,11 +229,9 @@ def add_gradients(
         batch: On the device.
         factors: By what the sum of each term is multiplied: one over the step's targets.
         reaches_all: Whether every parameter gets a gradient, if only of zero.
-        before_backward: Called before the backward pass.
     """
     means = {name: total * factors[name] for name, total in objective.losses(model, batch).items()}
     loss = torch.stack([objective.weights[name] * mean for name, mean in means.items()]).sum()
-    before_backward()
     # Processes average gradients, but each holds only its part of the step's sum.
     scaled = poisoned_if_not_finite(loss) * accelerator.num_processes
     accelerator.backward(scaled + no_gradient(model) if reaches_all else scaled)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -23,9 +24,8 @@ from accelerate.utils import (
 )
 
 from .compatibility import forget_accelerator
-from .exchange import PATIENCE
+from .exchange import Timeout, patient_group
 from .recipe import TrainingRecipe
-from .sharding import PARALLELISM, count_replicas, require_pieces
 
 Precision = str
 """`fp32`, `bf16` or `fp16`: the format of products; weights stay in float32."""
@@ -67,11 +67,13 @@ def build_accelerator(
             launcher chose an engine in place of ours or a layout that there is not, or an earlier run of the
             same processes, several together, had another precision.
     """
+    from .sharding import PARALLELISM, count_replicas, require_pieces  # an evaluation shares no weights
+
     for engine, variable in OTHER_ENGINES.items():
         if parse_flag_from_env(variable):
             raise ValueError(f"{variable} is set, but {engine} is not supported: use FSDP2 (--use_fsdp)")
     cpu = computes_on_cpu()
-    processes = join_processes()
+    processes = join_processes(recipe.timeout)
     count_replicas(processes.num_processes)
     device = cast(torch.device, processes.device)
     precision = agreed_precision(recipe.precision, device, kept_precision)
@@ -100,14 +102,23 @@ def build_accelerator(
     return accelerator
 
 
-def join_processes() -> PartialState:
+def join_processes(timeout: float = TrainingRecipe.timeout) -> PartialState:
     """Meet the processes of a launch, before anything is known of how they compute.
 
     Every process loads models whole: accelerate's launcher would let all but one leave weights out.
+
+    Args:
+        timeout: Seconds after which an exchange fails, `training.timeout`; that of the first call holds.
     """
     disable_fsdp_ram_efficient_loading()
+    if torch.distributed.is_initialized():
+        return PartialState()
+    Timeout.value = timedelta(seconds=timeout)
     # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
-    return PartialState(cpu=computes_on_cpu(), timeout=PATIENCE)
+    processes = PartialState(cpu=computes_on_cpu(), timeout=Timeout.value)
+    if processes.num_processes > 1:
+        patient_group()
+    return processes
 
 
 def computes_on_cpu() -> bool:

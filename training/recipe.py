@@ -1,7 +1,6 @@
 """The `training` part of a recipe: optimization, independent of the objective."""
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -21,29 +20,24 @@ Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
 NonNegative = Annotated[float, Field(ge=0)]
 """A number of at least 0."""
 
-TRACKERS = ("aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb")
-"""Experiment trackers, by `accelerate`'s names, which are those of their packages."""
-
 
 def as_trackers(value: Any) -> Any:
     """Put the name of a tracker into a tuple, and names of a list; leave all else to the check that follows.
 
     >>> as_trackers("wandb"), as_trackers(["wandb", "trackio"])
     (('wandb',), ('wandb', 'trackio'))
-
-    Raises:
-        ValueError: There is no such tracker.
     """
-    names = [value] if isinstance(value, str) else value
-    for name in names if isinstance(names, list) else ():
-        if isinstance(name, str) and name not in TRACKERS:
-            near = get_close_matches(name.lower(), TRACKERS, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"choose from {', '.join(TRACKERS)}"
-            raise ValueError(f"{name} is no tracker; {remedy}")  # in quotes, it would be a suggestion itself
-    return tuple(names) if isinstance(names, list) else names
+    return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
-Trackers = Annotated[tuple[str, ...], BeforeValidator(as_trackers)]
+Tracker = Literal[
+    "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
+]
+"""An experiment tracker, by `accelerate`'s name, which is that of its package."""
+
+Trackers = Annotated[
+    tuple[Tracker, ...], BeforeValidator(as_trackers, json_schema_input_type=Tracker | tuple[Tracker, ...])
+]
 """Experiment trackers that receive the log, by `accelerate`'s names: `tensorboard`, `wandb`, ...; a single
 name may stand alone."""
 
@@ -139,10 +133,10 @@ class TrainingRecipe:
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Precision of matrix products; weights stay in fp32. `auto`: bf16 if the machine supports it."""
     compile: bool | Literal["auto"] = "auto"
-    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, unless their loss or
-    gradients are others then. On CUDA, and where they are compiled, all micro-batches have one size, filled
-    up where they are smaller; it may be larger than `tokens_per_micro_batch`, by 64 tokens and 1 %, or by a
-    tenth if an encoder's and a decoder's shares of the tokens vary."""
+    """Whether layers and the loss are compiled (`torch.compile`). `auto`: on CUDA, if the
+    machine can. On CUDA, and where they are compiled, all micro-batches have one size, filled up where they
+    are smaller; it may be larger than `tokens_per_micro_batch`, by 64 tokens and 1 %, or by a tenth if an
+    encoder's and a decoder's shares of the tokens vary."""
     cuda_graphs: bool = True
     """Whether compiled micro-batches of one size are recorded and replayed as CUDA graphs, on one GPU, unless
     their loss or gradients are others then: a step is launched at once, which small models need. It takes
@@ -202,8 +196,8 @@ class TrainingRecipe:
     on CUDA one for each free core, at most 4, and with `corpus.streaming` at most 1, beside a process that
     reads ahead."""
     timeout: Positive = 1800
-    """Seconds after which several processes end, with a line that names the one that is stuck, if no step has
-    ended; their launcher can then start the run again. Evaluations do not count."""
+    """Seconds that a process waits for the others in an exchange before the run ends (the timeout of
+    torch.distributed's process group). Waiting while one process tokenizes or reports does not count."""
     max_skipped_steps: Positive = 10
     """Number of consecutive steps without a finite gradient after which the run fails."""
     retain_heap: bool = True

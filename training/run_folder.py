@@ -1,15 +1,15 @@
 """When a run may write its folder: the one rule of all commands.
 
 A fresh run finds nothing there, or what it was prepared with. `--resume` goes on with an earlier run of the
-same recipe, and `--overwrite` replaces one. Nothing that the run reads lies in what it writes (`inputs.py`),
-nothing is removed that no run of ours wrote (`ownership.py`), and nobody else writes there meanwhile
-(`lock.py`). A run that is killed while it writes leaves `.NAME.partial`, which the next one deletes.
+same recipe, and `--overwrite` renames one (`ownership.py`). Nothing that the run reads lies in what it writes
+(`inputs.py`), and nobody else writes there meanwhile (`lock.py`). A run that is killed while it writes leaves
+`.NAME.partial`, which the next one deletes.
 """
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, fields
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,22 @@ from accelerate.utils import broadcast_object_list
 
 from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
-from .disk import explaining_a_full_disk, replace_text, temporary_folders
+from .disk import explaining_a_full_disk, replace_text
+from .exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
-from .lock import LOCK, occupied
+from .lock import occupied
 from .manifest import hash_of_model
 from .model_paths import MODEL as MODEL
-from .ownership import OWN, begin, is_ours, is_unfinished, read, recording, remove, require_removable
-from .restarts import LOCK_PATIENCE, agents_of, is_restarted, may_be_restarted
+from .ownership import (
+    earlier_models,
+    is_ours,
+    mark,
+    previous_of,
+    require_unused,
+    set_aside,
+    share_weights,
+    visible,
+)
 
 RECIPE = "recipe.yaml"
 """What a run does, in its folder."""
@@ -46,21 +55,16 @@ REMEDY = "continue with --resume; what was written before is whole"
 AGAIN = "start again with --overwrite"
 """The same of a run that cannot be resumed."""
 
-HIDDEN = (OWN, LOCK)
-"""What runs leave beside what they write."""
-
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run: what the run writes there and what it reads, which decides whether it may begin.
+    """The folder of a run, and what the run reads, which decides whether it may begin.
 
     Keys are those of the recipe, with dots.
     """
 
     recipe: Any
     """Names the folder."""
-    written: Sequence[str]
-    """Everything that the run writes directly into it."""
     models: Sequence[str]
     """Keys of the models, tokenizers and caches that are read."""
     texts: Sequence[str]
@@ -68,7 +72,7 @@ class RunFolder:
     kept: Sequence[str] = ()
     """Keys that a resumed run may not change; of a run that cannot be resumed, there are none."""
     prepared: Sequence[str] = ()
-    """Those of `written` that a fresh run may find."""
+    """What a fresh run may find."""
     needed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What was prepared -> keys on which it depends."""
 
@@ -84,14 +88,10 @@ class RunFolder:
             ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
                 lies there.
         """
-        replaces = self.replaces(overwrite)
-        written = self.names if replaces else self.written
-        require_apart(self.folder, written, self.inputs(self.models), self.inputs(self.texts))
-        self.require_own_recipe()
-        self.require_unused(written if resume or replaces else self.prepared, overwrite=overwrite)
-        if replaces:
-            require_removable(self.folder, written)
-        elif (self.folder / RECIPE).exists():
+        folders = [self.folder, *([previous_of(self.folder)] if overwrite else [])]
+        require_apart(folders, self.inputs((*self.models, *self.texts)))
+        self.require_unused(resume=resume, overwrite=overwrite)
+        if not overwrite and (self.folder / RECIPE).exists():
             if resume:
                 self.require_same_recipe(self.kept)
                 self.require_same_models()
@@ -99,29 +99,23 @@ class RunFolder:
                 if (self.folder / name).exists():
                     self.require_same_recipe(keys)
 
-    def take(self, *, resume: bool, overwrite: bool, launch: Sequence[str] = ()) -> None:
+    def take(self, *, resume: bool, overwrite: bool) -> None:
         """Take the folder that `require_claimable` has found to be free, and write the recipe into it.
 
         Raises:
             ValueError: Somebody has put something there since.
         """
-        folder, replaces = self.folder, self.replaces(overwrite)
-        allowed = self.names if replaces else self.written if resume else self.prepared
-        self.require_unused(allowed, overwrite=overwrite)
-        if replaces:
-            remove(folder, self.names)
+        self.require_unused(resume=resume, overwrite=overwrite)
+        folder = self.folder.resolve()
+        if overwrite and visible(folder):
+            set_aside(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        begin(folder, self.written, self.hashes() | (self.earlier_hashes() if resume else {}), launch)
-        for path in folder.iterdir():
-            if is_unfinished(path.name, self.written):
-                delete(path)
+        if is_ours(folder):
+            for path in folder.iterdir():
+                if path.match(".*.partial") or path.match(".*.deleted"):
+                    delete(path)
+        mark(folder, self.hashes() | (earlier_models(folder) if resume else {}))
         write_recipe(self.recipe, folder)
-
-    @property
-    def names(self) -> list[str]:
-        """Everything that the run, or the one before it there, of whatever kind, writes into the folder."""
-        record = read(self.folder)
-        return [*self.written, *(record["names"] if record else ())]
 
     def inputs(self, keys: Sequence[str]) -> dict[str, Input]:
         """Look up what the recipe names under keys; splits of a data set of the Hub are no files.
@@ -141,13 +135,9 @@ class RunFolder:
         folders = {key: [*filter(Path.is_dir, paths_of(value))] for key, value in self.inputs(keys).items()}
         return {key: " ".join(map(hash_of_model, paths)) for key, paths in folders.items() if paths}
 
-    def earlier_hashes(self) -> dict[str, str]:
-        """Read the hashes of the models that the run in the folder began with, as far as it kept them."""
-        return (read(self.folder) or {}).get("models", {})
-
     def require_same_models(self) -> None:
         """Raise a `ValueError` if a folder has another model than the one that the run there began with."""
-        earlier = self.earlier_hashes()
+        earlier = earlier_models(self.folder)
         for key, present in self.hashes().items():
             if earlier.get(key, present) != present:
                 raise ValueError(
@@ -156,55 +146,10 @@ class RunFolder:
                     "choose another folder with output=..."
                 )
 
-    def replaces(self, overwrite: bool) -> bool:
-        """Return whether there is an earlier run, and the user wants it replaced."""
-        return overwrite and is_ours(self.folder)
-
-    def require_unused(self, allowed: Sequence[str], *, overwrite: bool) -> None:
-        """Raise a `ValueError` if the folder holds anything but what is allowed."""
-        folder = self.folder
-        if folder.exists() and not folder.is_dir():
-            raise ValueError(f"output is {folder}, which is a file: name a folder")
-        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-        found = [name for name in names if name not in HIDDEN and not is_unfinished(name, self.written)]
-        is_foreign = RECIPE not in found and not is_ours(folder)
-        unexpected = found if is_foreign else [name for name in found if name not in allowed]
-        if overwrite and RECIPE in found and not is_ours(folder):
-            raise ValueError(
-                f"output {folder} has no {OWN}, the list of what a run wrote there, so an earlier version "
-                f"or another program may have written it: check its contents and delete it yourself, or "
-                f"choose another "
-                "folder with output=..."
-            )
-        if not unexpected:
-            return
-        if is_foreign or unexpected[0] not in self.names:
-            raise ValueError(
-                f"output {folder} holds {unexpected[0]}, which was not written by a run: choose another "
-                f"folder with output=..."
-            )
-        if unexpected[0] not in self.written:
-            raise ValueError(
-                f"output {folder} holds {unexpected[0]}, which another command wrote: replace all of it with "
-                "--overwrite, or choose another folder with output=..."
-            )
-        raise ValueError(
-            f"output {folder} holds an earlier run ({unexpected[0]}): "
-            f"{'continue it with --resume, ' if self.kept else ''}replace it with --overwrite, or choose "
-            "another folder with output=..."
-        )
-
-    def require_own_recipe(self) -> None:
-        """Raise a `ValueError` if the folder's recipe is not as runs write it: it is someone else's."""
-        file = self.folder / RECIPE
-        if is_ours(self.folder) or not file.exists():
-            return
-        document = read_document(file.read_text(encoding="utf-8"))
-        if not isinstance(document, dict) or set(document) != {field.name for field in fields(self.recipe)}:
-            raise ValueError(
-                f"output {self.folder} holds {RECIPE}, which was not written by a run: choose another "
-                f"folder with output=..."
-            )
+    def require_unused(self, *, resume: bool, overwrite: bool) -> None:
+        """Raise a `ValueError` if the folder holds an earlier run that is not to be continued or replaced."""
+        options = {"resume": resume, "overwrite": overwrite, "is_resumable": bool(self.kept)}
+        require_unused(self.folder, self.prepared, **options)
 
     def require_same_recipe(self, keys: Sequence[str]) -> None:
         """Raise a `ValueError` if the recipe in the folder has another value for one of the dotted keys."""
@@ -230,35 +175,22 @@ class Run:
     """Whether it may replace an earlier run there."""
     processes: PartialState | None = None
     """Those of the launch, if it may have several."""
-    launch: Sequence[str] = ()
-    """The agents of torchrun that launched them, by which a restart is known."""
 
     @property
     def folder(self) -> Path:
         """The folder as a path."""
         return self.output.folder
 
-    @property
-    def replaces(self) -> bool:
-        """Whether there is an earlier run that this one replaces; not any more once the folder is taken."""
-        return self.output.replaces(self.overwrite)
-
-    def main_first(self) -> AbstractContextManager[Any]:
-        """Let the main process do what is inside first: others find in the cache what it has left there."""
-        return nullcontext() if self.processes is None else self.processes.main_process_first()
-
     @contextmanager
     def together(self) -> Iterator[bool]:
         """Wait for all processes before and after what is inside; yield whether this is the main one."""
-        if self.processes is not None:
-            self.processes.wait_for_everyone()
+        wait_for_everyone()
         yield self.processes is None or self.processes.is_main_process
-        if self.processes is not None:
-            self.processes.wait_for_everyone()
+        wait_for_everyone()
 
     def take(self) -> None:
-        """Take the folder, once nothing of what the run reads can be wrong any more: an earlier run goes."""
-        self.output.take(resume=self.resume, overwrite=self.overwrite, launch=self.launch)
+        """Take the folder, once nothing of what the run reads can be wrong any more."""
+        self.output.take(resume=self.resume, overwrite=self.overwrite)
 
 
 @contextmanager
@@ -272,7 +204,7 @@ def running(
 ) -> Iterator[Run]:
     """Hold the folder of a recipe's run, and make sure that the run may write there; nothing is changed yet.
 
-    A run that its launcher starts again goes on (`restarts.py`).
+    A run that torchrun starts again goes on, whatever the options say.
 
     Args:
         recipe: Of the run.
@@ -287,16 +219,15 @@ def running(
     """
     output = describe(recipe)
     with writing(recipe.folder, processes, REMEDY if output.kept else AGAIN):
-        launch = agents_of(processes)
-        if is_restarted(recipe.folder, launch):
+        if is_restarted():
             resume, overwrite = True, False
         output.require_claimable(resume=resume, overwrite=overwrite)
-        yield Run(output, resume, overwrite, processes, launch)
+        yield Run(output, resume, overwrite, processes)
 
 
 @contextmanager
 def writing(folder: Path, processes: PartialState | None = None, remedy: str = REMEDY) -> Iterator[None]:
-    """Hold a run's folder for as long as the run lives, and list in the end what it has written.
+    """Hold a run's folder for as long as the run lives; in the end, others may read its weights.
 
     Args:
         folder: Of the run.
@@ -311,15 +242,15 @@ def writing(folder: Path, processes: PartialState | None = None, remedy: str = R
         problem = None
         if processes is None or processes.is_main_process:
             try:
-                stack.enter_context(occupied(folder, LOCK_PATIENCE if may_be_restarted(folder) else 0.0))
-                stack.enter_context(recording(folder))
+                stack.enter_context(occupied(folder))
+                stack.callback(share_weights, folder)
             except ValueError as error:
                 problem = str(error)
         if processes is not None:
             problem = broadcast_object_list([problem])[0]
         if problem is not None:
             raise ValueError(problem)
-        stack.enter_context(explaining_a_full_disk(folder, None, remedy, temporary_folders(folder)))
+        stack.enter_context(explaining_a_full_disk(folder, None, remedy))
         yield
 
 
@@ -329,24 +260,11 @@ def write_recipe(recipe: object, folder: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Delete a file, a link, or a folder of a run's but for other people's files in it; or nothing."""
+    """Delete a file, a link or a folder, if it is there."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
-        return
-    if not (spared := foreign_in(path)):
+    else:
         shutil.rmtree(path)
-        return
-    for file in path.rglob("*"):
-        if file not in spared and (file.is_symlink() or not file.is_dir()):
-            file.unlink()
-
-
-def foreign_in(path: Path) -> set[Path]:
-    """Find which files in a folder were not written by the run whose folder it lies in."""
-    for parent in path.parents:
-        if record := read(parent):
-            return {parent / name for name in record["foreign"] if (parent / name).is_relative_to(path)}
-    return set()
 
 
 def value_of(data: dict[str, Any], dotted: str) -> Any:

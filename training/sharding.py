@@ -41,7 +41,7 @@ from torch.optim import Optimizer
 
 from .batches import Step
 from .evaluation import undisturbed_randomness
-from .exchange import PATIENCE
+from .exchange import Timeout
 from .objective import Objective
 
 PRECISIONS = {"no": None, "bf16": torch.bfloat16}
@@ -188,8 +188,8 @@ def mesh_of_pieces(accelerator: Accelerator, *, exchanges_on_cpu: bool = False) 
 
 @cache
 def _grid(kind: str, num_processes: int, replicas: int, backend: str | None) -> DeviceMesh:
-    # torch's `init_device_mesh` would let a process wait for minutes only, while the main one writes a file.
-    group = partial(torch.distributed.new_subgroups_by_enumeration, timeout=PATIENCE, backend=backend)
+    # torch's `init_device_mesh` would give these groups the backend's own timeout.
+    group = partial(torch.distributed.new_subgroups_by_enumeration, timeout=Timeout.value, backend=backend)
     ranks = torch.arange(num_processes).view(replicas, -1)
     groups: list[Any] = [group(members.tolist())[0] for members in (ranks.T, ranks)]
     mesh = DeviceMesh.from_group(groups, kind, ranks, mesh_dim_names=("dp_replicate", "dp_shard"))

@@ -8,7 +8,6 @@ A full disk does not end a run for the sake of its log: records wait in memory u
 """
 
 import json
-import math
 import os
 import resource
 import secrets
@@ -28,6 +27,8 @@ from tqdm import tqdm
 
 from .disk import WriteError, explaining_a_full_disk, flush, replace_text
 from .evaluation import TARGETS, without_targets
+from .finite_json import as_json as as_json
+from .finite_json import as_scores as as_scores
 from .loop import Progress
 from .metric_accumulator import MetricAccumulator
 from .utilization import Utilization, measure_peak, wait_for
@@ -177,7 +178,7 @@ class Tracker:
         """Bring all records to the disk, as a checkpoint expects whose run will not write them again.
 
         Raises:
-            DiskFullError: There is no room for them.
+            WriteError: There is no room for them.
         """
         if self.accelerator.is_main_process:
             self._append()
@@ -311,20 +312,6 @@ def _parsed(line: bytes) -> Record | None:
         return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
     except (ValueError, RecursionError):
         return None
-
-
-def as_json(data: Any) -> Any:
-    """Replace what is not finite in nested plain data by `null`: JSON has no other word for it."""
-    if isinstance(data, dict):
-        return {name: as_json(value) for name, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [as_json(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
-def as_scores(data: dict[str, float | None]) -> dict[str, float]:
-    """Read scores back that `as_json` has written: what was not finite is not a number now."""
-    return {name: math.nan if value is None else value for name, value in data.items()}
 
 
 def rewind(path: Path, step: int) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,11 +10,12 @@ from accelerate import Accelerator
 from torch import nn
 
 from .averaging import WeightAverage, mean_with
+from .books import hash_of_weights
 from .evaluation import evaluate_held_out
 from .final_weights import LAST, MEAN, judged_kind, scores_of
 from .objective import Objective
 from .recipe import TrainingRecipe
-from .sharding import gathered
+from .sharding import gathered, whole_weights
 from .stages import TrainingData
 
 
@@ -45,8 +46,7 @@ class WeightScores:
         """Score one kind of weights; there are no scores if there is nothing to measure it on."""
         if self.data.held_out is None:
             return {}
-        in_place = nullcontext() if kind == LAST else self.averages[kind].in_place()
-        with in_place, gathered(self.model, self.accelerator):
+        with self._in_place(kind), gathered(self.model, self.accelerator):
             scores = evaluate_held_out(
                 self.model,
                 self.objective,
@@ -63,6 +63,19 @@ class WeightScores:
         scores = self.measure(MEAN)
         self.values |= scores
         return scores
+
+    def hashes(self) -> dict[str, str]:
+        """Hash the weights that are scored, by their kind; in the main process alone."""
+        found = {}
+        for kind in [LAST, *self.averages]:
+            with self._in_place(kind):
+                weights = whole_weights(self.accelerator.unwrap_model(self.model), self.accelerator)
+                if weights:
+                    found[kind] = hash_of_weights(weights)
+        return found
+
+    def _in_place(self, kind: str) -> AbstractContextManager[None]:
+        return nullcontext() if kind == LAST else self.averages[kind].in_place()
 
     @property
     def criterion(self) -> float:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tercet.configs.documents import read_document
-from tercet.configs.recipe import check_keys, load_recipe, parse_recipe, recipe_data
+from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
+from tercet.configs.schema import schema_of
 from tercet.pretraining.recipe import PretrainingRecipe
 
 SOUND = {
@@ -41,19 +42,11 @@ FRAGMENTS = [
 ]
 
 
-def keys_of(part: str) -> list[str]:
-    """List the dotted keys of a part of a recipe, as the answer to an unknown one does."""
-    data: dict = {}
-    for name in reversed(part.split(".")):
-        data = {name: data or {"?": 0}}
-    try:
-        check_keys(PretrainingRecipe, SOUND | data)
-    except ValueError as error:
-        return [f"{part}.{key}" for key in str(error).rpartition(" has ")[2].split(", ")]
-    raise AssertionError("a key '?' exists")
-
-
-KEYS = [key for part in PARTS for key in keys_of(part)] + list(SOUND)
+KEYS = [
+    key
+    for key in schema_of("PretrainingRecipe").dotted_keys()
+    if key in SOUND or key.rpartition(".")[0] in PARTS
+]
 NAMES = [key.rpartition(".")[2] for key in KEYS]
 CHARACTERS = st.characters() | st.sampled_from("\0\n\r\x85\u2028\ufeff")  # surrogates are among them
 SINGLE = (

@@ -241,3 +241,27 @@ def test_a_missing_text_is_named_and_what_was_there_stays(published, tmp_path, c
     assert main(["embed", str(folder), str(source), "--output", str(output), "--overwrite"]) == 2
     assert "texts.jsonl: row 2 has no text in column 'text' (None)" in capsys.readouterr().err
     assert output.read_bytes() == b"earlier"
+
+
+SETTINGS_OF_LOADING = {
+    "model_args": {"use_safetensors": False, "weights_only": False},
+    "model_kwargs": {"attn_implementation": "them/kernel"},
+    "config_args": {"_configuration_file": "../config.json"},
+    "tokenizer_name_or_path": "/elsewhere",
+    "cache_dir": "/elsewhere",
+}
+
+
+@pytest.mark.parametrize("key", SETTINGS_OF_LOADING)
+def test_a_folder_does_not_choose_how_it_is_loaded(key, published):
+    """Its settings become arguments of `from_pretrained`, which fetches kernels and reads any file."""
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    folder = published("max")
+    settings = folder / "sentence_bert_config.json"
+    settings.write_text(json.dumps({"max_seq_length": 16, "model_args": {"torch_dtype": "float32"}}))
+    assert load_embedder(str(folder)).embed(["the cat"]).shape == (1, 32)
+    settings.write_text(json.dumps({"max_seq_length": 16, key: SETTINGS_OF_LOADING[key]}))
+    with pytest.raises(
+        ValueError, match=r"sentence_bert_config\.json chooses how sentence-transformers loads"
+    ):
+        load_embedder(str(folder))

@@ -8,7 +8,7 @@ from tercet.demo.run import claim_folder, run_demo
 
 def test_folder_that_no_demo_wrote_is_never_deleted(tmp_path):
     (tmp_path / "thesis.txt").write_text("two years of work")
-    with pytest.raises(ValueError, match=r"thesis\.txt, which was not written by a demo"):
+    with pytest.raises(ValueError, match=r"was not written by tercet \(it has no \.tercet\.json\)"):
         claim_folder(tmp_path, overwrite=True)
     assert (tmp_path / "thesis.txt").exists()
 
@@ -31,17 +31,12 @@ def test_an_interrupted_demo_does_not_speak_of_resuming(tmp_path, monkeypatch):
         run_demo(tmp_path / "demo")
 
 
-def test_folder_without_the_list_of_a_demo_is_none(tmp_path):
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "recipe.yaml").write_text("flour: 500 g")
-    with pytest.raises(ValueError, match=r"has no \.tercet\.json, the list of what a demo wrote there"):
-        claim_folder(tmp_path, overwrite=True)
-    assert (tmp_path / "encoder" / "recipe.yaml").exists()
-
-
-def test_demo_is_replaced_whole(tmp_path):
-    claim_folder(tmp_path, overwrite=False)
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "log.jsonl").write_text("{}")
-    claim_folder(tmp_path, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == [".tercet.json"]
+def test_an_earlier_demo_is_renamed_whole(tmp_path):
+    folder = tmp_path / "demo"
+    claim_folder(folder, overwrite=False)
+    (folder / "encoder").mkdir()
+    with pytest.raises(ValueError, match="holds an earlier demo: add --overwrite"):
+        claim_folder(folder, overwrite=False)
+    claim_folder(folder, overwrite=True)
+    assert [path.name for path in folder.iterdir()] == [".tercet.json"]
+    assert (tmp_path / "demo.previous" / "encoder").exists()

@@ -16,10 +16,11 @@ from tercet.distill.model_outputs import Learner
 from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.student import build_student
-from tercet.distill.teacher import LiveTeacher, Source, load_source
+from tercet.distill.teacher import LiveTeacher, load_model
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 
 WORDS = [
@@ -132,19 +133,18 @@ class Setup:
 
     def __init__(self, folder: Path, member: str, student: StudentRecipe | None = None):
         self.member = member
-        self.source: Source = load_source(str(folder / member))
+        checkpoint = Checkpoint.open(str(folder / member))
+        self.teacher = load_model(checkpoint)
         recipe = parse_recipe(PretrainingRecipe, pretraining_data(member)).objective
-        start = getattr(self.source.model.config, "decoder_start_token_id", None)
-        self.base: Any = recipe.build(ObjectiveContext(self.source.tokenizer, 64, decoder_start_id=start))
-        self.student = build_student(
-            student or StudentRecipe(), self.source.model, recipe.model_class, seed=0
-        )
+        start = getattr(self.teacher.config, "decoder_start_token_id", None)
+        self.base: Any = recipe.build(ObjectiveContext(checkpoint.tokenizer, 64, decoder_start_id=start))
+        self.student = build_student(student or StudentRecipe(), self.teacher, recipe.model_class, seed=0)
         rng = np.random.default_rng(0)
         self.examples = [self.example(index, rng) for index in range(7)]
 
     def example(self, index: int, rng: np.random.Generator) -> dict[str, Any]:
         """Draw an example of three to twelve ordinary tokens."""
-        ids = rng.integers(6, self.source.model.config.vocab_size, rng.integers(3, 13))
+        ids = rng.integers(6, self.teacher.config.vocab_size, rng.integers(3, 13))
         pair = {"labels": rng.permutation(ids)[: rng.integers(2, len(ids) + 1)]}
         return {"input_ids": ids, "index": index} | (pair if self.member == "seq2seq" else {})
 
@@ -154,7 +154,7 @@ class Setup:
 
     def objective(self, *losses: DistillationLoss, base_weight: float = 2.0) -> Distillation:
         """Learn from the teacher as it is, in float32."""
-        teacher = LiveTeacher(self.source.model, required_outputs(losses), torch.device("cpu"), "fp32")
+        teacher = LiveTeacher(self.teacher, required_outputs(losses), torch.device("cpu"), "fp32")
         return Distillation(self.base, base_weight, losses, teacher)
 
     def learner(self, objective: Distillation, **arguments: Any) -> Learner:

@@ -36,8 +36,8 @@ def written(recipe, tmp_path, cache, temperatures=(2.0,)):
     """Write a cache; give the step, the live teacher and the cached one, and what both read."""
     step = prepare_general(recipe.general, tmp_path)
     source = FixedCopies(step.source, cache.copies)
-    live = LiveTeacher(step.teacher.model, RequiredOutputs(logits=True), CPU, "fp32")
-    binding = binding_of(step.teacher.folder, source, step.recipe, cache, "fp32")
+    live = LiveTeacher(step.model, RequiredOutputs(logits=True), CPU, "fp32")
+    binding = binding_of(step.teacher, source, step.recipe, cache, "fp32")
     folder = tmp_path / "cache"
     folder.mkdir()
     write_cache(folder, live, step.base, source, cache, binding, temperatures)

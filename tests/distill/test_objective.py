@@ -51,7 +51,7 @@ def test_terms_are_the_published_ones_by_their_definition(member, make_setup):
     made.base.z_loss = 0.1
     objective = made.objective(SoftTargetLoss(5.0, 2.0), CosineLoss(1.0))
     batch = made.batch(objective)
-    teacher, student = (copy.deepcopy(model).double().eval() for model in (made.source.model, made.student))
+    teacher, student = (copy.deepcopy(model).double().eval() for model in (made.teacher, made.student))
     with torch.no_grad():
         (right, right_states), (found, states) = (
             padded_reading(model, batch, member) for model in (teacher, student)
@@ -87,9 +87,9 @@ def test_gradients_reach_the_student_only(member, make_setup):
     learner = made.learner(objective).train()
     sum(objective.losses(learner, made.batch(objective)).values()).backward()
     assert all(parameter.grad is not None for parameter in learner.parameters())
-    assert all(parameter.grad is None for parameter in made.source.model.parameters())
-    assert not any(parameter.requires_grad for parameter in made.source.model.parameters())
-    assert not made.source.model.training
+    assert all(parameter.grad is None for parameter in made.teacher.parameters())
+    assert not any(parameter.requires_grad for parameter in made.teacher.parameters())
+    assert not made.teacher.training
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -138,7 +138,7 @@ def test_heads_run_at_targets_alone(make_setup):
     made = make_setup("encoder")
     objective = made.objective(SoftTargetLoss(1.0, 1.0))
     batch, seen = made.batch(objective), []
-    for model in (made.source.model, made.student):
+    for model in (made.teacher, made.student):
         model.lm_head.register_forward_hook(lambda head, inputs, output: seen.append(output.shape[-2]))
     objective.losses(made.learner(objective), batch)
     assert seen == [int((batch["labels"] != IGNORE).sum())] * 2

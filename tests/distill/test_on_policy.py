@@ -164,7 +164,7 @@ def test_the_divergence_of_written_tokens_by_hand(member, count, compared, make_
 def test_gradients_are_those_of_a_text_that_is_given(member, make_setup):
     """None pass through the writing: they are those of the divergence's definition on that text."""
     made = make_setup(member)
-    ends = tuple(range(0, made.source.model.config.vocab_size, 9))
+    ends = tuple(range(0, made.teacher.config.vocab_size, 9))
     objective = on_policy_objective(made, ReverseKLLoss(1.0, 1.0), ends=ends)
     learner = made.learner(objective).train()
     batch = made.batch(objective, seed=1)  # of which some text ends early
@@ -172,7 +172,7 @@ def test_gradients_are_those_of_a_text_that_is_given(member, make_setup):
     loss.backward()
     written, places = objective.on_policy.write(batch)
     assert 0 < len(places.positions) < objective.targets(batch)["reverse_kl"]
-    student, teacher = (copy.deepcopy(model).eval() for model in (made.student, made.source.model))
+    student, teacher = (copy.deepcopy(model).eval() for model in (made.student, made.teacher))
     student.zero_grad()
     total = torch.zeros(())
     name = "input_ids" if member == "decoder" else "decoder_input_ids"
@@ -191,7 +191,7 @@ def test_gradients_are_those_of_a_text_that_is_given(member, make_setup):
     torch.testing.assert_close(loss, total, rtol=1e-4, atol=1e-5)
     for (key, ours), theirs in zip(made.student.named_parameters(), student.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-5, msg=key)
-    assert all(parameter.grad is None for parameter in made.source.model.parameters())
+    assert all(parameter.grad is None for parameter in made.teacher.parameters())
 
 
 @pytest.mark.parametrize("member", MEMBERS)

@@ -14,8 +14,8 @@ from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
 from tercet.distill.comparison import Kept
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.student import build_student
-from tercet.distill.teacher import load_source
 from tercet.hub.publication import prepare
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.finished_run import find_run
 from tercet.training.tracking import LOG, read_log
 
@@ -24,13 +24,21 @@ from ..reported import distill
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 
 
+def test_teacher_and_student_are_opened_once(recipe_of, teachers, hub):
+    """Also where several runs learn with the same student."""
+    fetched = hub(dict.fromkeys(["somebody/teacher", "somebody/student"], teachers / "encoder"))
+    recipe = recipe_of("encoder", student={"path": "somebody/student"}, report={"without_teacher": True})
+    distill(replace(recipe, general=replace(recipe.general, teacher="somebody/teacher")))
+    assert fetched == {"somebody/teacher": 1, "somebody/student": 1}
+
+
 @pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
 def test_every_member_is_distilled_to_an_ordinary_model(member, recipe_of, tmp_path):
     recipe = recipe_of(member)
     folder = distill(recipe)
     model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    teacher = load_source(recipe.general.teacher)
-    assert model.config.num_hidden_layers == 2 == teacher.model.config.num_hidden_layers // 2
+    teacher = Checkpoint.open(recipe.general.teacher)
+    assert model.config.num_hidden_layers == 2 == teacher.config.num_hidden_layers // 2
     assert len(tokenizer) == len(teacher.tokenizer)
     assert load_recipe(DistillationRecipe, folder / "recipe.yaml") == recipe
     records = [record for record in read_log(recipe.folder / "student" / "general" / LOG) if "loss" in record]
@@ -52,7 +60,7 @@ def test_the_student_begins_with_the_teachers_layers(recipe_of):
     tiny = {"optimizer": {"learning_rate": 1e-12}, "steps": 1}
     recipe = recipe_of("encoder", training=tiny)
     after = load_file(distill(recipe) / "model.safetensors")
-    teacher = load_source(recipe.general.teacher).model
+    teacher = Checkpoint.open(recipe.general.teacher).ours()
     first = build_student(recipe.student, teacher, recipe.general.objective.model_class, seed=0)
     for name, tensor in first.state_dict().items():
         if name in after:

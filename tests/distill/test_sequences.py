@@ -18,7 +18,8 @@ def test_targets_are_what_the_teachers_beams_write(recipe_of, tmp_path):
     recipe = recipe_of("seq2seq")
     step = prepare_general(recipe.general, tmp_path)
     corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"), sequence_length=48)
-    pairs = written_pairs(step.teacher, step.source, 3, corpus, CPU)
+    step = replace(step, recipe=replace(step.recipe, corpus=corpus))
+    pairs = written_pairs(step, step.source, 3, CPU)
     closing = step.source.closing.tolist()
     assert 0 < len(pairs) <= len(step.source)
     numbers = {document: number for number, document in enumerate(step.source.documents)}
@@ -27,11 +28,11 @@ def test_targets_are_what_the_teachers_beams_write(recipe_of, tmp_path):
         source = step.source[numbers[pairs.documents[index]]]["input_ids"]
         assert np.array_equal(pair["input_ids"], source)
         with torch.inference_mode():
-            ids = step.teacher.model.eval().generate(
-                **padded([source], step.teacher.tokenizer.pad_token_id),
+            ids = step.model.eval().generate(
+                **padded([source], step.tokenizer.pad_token_id),
                 num_beams=3, max_new_tokens=48 - len(closing), do_sample=False,
             )[0].numpy()  # fmt: skip
-        own = own_tokens(ids, step.teacher.model.config.decoder_start_token_id, step.source.closing, 0)
+        own = own_tokens(ids, step.model.config.decoder_start_token_id, step.source.closing, 0)
         assert pair["labels"].tolist() == [*own.tolist(), *closing]
 
 
@@ -39,9 +40,10 @@ def test_they_are_written_once(recipe_of, tmp_path, monkeypatch):
     recipe = recipe_of("seq2seq")
     step = prepare_general(recipe.general, tmp_path)
     corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"))
-    first = written_pairs(step.teacher, step.source, 1, corpus, CPU)
+    step = replace(step, recipe=replace(step.recipe, corpus=corpus))
+    first = written_pairs(step, step.source, 1, CPU)
     monkeypatch.setattr("tercet.distill.general_prepared.write_targets", None)
-    again = written_pairs(step.teacher, step.source, 1, corpus, CPU)
+    again = written_pairs(step, step.source, 1, CPU)
     assert np.array_equal(first.target.tokens, again.target.tokens)
 
 

@@ -13,14 +13,14 @@ from tercet.distill.size_and_speed import (
     size_of,
     time_all,
 )
-from tercet.storage.own_model import load_transformer
+from tercet.storage.checkpoint import Checkpoint
 
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq"])
 def test_models_are_timed_at_what_they_are_for(member, teachers):
-    model = load_transformer(str(teachers / member))
+    model = Checkpoint.open(str(teachers / member)).transformer()
     pass_of(model, 2)()
     times = time_all({"one": model, "other": model}, 1, CPU, rounds=2)
     assert times.keys() == {"one", "other"}
@@ -33,7 +33,9 @@ def test_models_are_timed_at_what_they_are_for(member, teachers):
 @pytest.mark.slow
 def test_memory_is_measured_in_a_process_of_its_own(teachers):
     folder = str(teachers / "encoder")
-    told = measure_speeds({"teacher": load_transformer(folder)}, {"teacher": folder}, CPU, {1: 1, BATCH: 1})
+    told = measure_speeds(
+        {"teacher": Checkpoint.open(folder).transformer()}, {"teacher": folder}, CPU, {1: 1, BATCH: 1}
+    )
     assert all(value > 0 for value in told["teacher"].values())
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import ChatRecipe
 from tercet.finetune.tasks import keep_task
 from tercet.objectives.task_objectives import SingleLabelObjective
+from tercet.storage.checkpoint import Checkpoint
 from tercet.training.examples import pick
 from tercet.training.tracking import read_log
 
@@ -93,7 +95,7 @@ def test_every_head_is_distilled(kind, fine_tuned):
     assert (kept["share"] is None) if teachers <= 0 else math.isfinite(kept["share"])
     assert (folder / "task.json").exists()
     teacher, student = (
-        prepare_task(recipe.task).teacher.model.config,
+        prepare_task(recipe.task).model.config,
         json.loads((folder / "config.json").read_text()),
     )
     assert student["num_hidden_layers"] == 1 < teacher.num_hidden_layers
@@ -105,7 +107,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn_from_it(kind, fine_t
     """And gradients reach the student alone, where it is another."""
     step = prepare_task(fine_tuned(kind).task)
     examples = training_split(step).examples
-    teacher = step.teacher.model
+    teacher = step.model
     objective = taught(step, teacher, torch.device("cpu"))
     batch = objective.collate(pick(examples, np.arange(6)), 0)
     losses = objective.losses(teacher, batch)
@@ -131,7 +133,7 @@ def test_rows_without_labels_are_answered_by_the_teacher_alone(kind, fine_tuned)
     examples = training_split(step).examples
     labelled = step.task.examples(step.rows["train"], step.encoder)
     assert len(examples) == len(labelled) + 9
-    student = type(step.teacher.model)(step.teacher.model.config).eval()
+    student = type(step.model)(step.model.config).eval()
     objective = taught(step, student, torch.device("cpu"))
 
     def losses(indices):
@@ -191,13 +193,13 @@ def test_student_and_teacher_are_scored_in_the_same_precision(fine_tuned):
     recipe = replace(recipe, student=StudentRecipe(path=recipe.task.teacher))
     distill(recipe, overwrite=True)
     step = prepare_task(recipe.task)
-    teachers = predict_split(step, step.teacher.model, "validation")
+    teachers = predict_split(step, step.model, "validation")
     (file,) = (recipe.folder / "student" / "task").glob("predictions.jsonl")
     assert [json.loads(line) for line in file.read_text().splitlines()] == teachers
     exact = replace(
         step, recipe=replace(step.recipe, training=replace(step.recipe.training, precision="fp32"))
     )
-    assert predict_split(exact, step.teacher.model, "validation") != teachers
+    assert predict_split(exact, step.model, "validation") != teachers
 
 
 def test_soft_labels_by_their_definition():
@@ -297,10 +299,19 @@ def test_a_folder_goes_on_from_the_weights_that_it_began_with(tmp_path):
         folder.mkdir()
         (folder / "config.json").write_text("{}")
         save_file({"weight": torch.full((1,), float(number))}, folder / "model.safetensors")
-    require_same_beginning(tmp_path / "task", str(first))
-    require_same_beginning(tmp_path / "task", str(first))
+    require_same_beginning(tmp_path / "task", Checkpoint.open(str(first)))
+    require_same_beginning(tmp_path / "task", Checkpoint.open(str(first)))
     with pytest.raises(ValueError, match=r"trained from other weights than those of .*second: delete it"):
-        require_same_beginning(tmp_path / "task", str(second))
+        require_same_beginning(tmp_path / "task", Checkpoint.open(str(second)))
+
+
+def test_teacher_and_student_are_opened_once(fine_tuned, hub):
+    recipe = fine_tuned("classification")
+    folder = Path(recipe.task.teacher)
+    fetched = hub(dict.fromkeys(["somebody/teacher", "somebody/student"], folder))
+    task = replace(recipe.task, teacher="somebody/teacher")
+    distill(replace(recipe, task=task, student=StudentRecipe(path="somebody/student")))
+    assert fetched == {"somebody/teacher": 1, "somebody/student": 1}
 
 
 def test_a_resumed_run_keeps_the_finished_seed(fine_tuned):

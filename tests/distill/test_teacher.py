@@ -11,10 +11,10 @@ from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.general_prepared import build_setup, prepare_general
 from tercet.distill.loss_recipes import build_losses
 from tercet.distill.recipe import DistillationRecipe
-from tercet.distill.teacher import load_source, require_same_vocabulary
+from tercet.distill.teacher import require_same_vocabulary
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
 from tercet.pretraining import text
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.precision import build_accelerator
 
@@ -32,7 +32,7 @@ def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
     """And is measured beside its student, as the model of ours that it is."""
 
     def load_each(models, folders, device):
-        sizes = {name: load_ours(folder).num_parameters() for name, folder in folders.items()}
+        sizes = {name: Checkpoint.open(folder).ours().num_parameters() for name, folder in folders.items()}
         assert sizes == {name: model.num_parameters() for name, model in models.items()}
         return {name: {"latency": 1.0, "throughput": 2.0, "memory": 3.0} for name in models}
 
@@ -47,7 +47,7 @@ def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
     recipe = changed(recipe_of("encoder", report={"speed": True}), teacher=str(tmp_path / "bert"))
     folder = distill(recipe)
     assert json.loads((recipe.folder / "scores.json").read_text())["speeds"].keys() == {"teacher", "student"}
-    assert load_source(str(folder)).model.config.num_hidden_layers == 1
+    assert Checkpoint.open(str(folder)).ours().config.num_hidden_layers == 1
 
 
 def test_vocabularies_are_compared_token_by_token(teachers):
@@ -61,8 +61,7 @@ def test_vocabularies_are_compared_token_by_token(teachers):
 
 
 def test_a_student_of_another_vocabulary_is_refused(recipe_of, teachers, tmp_path):
-    source = load_source(str(teachers / "encoder"))
-    source.model.save_pretrained(tmp_path / "own")
+    Checkpoint.open(str(teachers / "encoder")).ours().save_pretrained(tmp_path / "own")
     train_tokenizer(["cat fish"] * 9, "wordpiece", 60, template="pair").save_pretrained(tmp_path / "own")
     recipe = recipe_of("encoder", student={"path": str(tmp_path / "own")})
     with pytest.raises(ValueError, match="different vocabularies"):
@@ -70,8 +69,8 @@ def test_a_student_of_another_vocabulary_is_refused(recipe_of, teachers, tmp_pat
 
 
 def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tmp_path):
-    source = load_source(str(teachers / "encoder"))
-    bare = TercetEncoderModel(source.model.config)
+    source = Checkpoint.open(str(teachers / "encoder"))
+    bare = TercetEncoderModel(source.config)
     bare.save_pretrained(tmp_path / "bare")
     source.tokenizer.save_pretrained(tmp_path / "bare")
     recipe = recipe_of("encoder")
@@ -81,7 +80,7 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
         distill(changed(recipe, teacher=str(teachers / "decoder")))
     with pytest.raises(ValueError, match="which has targets other than tokens"):
         distill(changed(recipe, objective={"kind": "masked_language_modeling_with_next_sentence"}))
-    source.model.save_pretrained(tmp_path / "mute")
+    source.ours().save_pretrained(tmp_path / "mute")
     with pytest.raises(ValueError, match="has no tokenizer"):
         distill(changed(recipe, teacher=str(tmp_path / "mute")))
     assert not recipe.folder.exists()
@@ -145,7 +144,7 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
 )
 def test_losses_that_cannot_compare_two_models_are_refused(losses, message, recipe_of, teachers):
     recipes = changed(recipe_of("encoder"), losses=losses).general.losses
-    teacher = load_source(str(teachers / "encoder")).model.config
+    teacher = Checkpoint.open(str(teachers / "encoder")).config
     fields = teacher.to_dict() | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
     student = type(teacher)(**fields | {"head_dim": 8})
     with pytest.raises(ValueError, match=message):
@@ -166,7 +165,7 @@ def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_ea
 def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):
     first = distill(recipe_of("encoder", "first"))
     again = recipe_of("encoder", "again", student={"path": str(first)})
-    weights = load_source(str(distill(again))).model.state_dict()
+    weights = Checkpoint.open(str(distill(again))).ours().state_dict()
     assert any(not torch.equal(weights[name], tensor)
-               for name, tensor in load_source(str(first)).model.state_dict().items())  # fmt: skip
+               for name, tensor in Checkpoint.open(str(first)).ours().state_dict().items())  # fmt: skip
     assert replace(again, student=replace(again.student, path=None)) != again

@@ -13,20 +13,13 @@ from torch import Tensor
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
-    BartForQuestionAnswering,
-    BartForSequenceClassification,
     BertConfig,
     BertForMaskedLM,
-    BertForMultipleChoice,
-    BertForQuestionAnswering,
     BertForSequenceClassification,
-    BertForTokenClassification,
     GPT2Config,
-    GPT2ForTokenClassification,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
-    LlamaForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     RobertaConfig,
@@ -36,24 +29,14 @@ from transformers import (
 )
 
 from tercet.doctor.diagnosis import diagnose
-from tercet.doctor.examined_model import ExaminedModel, load_examined_model
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
-    TercetDecoderForMultipleChoice,
-    TercetDecoderForTokenClassification,
     TercetEncoderConfig,
     TercetEncoderForMaskedLM,
-    TercetEncoderForMultipleChoice,
-    TercetEncoderForNextSentencePrediction,
-    TercetEncoderForPreTraining,
     TercetEncoderForQuestionAnswering,
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
-    TercetSeq2SeqForMultipleChoice,
-    TercetSeq2SeqForQuestionAnswering,
-    TercetSeq2SeqForSequenceClassification,
-    TercetSeq2SeqForTokenClassification,
 )
 
 SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
@@ -94,30 +77,14 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
     "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, SIZES),
     "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, SIZES),
     "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES),
-    "pretraining": (TercetEncoderForPreTraining, TercetEncoderConfig, SIZES),
-    "next_sentence": (TercetEncoderForNextSentencePrediction, TercetEncoderConfig, SIZES),
     "answers": (TercetEncoderForQuestionAnswering, TercetEncoderConfig, SIZES),
-    "choices": (TercetEncoderForMultipleChoice, TercetEncoderConfig, SIZES),
-    "decoder_choices": (TercetDecoderForMultipleChoice, TercetDecoderConfig, SIZES),
-    "seq2seq_choices": (TercetSeq2SeqForMultipleChoice, TercetSeq2SeqConfig, SIZES),
-    "token_labels": (TercetDecoderForTokenClassification, TercetDecoderConfig, SIZES),
-    "seq2seq_answers": (TercetSeq2SeqForQuestionAnswering, TercetSeq2SeqConfig, SIZES),
-    "seq2seq_token_labels": (TercetSeq2SeqForTokenClassification, TercetSeq2SeqConfig, SIZES),
-    "seq2seq_labels": (TercetSeq2SeqForSequenceClassification, TercetSeq2SeqConfig, SIZES),
     "bert": (BertForMaskedLM, BertConfig, SIZES),
-    "bert_answers": (BertForQuestionAnswering, BertConfig, SIZES),
-    "bert_choices": (BertForMultipleChoice, BertConfig, SIZES),
-    "bert_token_labels": (BertForTokenClassification, BertConfig, SIZES),
     "bert_classifier": (BertForSequenceClassification, BertConfig, SIZES),
     "roberta": (RobertaForMaskedLM, RobertaConfig, SIZES | {"max_position_embeddings": POSITIONS + 1}),
     "gpt2": (GPT2LMHeadModel, GPT2Config, SIZES),
-    "gpt2_token_labels": (GPT2ForTokenClassification, GPT2Config, SIZES),
     "llama": (LlamaForCausalLM, LlamaConfig, SIZES),
-    "llama_answers": (LlamaForQuestionAnswering, LlamaConfig, SIZES),
     "bart": (BartForConditionalGeneration, BartConfig, BART_SIZES),
     "t5": (T5ForConditionalGeneration, T5Config, T5_SIZES),
-    "bart_answers": (BartForQuestionAnswering, BartConfig, BART_SIZES),
-    "bart_labels": (BartForSequenceClassification, BartConfig, BART_SIZES),
 }
 
 
@@ -145,16 +112,6 @@ def folder_of(tmp_path) -> Callable[..., Path]:
         return folder
 
     return folder_of
-
-
-@pytest.fixture
-def examined_model_of(folder_of) -> Callable[[str], ExaminedModel]:
-    """Return the function that loads such a model as the command does."""
-
-    def examined_model_of(kind: str) -> ExaminedModel:
-        return load_examined_model(str(folder_of(kind)))
-
-    return examined_model_of
 
 
 @pytest.fixture

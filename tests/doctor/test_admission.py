@@ -7,6 +7,7 @@ from transformers import BertForMaskedLM
 from tercet.__main__ import main
 from tercet.doctor.examined_model import load_examined_model
 from tercet.storage import model_folder
+from tercet.storage.checkpoint import Checkpoint
 
 REMOTE = """
 from transformers import BertConfig, BertForMaskedLM
@@ -55,7 +56,7 @@ def test_a_name_that_is_no_folder_is_asked_of_the_hub(refusal, monkeypatch):
 def test_a_model_on_the_hub_is_downloaded(folder_of, monkeypatch):
     folder = folder_of("encoder")
     monkeypatch.setattr(model_folder, "snapshot_download", lambda name, **_: str(folder))
-    examined = load_examined_model("somebody/some-model")
+    examined = load_examined_model(Checkpoint.open("somebody/some-model"))
     assert (examined.name, examined.member) == ("somebody/some-model", "encoder")
 
 
@@ -102,9 +103,9 @@ def test_truncated_weights_are_named(refusal, folder_of):
 @pytest.mark.parametrize("spoil", [lambda file: file.unlink(), lambda file: file.write_bytes(b"{")])
 def test_a_missing_or_damaged_shard_is_named(spoil, refusal, folder_of):
     folder = folder_of("decoder")
-    load_examined_model(str(folder)).model.save_pretrained(folder, max_shard_size="30KB")
+    load_examined_model(Checkpoint.open(str(folder))).model.save_pretrained(folder, max_shard_size="30KB")
     (folder / "model.safetensors").unlink(missing_ok=True)
-    assert not load_examined_model(str(folder)).fit.missing
+    assert not load_examined_model(Checkpoint.open(str(folder))).fit.missing
     shard = sorted(folder.glob("model-*"))[1]
     spoil(shard)
     assert shard.name in refusal(folder)
@@ -119,13 +120,13 @@ def test_a_damaged_index_is_named(refusal, folder_of):
 
 def test_pickled_weights_are_refused_and_the_remedy_works(refusal, folder_of):
     folder = folder_of("bert")
-    model = load_examined_model(str(folder)).model
+    model = load_examined_model(Checkpoint.open(str(folder))).model
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     said = refusal(folder)
     assert "pickle (pytorch_model.bin), which may run arbitrary code" in said
     exec(said.split("`")[1], {"BertForMaskedLM": BertForMaskedLM})
-    converted = load_examined_model(str(folder)).model
+    converted = load_examined_model(Checkpoint.open(str(folder))).model
     expected = model.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in converted.state_dict().items())
 

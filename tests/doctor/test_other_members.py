@@ -4,7 +4,7 @@ import pytest
 
 from tercet import TercetElmoModel
 from tercet.doctor.examined_model import load_examined_model
-from tercet.storage.own_model import load_ours, load_transformer
+from tercet.storage.checkpoint import Checkpoint
 
 from ..small_elmo import small_config
 from ..small_taggers import save_static
@@ -17,19 +17,19 @@ def elmo(tmp_path_factory) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("load", [load_transformer, load_examined_model])
+@pytest.mark.parametrize("load", [Checkpoint.transformer, load_examined_model])
 def test_only_transformers_are_read(load, elmo):
     with pytest.raises(
         ValueError, match="is a tercet_elmo, which this command does not read: name an encoder"
     ):
-        load(elmo)
+        load(Checkpoint.open(elmo))
 
 
 def test_who_reads_any_member_gets_it(elmo):
-    assert isinstance(load_ours(elmo), TercetElmoModel)
+    assert isinstance(Checkpoint.open(elmo).ours(), TercetElmoModel)
 
 
 def test_models_that_read_words_are_not_examined(tmp_path):
     save_static(tmp_path)
     with pytest.raises(ValueError, match="is a tercet_word_vectors, which this command does not read"):
-        load_examined_model(str(tmp_path))
+        load_examined_model(Checkpoint.open(str(tmp_path)))

@@ -15,7 +15,10 @@ def test_every_command_and_option_is_there():
 
 
 def test_usage_names_arguments_before_options():
-    assert "`tercet pretrain RECIPE [key=value ...] [--debug] [--overwrite] [--resume]`" in command_page()
+    assert (
+        "`tercet pretrain RECIPE [key=value ...] [--debug] [--overwrite] [--resume] [--explain]`"
+        in command_page()
+    )
 
 
 def test_defaults_are_filled_in():

@@ -33,8 +33,8 @@ from tercet import (
 from tercet.conversion.word_tokenizer import word_tokenizer
 from tercet.modeling import AUTO_CLASSES
 from tercet.modeling.recurrent.word_embedders import adopt, describe
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_tokenizer
-from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import TEXTS as SENTENCES
@@ -74,7 +74,7 @@ def speller_of_words() -> PreTrainedTokenizerFast:
 
 
 def tagger(size: int, folder) -> PreTrainedModel:
-    source = load_ours(str(save_static(folder))), load_tokenizer(folder)
+    source = Checkpoint.open(str(save_static(folder))).ours(), load_tokenizer(folder)
     fields: dict[str, Any] = {
         "hidden_size": 16,
         "num_labels": NUM_LABELS,

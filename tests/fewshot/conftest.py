@@ -37,6 +37,7 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 
 LINE = """
@@ -171,7 +172,9 @@ def subject(saved) -> Callable[[str], Subject]:
     def load(name: str) -> Subject:
         if name not in loaded:
             base = name.removesuffix("-masked")
-            loaded[name] = load_subject(str(saved(base)), head="auto" if base == name else "masked_lm")
+            loaded[name] = load_subject(
+                Checkpoint.open(str(saved(base))), head="auto" if base == name else "masked_lm"
+            )
             if name.endswith("-eager"):
                 loaded[name].model.set_attn_implementation("eager")
         return loaded[name]

@@ -14,6 +14,7 @@ from tercet.fewshot.run import fewshot
 from tercet.fewshot.score_cache import ScoreCache
 from tercet.fewshot.subject import load_subject, require_scorable
 from tercet.modeling import TercetDecoderForSequenceClassification
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import TEXT, build, write_rows
@@ -208,7 +209,7 @@ WRONG = {
 
 def broken(saved, tmp_path, name):
     """Save a model whose weights or settings are not those of one that can be asked."""
-    model = load_subject(str(saved(name.partition("-")[0])))
+    model = load_subject(Checkpoint.open(str(saved(name.partition("-")[0]))))
     weights, config = deepcopy(model.model), deepcopy(model.model.config)
     if name == "roberta-without-pad":
         config.pad_token_id = None
@@ -233,7 +234,7 @@ def model_of(saved, tmp_path):
         elif name in ("decoder-broken", "roberta-without-pad"):
             return broken(saved, tmp_path, name)
         elif name == "classifier":
-            decoder = load_subject(str(saved("decoder")))
+            decoder = load_subject(Checkpoint.open(str(saved("decoder"))))
             TercetDecoderForSequenceClassification(decoder.model.config).save_pretrained(tmp_path / name)
             decoder.tokenizer.save_pretrained(tmp_path / name)
             return tmp_path / name
@@ -247,9 +248,10 @@ def model_of(saved, tmp_path):
 
 
 @pytest.mark.parametrize("config", [XLNetConfig(), XLMConfig(architectures=["XLMWithLMHeadModel"])])
-def test_what_is_none_of_the_members_is_refused(config):
+def test_what_is_none_of_the_members_is_refused(config, tmp_path):
+    config.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=f"a model of type {config.model_type} is not supported"):
-        member_of(config)
+        member_of(Checkpoint.open(str(tmp_path)))
 
 
 def test_only_unknown_models_are_said_to_be_unknown(saved, monkeypatch):
@@ -258,7 +260,7 @@ def test_only_unknown_models_are_said_to_be_unknown(saved, monkeypatch):
 
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
     with pytest.raises(ValueError, match="automatic conversion failed"):
-        load_subject(str(saved("gpt2")))
+        load_subject(Checkpoint.open(str(saved("gpt2"))))
 
 
 def test_attention_that_depends_on_the_batch_is_refused():
@@ -304,4 +306,4 @@ def test_what_is_wrong_is_one_line_with_a_remedy(name, model_of, tmp_path):
 
 def test_a_head_is_chosen_for_decoders_of_ours_alone(saved):
     with pytest.raises(ValueError, match=r"prompting\.head is masked_lm, but .* is a tercet_encoder"):
-        load_subject(str(saved("encoder")), head="masked_lm")
+        load_subject(Checkpoint.open(str(saved("encoder"))), head="masked_lm")

@@ -57,6 +57,19 @@ KINDS = {
 }
 
 
+def test_answers_that_seem_to_count_from_1_are_told():
+    recipe = {"kind": "multiple_choice", "context": "{{ text }}", "choices": "texts", "target": "right"}
+    task = build_task(TypeAdapter(TaskRecipe).validate_python(recipe))
+    texts = {"text": "a", "texts": ["w", "x", "y", "z"]}
+    rows = [texts | {"right": 1 + number % 3} for number in range(40)]
+    told = "'right' is to count choices from 0, but none of 40 rows has 0: .* write task.target: .TARGET. - 1"
+    with pytest.warns(UserWarning, match=told):
+        items_of(task, DataRecipe("r"), "r", rows)
+    with warnings.catch_warnings(action="error"):
+        items_of(task, DataRecipe("r"), "r", [*rows, texts | {"right": 0}])
+        items_of(task, DataRecipe("r"), "r", [row | {"right": "xyz"[row["right"] - 1]} for row in rows])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_spaces_before_an_answer_are_told(kind):
     def items(**fields):

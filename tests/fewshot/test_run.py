@@ -11,7 +11,7 @@ from tercet.__main__ import main
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.explanation import explain
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 
 from ..reported import fewshot
 from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
@@ -39,6 +39,12 @@ def test_every_kind_of_task_is_asked_of_every_member_that_can(kind, recipe_of, s
     assert (recipe.folder / "reliability.png").exists() == (
         kind not in ("completion", "generation", "perplexity")
     )
+
+
+def test_a_model_is_opened_once(recipe_of, saved, hub):
+    fetched = hub({"somebody/model": saved("decoder")})
+    fewshot(recipe_of("perplexity", ["somebody/model"]))
+    assert fetched == {"somebody/model": 1}
 
 
 def test_accuracies_are_those_of_the_logged_scores(recipe_of, saved):
@@ -90,7 +96,7 @@ def test_sentences_that_a_model_cannot_tell_apart_are_not_right(recipe_of, saved
 )
 def test_what_tells_nothing_apart_is_never_right(kind, task, recipe_of, saved, tmp_path):
     """A model whose logits are all equal; no normalization makes ties right."""
-    model = load_ours(str(saved("decoder")))
+    model = Checkpoint.open(str(saved("decoder"))).ours()
     for parameter in model.parameters():
         parameter.data.zero_()
     model.save_pretrained(tmp_path / "blank")

@@ -7,8 +7,8 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from tercet.fewshot import template_process
 from tercet.fewshot.templates import Template
+from tercet.text import template_process
 
 ROW = {
     "text": "The cat, a <b>good</b> one,\nsat.",

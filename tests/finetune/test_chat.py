@@ -14,13 +14,20 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 import tercet
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.chat import Chat, ChatObjective, answer
-from tercet.finetune.chat_encoding import DEFAULT_TEMPLATE, encode, encode_dialogues
+from tercet.finetune.chat_encoding import (
+    DEFAULT_TEMPLATE,
+    EncodedDialogue,
+    encode_dialogues,
+    encode_prompts,
+    end_of_answers,
+)
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.task_recipes import ChatRecipe
 from tercet.finetune.tasks import build_task
 from tercet.objectives.writing import read_out
+from tercet.text import template_process
 from tercet.text.bad_records import RowError
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
@@ -34,6 +41,11 @@ CHATML = (
     "{{ message['content'] + '<|end|>\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+
+def encode(messages, tokenizer) -> EncodedDialogue:
+    """Encode one dialogue, however long."""
+    return encode_dialogues([messages], tokenizer, 10**6)[0]
 
 
 def dialogue(draw, turns):
@@ -110,6 +122,67 @@ def test_spaces_are_learned_whatever_a_tokenizer_tells_of_them(families):
         found.append(encode(code, families[name]).is_target.tolist())
         families[name].chat_template = None
     assert found[0] == found[1]
+
+
+ENDLESS = {
+    "power": ("{{ 9**(9**9) }}", 1),
+    "loops": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", 68),
+    "long text": ("{{ 'a' * 3_600_000_000 }}", 68),
+    "many texts": ("{% for i in range(99999) %}{{ 'long ' * 2000 }}{% endfor %}", 68),
+}
+"""Template -> the row on which it ends; that of the power is computed before any row is read."""
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_no_chat_template_goes_on_without_end(name, families, monkeypatch):
+    monkeypatch.setattr(template_process, "MOST_SECONDS", 0.2)
+    endless, row = ENDLESS[name]
+    dialogues = [each["messages"] for each in rows(70, 0)]
+    dialogues[67] = [{"role": "user", "content": "now"}, {"role": "assistant", "content": "cat"}]
+    tokenizer = families["byte_bpe"]
+    tokenizer.chat_template = f"{{% if messages[0].content == 'now' %}}{endless}{{% endif %}}{CHATML}"
+    told = r"it takes more than 0\.2 seconds|it needs more than 512 MiB of memory|it makes more than 67,"
+    refusal = rf"^row {row} cannot be written by .* \(({told}).*\): correct"
+    with pytest.raises(RowError, match=refusal):
+        encode_dialogues(dialogues, tokenizer, 10**6)
+    tokenizer.chat_template = CHATML
+    assert len(encode_prompts(dialogues, tokenizer)) == 70, "the next template is filled in"
+    tokenizer.chat_template = None
+
+
+def test_a_template_that_cannot_end_is_refused_before_rows_are_read(families):
+    tokenizer = families["byte_bpe"]
+    tokenizer.chat_template = "{{ 'a' * 3_600_000_000 }}"
+    with pytest.raises(
+        ValueError, match=r"a message of the user and its answer \(it needs more than 512 MiB"
+    ):
+        end_of_answers(tokenizer)
+    tokenizer.chat_template = None
+
+
+WRITTEN = {
+    "default": DEFAULT_TEMPLATE,
+    "chatml": CHATML,
+    "special tokens": "{{ bos_token }}{{ messages[-1].content | trim }}{{ eos_token }}{{ pad_token }}",
+    "namespace": "{% set ns = namespace(n=0) %}{% for _ in [1, 2] %}{% set ns.n = 1 %}{% endfor %}{{ ns.n }}",
+    "white space": "\n  {% if messages %}\n{{ messages[0] | tojson(indent=2) }}\n  {% endif %}\n",
+    "loop controls": "{% for m in messages %}{{ m.content }}{% if m %}{% break %}{% endif %}{% endfor %}",
+    "not there": "{{ tools }}{{ documents }}{{ add_generation_prompt }}{{ messages[0].name }}{{ dict(a=1) }}",
+    "tokens as text": "{{ '<b>&' + messages[0].content | upper }}{{ strftime_now('%Y') }}",
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_chat_is_written_as_transformers_writes_it(name, families):
+    tokenizer = families["byte_bpe"]
+    tokenizer.chat_template = WRITTEN[name]
+    dialogues = [each["messages"] for each in rows(5, 1)]
+    expected = [
+        tokenizer.apply_chat_template(each, add_generation_prompt=True, return_dict=False)
+        for each in dialogues
+    ]
+    assert [ids.tolist() for ids in encode_prompts(dialogues, tokenizer)] == expected
+    tokenizer.chat_template = None
 
 
 ENDS = {

@@ -1,5 +1,6 @@
 """Pairs of texts are learned with teacher forcing, and predictions are what `generate` writes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -293,3 +294,6 @@ def test_the_ceiling_is_what_the_references_score_as_the_tokenizer_writes_them(f
     assert most["exact_match"] < 1
     task.tokenizer = families["byte_bpe"]
     assert task.ceiling(task.references(rows)) == {}
+    task.recipe = replace(task.recipe, longest_target=2)
+    cut = [{"text": task.tokenizer.decode(task.tokenizer(text)["input_ids"][:2])} for text in rows["target"]]
+    assert task.ceiling(task.references(rows)) == task.score(cut, task.references(rows))

@@ -46,7 +46,7 @@ def script_of(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_modules_score_what_a_task_predicts(kind, recipe_of, script_of):
-    task = prepare(recipe_of(kind, task={"metrics": [script_of(KINDS[kind])]})).task
+    task = prepare(recipe_of(kind, task={"metrics": [script_of(KINDS[kind])]}, trust_remote_code=True)).task
     study = prepare(recipe_of(kind))
     rows = study.splits["validation"].rows
     predictions, references = study.task.guess(study.splits["train"].rows, rows), study.task.references(rows)
@@ -57,7 +57,12 @@ def test_modules_score_what_a_task_predicts(kind, recipe_of, script_of):
 
 
 def test_a_run_reports_a_module_beside_its_own_metrics(recipe_of, script_of):
-    recipe = recipe_of("classification", task={"metrics": [script_of("int64")]}, training={"epochs": 1})
+    recipe = recipe_of(
+        "classification",
+        task={"metrics": [script_of("int64")]},
+        training={"epochs": 1},
+        trust_remote_code=True,
+    )
     finetune(recipe)
     scores = json.loads((recipe.folder / "scores.json").read_text())
     own = scores["seeds"][str(scores["best_seed"])][scores["split"]]
@@ -73,16 +78,37 @@ def test_a_module_that_cannot_be_loaded_or_does_not_fit_is_refused_before_a_run(
 ):
     missing = str(tmp_path / "nothing.py")
     with pytest.raises(ValueError, match=r"nothing.py', which evaluate.load cannot load .*: name a module"):
-        prepare(recipe_of("classification", task={"metrics": [missing]}))
+        prepare(recipe_of("classification", task={"metrics": [missing]}, trust_remote_code=True))
     with pytest.raises(ValueError, match=r"has two modules called agreement_of_int64"):
-        prepare(recipe_of("classification", task={"metrics": [script_of("int64")] * 2}))
+        prepare(
+            recipe_of("classification", task={"metrics": [script_of("int64")] * 2}, trust_remote_code=True)
+        )
 
 
 def test_modules_score_texts_and_a_module_that_scores_others_is_refused(script_of):
     rows = Dataset.from_list([{"source": "a b. c", "target": "a b."}, {"source": "c", "target": "c"}])
     recipe = GenerationRecipe(kind="generation", metrics=(script_of("string"),))
-    task = build_task(recipe, rows)
+    task = build_task(recipe, rows, trust_remote_code=True)
     scores = task.library_scores(task.guess(rows, rows), task.references(rows))
     assert scores == {"evaluate/agreement_of_string/agreement": 0.5}
+    recipe = GenerationRecipe(kind="generation", metrics=(script_of("int64"),))
     with pytest.raises(ValueError, match=r"agreement_of_int64, which cannot score predictions such as 'a b"):
-        build_task(GenerationRecipe(kind="generation", metrics=(script_of("int64"),)), rows)
+        build_task(recipe, rows, trust_remote_code=True)
+
+
+@pytest.mark.parametrize("name", ["script", "folder", "module of the current folder", "repository"])
+def test_code_of_others_runs_only_if_it_is_trusted(name, recipe_of, script_of, tmp_path, monkeypatch):
+    """A folder of the current one has the name of a module of the library, and would be taken for it."""
+    monkeypatch.chdir(tmp_path)
+    ran = tmp_path / "ran"
+    (tmp_path / "accuracy").mkdir()
+    (tmp_path / "accuracy" / "accuracy.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    names = {
+        "script": str(tmp_path / "accuracy" / "accuracy.py"),
+        "folder": "./accuracy",
+        "module of the current folder": "accuracy",
+        "repository": "somebody/accuracy",
+    }
+    with pytest.raises(ValueError, match=r"brings its own code: review it, then set trust_remote_code=true"):
+        prepare(recipe_of("classification", task={"metrics": [names[name]]}))
+    assert not ran.exists()

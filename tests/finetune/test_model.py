@@ -30,7 +30,7 @@ from tercet.finetune.task_recipes import (
     RankingRecipe,
 )
 from tercet.finetune.tasks import build_task, task_of
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 
 from .conftest import ROWS
 
@@ -124,7 +124,7 @@ def test_the_order_of_a_heads_labels_is_that_of_their_numbers(bases, tmp_path):
 def test_a_head_that_is_the_table_of_the_embeddings_is_no_addition_of_lora(member, bases, tmp_path):
     """It stays tied, so that the saved model is the one that has learned (huggingface/peft, issue 2777)."""
     pytest.importorskip("peft", reason="PEFT is not installed")
-    model: Any = load_ours(str(bases / member))
+    model: Any = Checkpoint.open(str(bases / member)).ours()
     learner = learner_of(model, LoraRecipe(rank=2), 0).eval()
     learning = {name: each for name, each in learner.named_parameters() if each.requires_grad}
     assert all("lora_" in name for name in learning)
@@ -134,7 +134,7 @@ def test_a_head_that_is_the_table_of_the_embeddings_is_no_addition_of_lora(membe
     learned = learner(ids, labels=ids).loss.item()
     whole, weights = merged(learner, tmp_path / "adapter")
     whole.save_pretrained(tmp_path, state_dict=weights)
-    again: Any = load_ours(str(tmp_path)).eval()
+    again: Any = Checkpoint.open(str(tmp_path)).ours().eval()
     assert again.config.tie_word_embeddings
     assert again(ids, labels=ids).loss.item() == pytest.approx(learned, abs=1e-5)
 

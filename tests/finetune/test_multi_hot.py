@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from datasets import ClassLabel, Dataset, Features, List
 
 from tercet.finetune.prediction import Predictor
 from tercet.finetune.task_recipes import MultiLabelRecipe
 from tercet.finetune.tasks import build_task, task_of
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.bad_records import RowError
 
 from ..reported import finetune
@@ -107,7 +107,7 @@ def test_one_label_that_rows_have_or_not_is_learned(recipe_of, tmp_path):
     scores = json.loads((recipe.folder / "scores.json").read_text())
     assert scores["mean"]["validation"]["f1_micro"] == scores["baselines"]["bag of words"]["f1_micro"] == 1.0
     assert scores["baselines"]["majority class"]["f1_micro"] in (0.0, 2 / 3)
-    predictor = Predictor(model, torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(model)))
     found = predictor.predict(Dataset.from_dict({"text": ["the cat sat", "the dog sat"]}))
     assert [each["labels"] for each in found] == [["cat"], []]
     assert "cat" in (recipe.folder / "report.md").read_text()

@@ -1,7 +1,7 @@
 """Ranking learns from the rows of a group whatever the batches are, and scores each distinct query once."""
 
 import json
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,15 @@ def slow_loss(model: nn.Module, encoder: TextEncoder, rows: list[dict], temperat
     return total
 
 
+@pytest.mark.parametrize("count", [5, 11, 14, 37])
+@pytest.mark.parametrize("size", [1, 2, 4, 7])
+def test_groups_cut_out_of_a_split_are_the_same_groups(count, size):
+    edges = group_edges(count, size)
+    for first, last in combinations(range(len(edges)), 2):
+        own = group_edges(int(edges[last] - edges[first]), size) + edges[first]
+        assert own.tolist() == edges[first : last + 1].tolist()
+
+
 @pytest.mark.parametrize("negative", [None, "negative"])
 def test_the_loss_is_that_of_single_texts(model, encoder, negative):
     rows = draw(10)
@@ -192,8 +201,9 @@ def test_answers_come_in_the_order_of_the_rows(model, encoder):
             torch.testing.assert_close(torch.from_numpy(vector), expected)
 
 
-def test_held_out_queries_have_as_many_negatives_however_long_the_texts_are(model, encoder):
-    rows = draw(12)
+@pytest.mark.parametrize("count", [12, 14])
+def test_held_out_queries_have_as_many_negatives_however_long_the_texts_are(model, encoder, count):
+    rows = draw(count)
     task = make_task(rows, group_size=4)
     examples = task.examples(rows, encoder)
     losses = [prediction_loop(model, task.objective(), examples, tokens)[1] for tokens in (1, 60, 8192)]

@@ -299,9 +299,9 @@ def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_
     """The first seed learns with the model that was prepared and scored, as if it was loaded for it alone."""
     loaded = []
 
-    def load(recipe, task, seed):
+    def load(recipe, task, seed, open_model):
         loaded.append(seed)
-        return load_pretrained_model(recipe, task, seed)
+        return load_pretrained_model(recipe, task, seed, open_model)
 
     for module in ("learning", "prepared"):
         monkeypatch.setattr(f"tercet.finetune.{module}.load_pretrained_model", load)
@@ -314,6 +314,13 @@ def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_
         folders = recipe.folder / f"seed-{seed}", tmp_path / f"alone-{seed}"
         together, alone = (load_file(folder / "model" / "model.safetensors") for folder in folders)
         assert all(torch.equal(weights, alone[name]) for name, weights in together.items())
+
+
+def test_a_model_is_opened_once_for_all_seeds(recipe_of, bases, hub):
+    fetched = hub({"somebody/model": bases / "encoder"})
+    training = {"epochs": 1, "seeds": [0, 1]}
+    finetune(recipe_of("ranking", count=8, model={"path": "somebody/model"}, training=training))
+    assert fetched == {"somebody/model": 1}
 
 
 def test_an_output_without_a_name_is_refused(recipe_of):

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from datasets import Dataset
-from torch import device
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
 from tercet.finetune.prediction import Predictor, predict_file
@@ -16,6 +15,7 @@ from tercet.hub.publication import prepare
 from tercet.play.loaded_model import load_model
 from tercet.play.similarity import FindSimilar
 from tercet.stock.run import export_model, import_model
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.sentence_vectors import find_vectors
 
 from .conftest import classification_rows, write_rows
@@ -102,7 +102,8 @@ def test_published_vectors_stay_the_same_wherever_their_model_goes(
         uploaded(tmp_path / "imported", tmp_path / "uploaded-import"),
     ]
     wanted = library.SentenceTransformer(str(source), device="cpu")
-    found = Predictor(tuned, device("cpu")).predict(Dataset.from_dict({"query": TEXTS[:3]}))
+    predictor = Predictor(Checkpoint.open(str(tuned)))
+    found = predictor.predict(Dataset.from_dict({"query": TEXTS[:3]}))
     queries = wanted.encode_query(TEXTS[:3])
     np.testing.assert_allclose([each["embedding"] for each in found], queries, atol=1e-4)
     for folder, texts in zip(folders, (TEXTS, TEXTS, TEXTS[:3], TEXTS[:3], TEXTS[:3], TEXTS), strict=True):
@@ -206,7 +207,8 @@ def test_numbers_of_a_regression_are_those_of_a_cross_encoder(recipe_of, tmp_pat
     recipe = recipe_of(
         "regression", task={"texts": ["text", "other"]}, data={"train": file, "validation": file}
     )
-    found = Predictor(tuned := finetune(recipe), device("cpu")).predict(Dataset.from_list(rows))
+    predictor = Predictor(Checkpoint.open(str(tuned := finetune(recipe))))
+    found = predictor.predict(Dataset.from_list(rows))
     wanted = library.CrossEncoder(str(tuned), device="cpu").predict(list(pairwise(TEXTS)))
     np.testing.assert_allclose([each["score"] for each in found], wanted, atol=1e-4)
 

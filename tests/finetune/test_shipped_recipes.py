@@ -69,6 +69,7 @@ def test_a_shipped_recipe_learns_from_each_row_in_each_epoch(file, bases, tmp_pa
     learned, epochs = result["learned"], int(shipped.training.epochs)
     assert learned["examples_of_epochs"] == [COUNT] * epochs
     assert learned["skipped_steps"] == 0
+    assert learned["scored"] == learned["saved"]
     assert result["steps"] == -(-COUNT // shipped.training.batch_size) * epochs
     if shipped.task.kind in ("classification", "multi_label", "regression", "multiple_choice", "ranking"):
         assert [*learned["targets"].values()] == [COUNT * epochs]

@@ -23,6 +23,7 @@ from tercet.finetune.prepared import prepare
 from tercet.modeling import TercetTaggerForTokenClassification
 from tercet.modeling.recurrent import tagger as word_features
 from tercet.modeling.recurrent.words import read_words
+from tercet.storage.checkpoint import Checkpoint
 from tercet.training.examples import pick
 from tercet.training.tracking import LOG, read_log
 
@@ -183,7 +184,7 @@ def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_pat
     file = str(write_rows(tmp_path / "spaces.jsonl", rows))
     recipe = tagger_recipe("characters", data={"train": file, "validation": file}, training={"epochs": 1})
     folder = finetune(recipe)
-    predictor = Predictor(folder, torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(folder)))
     (found,) = predictor.predict(Dataset.from_list([{"tokens": rows[0]["tokens"]}]))
     assert len(found["tags"]) == 3
     assert isinstance(predictor.model, TercetTaggerForTokenClassification)

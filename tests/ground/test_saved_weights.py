@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel, modeling_utils
 
 from tercet import (
     TercetDecoderConfig,
@@ -24,7 +24,8 @@ from tercet import (
 from tercet.doctor.examined_model import load_examined_model
 from tercet.ground.saved_weights import is_finite
 from tercet.stock.models import load_stock
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
+from tercet.storage.model_folder import load_config
 
 from ..small_elmo import small_config
 from ..small_taggers import save_characters, save_static
@@ -59,7 +60,7 @@ MODELS: dict[str, Callable[[Path], object]] = {
 def load(folder: Path) -> PreTrainedModel:
     """Load what lies in a folder as the commands do."""
     is_ours = json.loads((folder / "config.json").read_text())["model_type"].startswith("tercet")
-    return load_ours(str(folder)) if is_ours else load_stock(str(folder))
+    return Checkpoint.open(str(folder)).ours() if is_ours else load_stock(Checkpoint.open(str(folder)))
 
 
 def change(folder: Path, spoil: Callable[[Tensors, str], None]) -> str:
@@ -134,7 +135,7 @@ def test_layers_that_the_configuration_leaves_out_are_not_dropped_in_silence(tmp
 
 def test_a_head_that_nobody_wants_may_stay_unread(tmp_path):
     MODELS["classifier"](tmp_path)
-    assert isinstance(load_ours(str(tmp_path), TercetEncoderModel), TercetEncoderModel)
+    assert isinstance(Checkpoint.open(str(tmp_path)).ours(TercetEncoderModel), TercetEncoderModel)
 
 
 def configure(folder: Path, **fields) -> None:
@@ -159,7 +160,53 @@ def test_sizes_beyond_the_weights_take_no_memory(examines, field, value, model, 
     MODELS[model](tmp_path)
     configure(tmp_path, **{field: value})
     with pytest.raises(ValueError, match=r"use the config\.json that was saved with these weights"):
-        load_examined_model(str(tmp_path)) if examines else load(tmp_path)
+        load_examined_model(Checkpoint.open(str(tmp_path))) if examines else load(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["max_position_embeddings", "type_vocab_size", "chunk_size_feed_forward"])
+def test_positions_beyond_the_weights_make_nothing(field, tmp_path):
+    """BERT has a number for each position, which is in no file: 8 GB for a thousand millions."""
+    MODELS["stock"](tmp_path)
+    configure(tmp_path, **{field: 10**9})
+    for read in (load_config, load_examined_model):
+        with pytest.raises(
+            ValueError, match=rf"says {field} = 1,000,000,000, but .* 18,600 numbers: use the"
+        ):
+            read(tmp_path if read is load_config else Checkpoint.open(str(tmp_path)))
+
+
+def test_sizes_that_take_no_memory_are_as_large_as_they_are(tmp_path):
+    """Positions that turn go on for millions; what is no field of the model may be any number."""
+    MODELS["decoder"](tmp_path)
+    configure(tmp_path, max_position_embeddings=10_485_760, rope_theta=10**9, num_parameters=7 * 10**9)
+    assert load(tmp_path).config.max_position_embeddings == 10_485_760
+
+
+def test_an_adapter_beside_a_model_is_not_added_to_it(tmp_path):
+    """It changes the model that was looked at, and its configuration names modules that PEFT imports."""
+    MODELS["stock"](tmp_path)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "megatron_core": "antigravity"}')
+    for read in (load, lambda folder: load_examined_model(str(folder))):
+        with pytest.raises(ValueError, match=r"has an adapter beside the model .*: merge the two with PEFT"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("examines", [False, True])
+@pytest.mark.parametrize("named", ["them/kernel", {"": "them/kernel"}], ids=["text", "dictionary"])
+@pytest.mark.parametrize("model", ["decoder", "stock"])
+def test_no_kernel_is_fetched_because_a_configuration_names_one(
+    model, named, examines, tmp_path, monkeypatch
+):
+    """It is a repository that would be downloaded, and whose code would be run, without a question."""
+
+    def fetch(*names: object, **options: object) -> None:
+        raise AssertionError(f"{names} was fetched")
+
+    monkeypatch.setattr(modeling_utils, "lazy_import_flash_attention", fetch)
+    MODELS[model](tmp_path)
+    configure(tmp_path, attn_implementation=named)
+    loaded = load_examined_model(Checkpoint.open(str(tmp_path))).model if examines else load(tmp_path)
+    assert loaded.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("start", [40, 2**31, -1])

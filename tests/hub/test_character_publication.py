@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 from tercet.doctor.diagnosis import diagnose
 from tercet.hub.publication import prepare
 from tercet.modeling import TercetCharacterConfig, TercetCharacterLanguageModel
-from tercet.storage.own_model import load_transformer
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 
 
@@ -37,9 +37,9 @@ def test_the_card_says_how_it_is_loaded(saved):
 def test_its_doctor_finds_nothing(saved):
     findings = diagnose(str(saved)).findings
     assert {finding.verdict for finding in findings.values()} <= {"ok", "not applicable"}
-    assert findings["causality"].measured.startswith("bidirectional in 9 ways")
+    assert findings["causality"].measured.startswith("bidirectional alone, padded, in training")
 
 
 def test_commands_of_transformers_refuse_it(saved):
     with pytest.raises(ValueError, match="is a tercet_character, which this command does not read"):
-        load_transformer(str(saved))
+        Checkpoint.open(str(saved)).transformer()

@@ -158,6 +158,69 @@ def test_code_that_is_named_and_not_there_is_that_of_this_installation(run, refe
     assert json.loads(published(run)["config.json"]) == json.loads(sent["config.json"])
 
 
+def test_code_of_another_repository_is_not_named_in_ones_own(run):
+    """Whoever loads the model with trust_remote_code=True would run it, and the card says nothing of it."""
+    tokenizer = run / "model" / "tokenizer_config.json"
+    tokenizer.write_text(json.dumps({"auto_map": {"AutoTokenizer": [None, "them/theirs--code.T"]}}))
+    with pytest.raises(
+        ValueError, match=r"tokenizer_config\.json names code .* \(them/theirs--code\.T\), .*: remove"
+    ):
+        prepare(run, "me/small")
+
+
+@pytest.mark.parametrize("imported", ["/../../private", "../private", ".private", "linked", "absent"])
+def test_code_imports_from_its_folder_alone(imported, run):
+    (run / "private.py").write_text("KEY = 1\n")
+    (run / "model" / ".private.py").write_text("KEY = 1\n")
+    (run / "model" / "linked.py").symlink_to(run / "private.py")
+    (run / "model" / "mine.py").write_text(f"from .{imported} import KEY\n")
+    file = run / "model" / "config.json"
+    named = {"auto_map": {"AutoModelForCausalLM": "mine.Model"}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | named))
+    with pytest.raises(ValueError, match=r"plain names|outside of|not there"):
+        prepare(run, "me/small")
+
+
+@pytest.mark.parametrize(
+    "name", ["model/README.md", "model/vocab.txt", "model/recipe.yaml", "texts.json", "curves.png"]
+)
+def test_no_link_takes_a_file_from_elsewhere_along(name, run):
+    outside = run.parent / "private"
+    outside.write_text("{}")
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(outside)
+    with pytest.raises(ValueError, match=r"is a link to .*private, outside of .*: put a copy"):
+        prepare(run, "me/small")
+
+
+def test_a_run_whose_model_lies_elsewhere_is_not_sent_as_its_own(run):
+    shutil.move(run / "model", run.parent / "elsewhere")
+    (run / "model").symlink_to(run.parent / "elsewhere")
+    with pytest.raises(ValueError, match=r"model is a link to .*elsewhere, outside of"):
+        prepare(run, "me/small")
+    assert prepare(run.parent / "elsewhere", "me/small").files
+
+
+def test_files_of_modules_and_plots_go_by_known_names_alone(run):
+    modules = [{"path": path, "type": f"sentence_transformers.models.{path}"} for path in ("", "1_Dense")]
+    (run / "model" / "modules.json").write_text(json.dumps(modules))
+    (run / "model" / "1_Dense" / "mails").mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "notes.txt", ".env", "mails/inbox.txt"):
+        (run / "model" / "1_Dense" / name).write_bytes(b"{}")
+    (run / "holidays.png").write_bytes(b"PNG")
+    sent = published(run)
+    assert {name for name in sent if "/" in name and "templates" not in name} == {
+        "1_Dense/config.json", "1_Dense/model.safetensors",
+    }  # fmt: skip
+    assert [name for name in sent if name.endswith(".png")] == ["curves.png"]
+
+
+def test_what_would_be_sent_is_listed_with_where_it_is_from(run):
+    lines = describe(prepare(run, "me/small")).splitlines()
+    for name, origin in {"README.md": "written anew", "curves.png": f"from {run / 'curves.png'}"}.items():
+        assert [line for line in lines if line.split()[:1] == [name] and line.endswith(origin)], name
+
+
 def test_labels_stay_in_the_order_of_their_numbers(run):
     file, names = run / "model" / "config.json", {str(number): f"n{number}" for number in range(12)}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"id2label": names}))

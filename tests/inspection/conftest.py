@@ -27,7 +27,6 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from tercet.inspection.coreference import PAIRS
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
@@ -110,16 +109,24 @@ def texts() -> list[Tensor]:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Make a tokenizer of the words of the coreference sentences."""
-    words = {
-        word
-        for pair in PAIRS
-        for part in (pair.beginning, pair.of_first, pair.of_second)
-        for word in part.replace(".", " .").split()
-    }
-    vocabulary = {
-        word: number for number, word in enumerate(["[PAD]", "[BOS]", "[EOS]", "[UNK]", *sorted(words)])
-    }
+    """Make a tokenizer of a few words."""
+    words = [
+        "animal",
+        "because",
+        "cross",
+        "did",
+        "it",
+        "low",
+        "not",
+        "street",
+        "the",
+        "The",
+        "too",
+        "was",
+        "wide",
+        ".",
+    ]
+    vocabulary = {word: idx for idx, word in enumerate(["[PAD]", "[BOS]", "[EOS]", "[UNK]", *words])}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return PreTrainedTokenizerFast(
@@ -155,12 +162,12 @@ def packed(texts: list[Tensor], name: str, *, labels: bool = False) -> dict[str,
     return batch | ({"labels": targets} if labels else {})
 
 
-def translated(model: PreTrainedModel, texts: list[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Pair texts with those of other lengths, as collators do without the model, and as it reads them."""
+def translated(model: PreTrainedModel, texts: list[Tensor]) -> dict[str, Tensor]:
+    """Pair texts with those of other lengths, as collators do."""
     source, target = (
         torch.nn.utils.rnn.pad_sequence(side, batch_first=True) for side in (texts, texts[::-1])
     )
-    batch = {"input_ids": source, "attention_mask": (source != 0).long()}
-    batch["labels"] = target.masked_fill(target == 0, -100)
-    ids: Tensor = model.prepare_decoder_input_ids_from_labels(batch["labels"])  # pyright: ignore
-    return batch, batch | {"decoder_input_ids": ids, "decoder_attention_mask": (target != 0).long()}
+    labels = target.masked_fill(target == 0, -100)
+    ids: Tensor = model.prepare_decoder_input_ids_from_labels(labels)  # pyright: ignore
+    masks = {"attention_mask": (source != 0).long(), "decoder_attention_mask": (target != 0).long()}
+    return {"input_ids": source, "decoder_input_ids": ids, "labels": labels} | masks

@@ -12,9 +12,9 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from tercet.inspection.inspected_model import find_attention, find_blocks, sequence_numbers, untrained
+from tercet.inspection.inspected_model import find_attention, find_blocks, untrained
 
-from .conftest import MODELS, SIZES, build, packed
+from .conftest import MODELS, SIZES, build
 
 TWO_STACKS = ("seq2seq", "bart", "t5")
 
@@ -62,14 +62,6 @@ def test_untrained_models_have_the_same_size_and_other_weights():
     assert not torch.equal(weights[1], weights[3])
     assert not torch.equal(weights[1], weights[0])
     assert float(weights[0].std() / weights[1].std()) == pytest.approx(1, abs=0.2)
-
-
-def test_sequences_are_numbered_by_bounds_by_positions_or_by_rows(texts):
-    batch = packed(texts, "decoder")
-    numbers = [0] * 5 + [1] * 9 + [2] * 3
-    assert sequence_numbers(batch, (1, 17)).tolist() == [numbers]
-    assert sequence_numbers({"cu_seq_lens_q": torch.tensor([0, 5, 14, 17])}, (1, 17)).tolist() == [numbers]
-    assert sequence_numbers({}, (2, 3)).tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
 def test_a_feed_forward_network_is_no_attention():

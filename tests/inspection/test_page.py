@@ -26,7 +26,7 @@ def of_kind(report, kind):
     return [block for block in report.blocks if isinstance(block, kind)]
 
 
-def test_a_decoder_has_maps_lens_ablation_and_induction(tokenizer):
+def test_a_decoder_has_maps_lens_and_ablation(tokenizer):
     model = examined("decoder", tokenizer)
     report = describe(model, TEXT)
     (maps,) = of_kind(report, Maps)
@@ -38,15 +38,10 @@ def test_a_decoder_has_maps_lens_ablation_and_induction(tokenizer):
     torch.testing.assert_close(torch.tensor(maps.views[TRAINED]), torch.stack([each[0] for each in expected]))
     assert maps.rows == maps.columns == ["[BOS]", *TEXT.replace(".", " .").split()]
     headings = [block.text for block in of_kind(report, Heading)]
-    assert headings == [
-        "Where heads look",
-        "What each layer would predict",
-        "What heads do",
-        "Heads that continue repetitions",
-    ]
+    assert headings == ["Where heads look", "What each layer would predict", "What heads do"]
     (table,) = of_kind(report, Table)
     assert (len(table.rows), len(table.columns)) == (len(maps.rows), 1 + 3)
-    assert len(of_kind(report, Figure)) == 4
+    assert len(of_kind(report, Figure)) == 2
     page = as_page(report)
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', page)
     first = torch.tensor(json.loads(data))[0, 1, 2] / 1000

@@ -205,7 +205,7 @@ VARLEN = {
 def test_what_the_kernel_of_packed_sequences_on_a_gpu_serves(case, monkeypatch):
     changes, expected = VARLEN[case]
     fields = HALF | changes
-    monkeypatch.setattr(gpu_kernels, "agrees", lambda *_: True)
+    monkeypatch.setattr(gpu_kernels, "runs", lambda *_: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: fields["capability"])
     device = torch.device("cuda" if fields["is_cuda"] else "cpu")
     situation = Situation("sdpa", "packed", device, fields["dtype"], fields["width"])

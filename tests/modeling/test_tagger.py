@@ -29,8 +29,8 @@ from tercet.modeling.recurrent import tagger as word_features
 from tercet.modeling.recurrent.tagger import ConditionalRandomField, continued
 from tercet.modeling.recurrent.word_embedders import adopt, build_embedder, describe
 from tercet.modeling.recurrent.words import read_words
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_tokenizer
-from tercet.storage.own_model import load_ours
 from tercet.text.tokenizer import train_tokenizer
 
 from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources, save_static
@@ -64,7 +64,7 @@ def padded(sentences, **options):
 
 @torch.no_grad()
 def test_features_are_what_each_model_says(tagger, sources):
-    parts = [load_ours(str(sources / name)) for name in MAKERS]
+    parts = [Checkpoint.open(str(sources / name)).ours() for name in MAKERS]
     static, characters, elmo = parts
     tokenizer = load_tokenizer(sources / "characters")
     for number, found in enumerate(tagger.model.features(SENTENCES)):
@@ -97,7 +97,7 @@ def test_characters_are_read_as_a_tokenizer_reads_them(tmp_path, lowercase, lett
 @torch.no_grad()
 def test_an_alphabet_that_was_saved_without_expansions_is_read_as_it_was(tmp_path):
     save_characters(tmp_path, lowercase=True)
-    model, tokenizer = load_ours(str(tmp_path)), load_tokenizer(tmp_path)
+    model, tokenizer = Checkpoint.open(str(tmp_path)).ours(), load_tokenizer(tmp_path)
     description = describe(model.config, tokenizer)
     earlier = description | {
         "alphabet": {k: v for k, v in description["alphabet"].items() if k != "expansions"}
@@ -175,7 +175,7 @@ def test_a_tagger_is_saved_whole(tagger, tmp_path):
 
 
 def test_elmo_in_a_tagger_warns_of_no_ids_of_its_vocabulary(sources, caplog):
-    config = load_ours(str(sources / "elmo")).config
+    config = Checkpoint.open(str(sources / "elmo")).ours().config
     ids = {"pad_token_id": 4, "bos_token_id": 2, "eos_token_id": 3, "unk_token_id": 1}
     config.update(ids)
     description = describe(config, None)
@@ -261,7 +261,7 @@ def test_models_that_give_no_word_vectors_are_refused(sources):
     with pytest.raises(ValueError, match="a tercet_tagger gives no word vectors to a tagger: use one of"):
         describe(TercetTaggerConfig(), None)
     with pytest.raises(ValueError, match="a character model needs its own tokenizer, of kind characters"):
-        describe(load_ours(str(sources / "characters")).config, load_tokenizer(sources / "elmo"))
+        describe(Checkpoint.open(str(sources / "characters")).ours().config, load_tokenizer(sources / "elmo"))
 
 
 NUM_LABELS = 3
@@ -413,7 +413,7 @@ def test_bytes_behind_the_first_have_the_likeliest_label_of_their_word():
 
 @pytest.mark.parametrize("names", [["B-LOC", "O"], ["O", "I-LOC", "B-LOC"]])
 def test_a_stock_pipeline_finds_whole_words(tmp_path, names):
-    source = load_ours(str(save_static(tmp_path)))
+    source = Checkpoint.open(str(save_static(tmp_path))).ours()
     torch.manual_seed(0)
     config = TercetTaggerConfig(
         embeddings=[describe(source.config, None)],

@@ -15,13 +15,14 @@ from torch.nn.attention import flex_attention
 from torch.testing import assert_close
 
 from tercet.modeling.attention import gpu_kernels, kernels
-from tercet.modeling.attention.gpu_kernels import TILE, disagreement, find_tiles, near_by_tiles
+from tercet.modeling.attention.gpu_kernels import TILE, find_tiles, near_by_tiles
 from tercet.modeling.attention.kernels import KERNELS, Situation, name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
 from tercet.modeling.attention.patterns import PATTERNS
 from tercet.training import compiling
 
 from ..fixed_sizes import META, watch
+from .kernel_differences import disagreement
 
 FIELDS = {"max_position_embeddings": 256, "attention_block_size": 4, "attention_random_blocks": 1}
 STOCK = FIELDS | {"layer_types": ["stock_big_bird_attention", "full_attention"]}
@@ -195,7 +196,7 @@ def test_all_pairs_lie_in_the_tiles_and_no_host_waits(kind, is_causal, builder, 
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_the_kernel_is_tried_on_a_window(flex):
+def test_the_kernel_computes_the_definition_of_a_window(flex):
     assert disagreement(near_by_tiles, torch.device("cpu"), torch.float32) < 1e-5
 
 
@@ -256,7 +257,7 @@ BUILT = {
 @pytest.mark.parametrize(("case", "dtype", "dropout"), SITUATIONS)
 def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch):
     """By pattern, bias and score, dropout, type, and whether a compiler writes the layer down."""
-    monkeypatch.setattr(gpu_kernels, "agrees", lambda *_: True)
+    monkeypatch.setattr(gpu_kernels, "runs", lambda *_: True)
     capability = {"older GPU": (7, 5), "Hopper": (9, 0)}.get(case, (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     active = third_kernel(monkeypatch)
@@ -326,7 +327,7 @@ def third_kernel(monkeypatch) -> list[str]:
 
 
 def test_flash_attention_3_ends_for_good_where_weights_are_dropped(monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "agrees", lambda *_: True)
+    monkeypatch.setattr(gpu_kernels, "runs", lambda *_: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     active = third_kernel(monkeypatch)
     plain = Situation("sdpa", "packed", torch.device("cuda"), HALF, 64)

@@ -66,6 +66,12 @@ def model_of(member):
     return MODELS[member]().train()
 
 
+def test_no_more_passes_are_made_than_a_target_has_tokens():
+    recipe = ScheduledSamplingRecipe(passes=100)
+    assert [recipe.count_passes(length) for length in (64, 1, 200)] == [63, 0, 100]
+    assert ScheduledSamplingRecipe(final_probability=0.0, passes=3).count_passes(64) == 0
+
+
 def test_a_probability_grows_to_its_end_as_the_papers_say():
     for schedule in ("linear", "exponential", "inverse_sigmoid"):
         recipe = ScheduledSamplingRecipe(schedule=schedule, final_probability=0.6)

@@ -1,24 +1,29 @@
 """What a model costs, by shapes alone, equals what a model that computes counts, keeps and remembers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_preset
+from tercet.modeling import TercetDecoderForCausalLM
 from tercet.objectives.base_recipe import FullSequence, ObjectiveContext
 from tercet.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.objectives.masked_pairs import PAIR_LABELS
 from tercet.objectives.mixture_of_denoisers import MODES
+from tercet.planning.machines import PlanRecipe
 from tercet.planning.model_costs import (
+    DTYPES,
     build_planned_model,
     count,
     count_embeddings,
     count_flops,
+    kept_by,
     optimizer_bytes,
-    trace_kept,
-    trace_parts,
 )
+from tercet.planning.plan import plan_run
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.text.corpus import TokenizedCorpus
@@ -29,7 +34,7 @@ from tercet.training.packing import sequence_lengths
 
 from ..pretraining.conftest import unread_recipe
 from ..word_level import ROLES, SIGNS, word_level
-from .counting import bytes_kept, flops_of_sequence
+from .counting import LiveMemory, bytes_kept, flops_of_sequence
 
 WORDS = [*SIGNS, *(f"w{number}" for number in range(395))]
 PRESETS = {
@@ -44,6 +49,8 @@ PRESETS = {
     "mixture_of_denoisers": "seq2seq-tiny",
     "denoising": "bart-base",
 }
+COUNTED = ("masked_language_modeling", "causal_language_modeling", "translation", "span_corruption")
+JOINT = {"replaced_token_detection": "electra-small", "sentence_denoising": "bert-base"}
 RANDOM_LENGTHS = {"fill_in_the_middle", "prefix_language_modeling", "mixture_of_denoisers"}
 """Objectives of which the longest texts are read and written in parts of random lengths."""
 MANY = 750
@@ -70,8 +77,6 @@ MODELS = [
     ("span_corruption", {"attention_gate": "headwise", "feed_forward_type": "plain", "hidden_act": "relu2"}),
     ("masked_language_modeling", {"embedding_size": 48}),
     ("span_corruption", {"position_embedding_type": "relative_bias"}),
-    ("span_corruption", {"position_embedding_type": "alibi"}),
-    ("translation", {"tie_word_embeddings": False, "share_encoder_decoder_embeddings": True}),
 ]
 """An objective, and fields in which its model differs from the preset."""
 
@@ -160,41 +165,25 @@ def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, field
     assert optimizer_bytes(planned, recipe.training) == held > 8 * count([planned])
 
 
-@pytest.mark.parametrize(("kind", "fields"), MODELS)
-def test_operations_are_those_that_training_counts(kind, fields, tokenizer):
-    recipe = recipe_of(kind, **fields)
+def test_a_moving_average_takes_four_bytes_a_parameter():
+    recipe = recipe_of("causal_language_modeling")
+    model = build_planned_model(recipe)
+    plain, averaged = (
+        optimizer_bytes(model, replace(recipe.training, ema_decay=decay)) for decay in (None, 0.999)
+    )
+    assert averaged - plain == 4 * count([model])
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_operations_are_nearly_those_that_torch_counts(kind, tokenizer):
+    """Within 10 %: a run counts the last layer whole, and halves the weights of two stacks."""
+    recipe = recipe_of(kind, num_hidden_layers=8)
     model, objective, batch = prepare(recipe, tokenizer, 4)
     counted = flops_of_sequence(model, objective, batch, 4, int(sequence_lengths(batch).sum()))
     read, written = (number // 4 for number in lengths_of(batch))
-    targets, *pairs = (int(number) / 4 for number in objective.targets(batch).values())
-    sequence = FullSequence(read, written, targets, *map(int, pairs))
-    # Infilled texts differ in length by a token or two, and the square of their lengths with them.
-    tolerance = 0.05 if kind in RANDOM_LENGTHS else 0.01 if kind == "denoising" else 1e-9
-    assert count_flops(build_planned_model(recipe), sequence) == pytest.approx(counted, rel=tolerance)
-
-
-@pytest.mark.parametrize(
-    ("kind", "keys"), [("masked_language_modeling", 17), ("causal_language_modeling", 8)]
-)
-def test_a_sliding_layer_meets_the_keys_of_its_window(kind, keys):
-    """8 tokens on either side and the token itself, or the last 8."""
-    window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
-    models = [build_planned_model(recipe_of(kind, **fields)) for fields in ({}, window)]
-    assert count(models[:1]) == count(models[1:])
-    full, sliding = (count_flops(model, FullSequence(64, 0, 10)) for model in models)
-    assert full - sliding == 6 * 2 * 64 * (64 - keys) * SIZES["hidden_size"]
-    full, sliding = (count_flops(model, FullSequence(7, 0, 7)) for model in models)
-    assert full == sliding
-
-
-@pytest.mark.parametrize("is_cpu", [False, True])
-def test_windows_change_nothing_of_what_is_kept_of_a_sequence(is_cpu):
-    window = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
-    for kind, written in (("masked_language_modeling", 0), ("translation", 64)):
-        configs = [build_planned_model(recipe_of(kind, **fields)).config for fields in ({}, window)]
-        how = {"precision": "bf16", "is_cpu": is_cpu}
-        full, sliding = (trace_kept(config, FullSequence(64, written, 10), **how) for config in configs)
-        assert full.per_sequence == sliding.per_sequence
+    targets = int(next(iter(objective.targets(batch).values()))) / 4
+    planned = count_flops([(build_planned_model(recipe), FullSequence(read, written, targets))])
+    assert planned == pytest.approx(counted, rel=0.1)
 
 
 def kept_in_training(model, objective, batch, precision: str) -> int:
@@ -203,49 +192,91 @@ def kept_in_training(model, objective, batch, precision: str) -> int:
         return bytes_kept(model, lambda: objective.losses(model, batch))
 
 
+def planned_kept(recipe: PretrainingRecipe, precision: str, *, computes_again: bool = False) -> float:
+    """Plan the bytes that are kept of a sequence on a CPU."""
+    parts = recipe.objective.parts(build_planned_model(recipe), recipe.corpus.sequence_length)
+    options = {"is_cpu": True, "computes_again": computes_again}
+    return kept_by(parts, DTYPES[precision], torch.float32, **options).per_sequence
+
+
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
 @pytest.mark.parametrize(("kind", "fields"), MODELS)
 def test_activations_are_those_that_training_keeps(kind, fields, precision, tokenizer):
-    """Of the stacks, within 6 %: what the heads keep does not grow with the layers, and is left out here."""
+    """Within 10 %: what the heads keep does not grow with the layers, and is left out here."""
     recipe = recipe_of(kind, **fields)
     four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
-    sequence = recipe.objective.full_sequence(recipe.corpus.sequence_length)
-    planned = trace_parts([(build_planned_model(recipe), sequence)], precision=precision, is_cpu=True)
     # Four texts that are cut at random are read and written in parts that are far from the expected ones.
-    tolerance = 0.25 if kind in RANDOM_LENGTHS else 0.06
-    assert planned.per_sequence == pytest.approx((eight - four) / 4, rel=tolerance)
+    tolerance = 0.25 if kind in RANDOM_LENGTHS else 0.1
+    assert planned_kept(recipe, precision) == pytest.approx((eight - four) / 4, rel=tolerance)
+
+
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
+@pytest.mark.parametrize("kind", COUNTED)
+def test_memory_is_within_a_tenth_of_the_measured_peak_of_a_step(kind, precision, tokenizer):
+    """Parts are added although not all are at their height at once; a kernel's own buffers are left out."""
+    recipe = recipe_of(kind, num_hidden_layers=4)
+    model, objective, batch = prepare(recipe, tokenizer, 8)
+    tokens = 8 * recipe.objective.full_sequence(64).tokens
+    training = replace(recipe.training, tokens_per_step=tokens, precision=precision)
+    [outlook] = plan_run(replace(recipe, training=training), PlanRecipe(device="cpu")).outlooks
+    optimizer, live = build_optimizer(model, recipe.training.optimizer), LiveMemory()
+    for parameter in model.parameters():
+        live.watch(parameter.data)
+    for _ in range(2):  # the optimizer's state is there from the second step on
+        with live, torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = sum(objective.losses(model, batch).values(), start=torch.zeros(()))
+        with live:
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert outlook.memory.total == pytest.approx(live.peak, rel=0.1)
 
 
 def test_layers_that_are_computed_again_keep_their_inputs_and_one_of_them_all(tokenizer):
     """As a model that computes: what it keeps, and on average a layer's part of what it does not."""
     recipe = recipe_of("causal_language_modeling", num_hidden_layers=3)
-    sequence = recipe.objective.full_sequence(recipe.corpus.sequence_length)
     kept = []
     for prepared in (prepare(recipe, tokenizer, 4), prepare(recipe, tokenizer, 8)):
         everything = kept_in_training(*prepared, "fp32")
         enable_gradient_checkpointing(prepared[0])
         inputs = kept_in_training(*prepared, "fp32")
         kept.append(inputs + (everything - inputs) / 3)
-    planned = trace_parts(
-        [(build_planned_model(recipe), sequence)], precision="fp32", is_cpu=True, computes_again=True
-    )
-    assert planned.per_sequence == pytest.approx((kept[1] - kept[0]) / 4, rel=0.06)
+    planned = planned_kept(recipe, "fp32", computes_again=True)
+    assert planned == pytest.approx((kept[1] - kept[0]) / 4, rel=0.1)
 
 
-def test_activations_are_those_of_the_formula():
+def test_activations_of_a_gpu_are_those_of_the_formula():
     """Korthikanti et al., 2022, equation 1, in 16 bits: 34 bytes for each position and channel of a layer.
 
-    Without their two masks of dropout (a byte each), with attention that keeps 4 bytes for each position and
-    head instead of pairs, and with mean and deviation of two norms.
+    Without their two masks of dropout (a byte each), and with attention that keeps 4 bytes for each position
+    and head instead of pairs.
     """
     positions, width, heads = 96, 128, 4
-    preset = load_preset("gpt2") | {"hidden_size": width, "intermediate_size": 4 * width, "dropout": 0.0}
-    preset |= {"num_attention_heads": heads, "hidden_act": "gelu"}
-    sequence = FullSequence(positions, 0, positions - 1)
+    fields = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
+    preset = load_preset("gpt2") | fields | {"dropout": 0.0, "hidden_act": "gelu"}
     two, three = (
-        trace_kept(config, sequence, precision="bf16", weights=torch.bfloat16).per_sequence
-        for config in (AutoConfig.for_model(**preset | {"num_hidden_layers": layers}) for layers in (2, 3))
+        TercetDecoderForCausalLM(AutoConfig.for_model(**preset | {"num_hidden_layers": layers}))
+        for layers in (2, 3)
     )
-    of_norms = 2 * 2 * 4 * positions
-    formula = (34 - 2) * positions * width + 4 * positions * heads + of_norms
-    assert three - two == pytest.approx(formula, rel=0.01)
+    sequence, half = FullSequence(positions, 0, positions - 1), torch.bfloat16
+    of_two, of_three = (
+        kept_by([(model, sequence)], half, half, is_cpu=False, computes_again=False) for model in (two, three)
+    )
+    formula = (34 - 2) * positions * width + 4 * positions * heads
+    assert of_three.per_sequence - of_two.per_sequence == pytest.approx(formula, rel=0.001)
+    assert of_two.fixed == 0
+
+
+@pytest.mark.parametrize("kind", JOINT)
+def test_models_that_learn_together_cost_what_all_of_them_do(kind):
+    model = {"preset": JOINT[kind], "overrides": SIZES}
+    objective = {"kind": kind} | ({"pooling": "first"} if kind == "sentence_denoising" else {})
+    recipe = unread_recipe(kind, model, 64, tokenizer={"vocab_size": 420}, objective=objective)
+    model = build_planned_model(recipe)
+    parts = recipe.objective.parts(model, 64)
+    counts = [count([part]) for part, _ in parts]
+    assert max(counts) <= count([model]) < sum(counts)  # they share weights
+    assert (
+        count_flops(parts) == sum(count_flops([part]) for part in parts) > max(map(count_flops, zip(parts)))
+    )
+    assert planned_kept(recipe, "fp32") > 0

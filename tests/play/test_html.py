@@ -30,7 +30,7 @@ def test_texts_are_escaped(result, load):
 def test_what_a_run_says_of_itself_is_escaped(load):
     model = load("encoder")
     run = replace(model.run, recipe={"model": {"path": EVIL}, "objective": {"kind": EVIL}})
-    evil = LoadedModel(EVIL, model.examined, run, None)
+    evil = LoadedModel(EVIL, model.checkpoint, model.model, run, None)
     written = header([evil]) + as_html([(evil, "no")])
     assert "<img" not in written
 
@@ -40,7 +40,7 @@ def test_what_a_tab_says_of_a_model_is_escaped(load):
     from tercet.play.page import build_page
 
     decoder = load("decoder")
-    evil = LoadedModel(EVIL, decoder.examined, decoder.run, None)
+    evil = LoadedModel(EVIL, decoder.checkpoint, decoder.model, decoder.run, None)
     evil.title = EVIL
     components = build_page(Session([load("encoder"), evil])).get_config_file()["components"]
     written = [str(each["props"].get("value")) for each in components if each["type"] == "html"]

@@ -13,6 +13,7 @@ from tercet.finetune.prediction import Predictor
 from tercet.play.labels import labelled_pieces, span_probabilities
 from tercet.play.loaded_model import load_model
 from tercet.play.sessions import abilities_of
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.row_files import as_rows
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -24,7 +25,7 @@ def predicted(folders):
     """Predict a row as `tercet predict` does."""
 
     def ask(name, **row):
-        predictor = Predictor(folders / name / "model", torch.device("cpu"))
+        predictor = Predictor(Checkpoint.open(str(folders / name / "model")))
         return predictor.predict(as_rows({column: [value] for column, value in row.items()}))[0]
 
     return ask

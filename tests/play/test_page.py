@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +212,25 @@ def test_a_visitor_fills_a_gap_and_compares_two_models(visitor, session, width):
         visitor.photograph(name, width)
     assert visitor.foreign_requests() == []
     assert [entry for entry in visitor.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+@pytest.mark.slow
+def test_another_page_that_is_open_in_the_browser_gets_no_answer(visitor, tmp_path):
+    (tmp_path / "index.html").write_text("<title>another page</title>")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    send = (
+        "const [path, kind, done] = arguments; const headers = {'Content-Type': kind};"
+        "fetch(path, {method: 'POST', headers, body: '{}'}).then(a => done(a.status), e => done(String(e)))"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        visitor.driver.get(f"http://localhost:{server.server_port}/")
+        assert visitor.driver.title == "another page"
+        for kind in ("text/plain", "application/json"):
+            for path in ("gradio_api/queue/join", "gradio_api/run/predict"):
+                said = visitor.driver.execute_async_script(send, visitor.address + path, kind)
+                assert said == 403 or "Failed to fetch" in said
+        server.shutdown()
 
 
 @pytest.mark.slow

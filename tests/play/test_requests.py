@@ -70,6 +70,36 @@ def test_a_page_refuses_other_hosts_and_files(client):
     assert client.request("POST", "/gradio_api/upload", file, **as_form)[0] == 413
 
 
+def test_a_page_answers_what_it_sends_itself_and_no_other_page(client):
+    port = client.netloc.rpartition(":")[2]
+    own = [("127.0.0.1", f"http://127.0.0.1:{port}"), ("localhost", f"http://LOCALHOST:{port}")]
+    for host, origin in own:
+        assert client.request("GET", "/", Host=f"{host}:{port}", Origin=origin)[0] == 200
+    function = client.functions("click")[0]
+    asked = f'{{"data": ["The ___ sat.", 3], "fn_index": {function}, "session_hash": "another"}}'
+    requests = [
+        ("POST", JOIN),
+        ("POST", "/queue/join"),
+        ("POST", "/gradio_api/run/predict"),
+        ("POST", "/gradio_api/upload"),
+        ("GET", "/gradio_api/queue/data?session_hash=me"),
+        ("GET", "/config"),
+        ("GET", "/"),
+    ]
+    others = ["http://evil.example", f"http://evil.example:{port}", "null", "http://localhost:1", "https://x"]
+    others += [f"https://{client.netloc}", f"http://localhost:{port}", f"http://{client.netloc}.evil.example"]
+    for method, path in requests:
+        for origin in others:
+            body = asked if method == "POST" else None
+            for kind in (
+                "application/json",
+                "text/plain",
+            ):  # a page may send plain text without asking before
+                headers = {"Origin": origin, "Content-Type": kind}
+                assert client.request(method, path, body, **headers)[0] == 403, (method, path, origin)
+    assert client.request("POST", JOIN, asked, Origin=f"http://{client.netloc}")[0] == 200
+
+
 def test_a_page_is_bound_to_this_machine_whatever_the_environment_says(load, monkeypatch):
     launched = {}
 

@@ -8,6 +8,7 @@ import torch
 from tercet.finetune.prediction import Predictor
 from tercet.play.loaded_model import LoadedModel
 from tercet.play.sessions import abilities_of
+from tercet.storage.checkpoint import Checkpoint
 from tercet.text.row_files import as_rows
 
 
@@ -72,7 +73,7 @@ def test_answers_are_ranked_and_as_many_as_asked_for(load):
 
 def test_a_fine_tuned_model_writes_what_predict_writes(load, folders):
     write = abilities_of(load("writer"))["write"]
-    predictor = Predictor(folders / "writer" / "model", torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(folders / "writer" / "model")))
     (expected,) = predictor.predict(as_rows({"source": ["The cat sat."]}))
     passage, _ = write.answer(["The cat sat."], {"beams": 1, "answers": 1})
     assert passage.text == (expected["text"].strip() or "(nothing)")
@@ -81,7 +82,7 @@ def test_a_fine_tuned_model_writes_what_predict_writes(load, folders):
 def test_a_model_that_was_trained_to_translate_offers_that(load):
     model = load("denoiser")
     run = replace(model.run, recipe={"objective": {"kind": "translation"}})
-    offered = abilities_of(LoadedModel(model.name, model.examined, run, None))
+    offered = abilities_of(LoadedModel(model.name, model.checkpoint, model.model, run, None))
     assert "translate" in offered
     assert not {"restore", "write"} & offered.keys()
 
@@ -93,5 +94,6 @@ def test_a_translator_offers_the_held_out_sources_of_its_own_run(load):
     recipe = {"objective": {"kind": "translation"}}
     run = replace(model.run, recipe=recipe, evaluation={"samples": samples})
     for facts, first in ((run, "return number rows"), (replace(run, evaluation={}), "Two young men")):
-        translate = abilities_of(LoadedModel(model.name, model.examined, facts, None))["translate"]
+        told = LoadedModel(model.name, model.checkpoint, model.model, facts, None)
+        translate = abilities_of(told)["translate"]
         assert translate.examples[0][0].startswith(first)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from tercet.finetune.prediction import Predictor
 from tercet.play.loaded_model import load_model
 from tercet.play.sessions import abilities_of
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.sentence_vectors import SentenceVectors, sentence_files, write_files
 from tercet.text.row_files import as_rows
 
@@ -39,7 +40,7 @@ def test_texts_are_ranked_by_the_cosine_of_their_mean_states(name, load):
 
 def test_a_model_of_sentence_vectors_gives_those_of_predict(load, folders):
     similar = abilities_of(load("searcher"))["similar"]
-    predictor = Predictor(folders / "searcher" / "model", torch.device("cpu"))
+    predictor = Predictor(Checkpoint.open(str(folders / "searcher" / "model")))
     expected = [row["embedding"] for row in predictor.predict(as_rows({"query": TEXTS}))]
     with torch.no_grad():
         assert similar.vectors(TEXTS).tolist() == [pytest.approx(each, abs=2e-6) for each in expected]

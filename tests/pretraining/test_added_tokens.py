@@ -9,16 +9,18 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
+from tercet.configs.recipe import parse_recipe
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model, cut_to
 from tercet.pretraining.prepared import Inputs, fit_length, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.run import pretrain
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import save_tokenizer
-from tercet.storage.own_model import load_transformer
 
 from ..word_level import word_level
-from .conftest import unread_recipe
+from .conftest import recipe_data_of, unread_recipe
 
 END = 38
 
@@ -63,7 +65,7 @@ def test_a_model_that_goes_on_has_room_for_added_tokens(trained, tokenizer, num_
     model = build_model(recipe, tokenizer)
     assert model.config.vocab_size == rows
     assert build_planned_model(recipe).config.vocab_size == rows
-    before = load_transformer(str(trained)).get_input_embeddings().weight
+    before = Checkpoint.open(str(trained)).transformer().get_input_embeddings().weight
     table = model.get_input_embeddings().weight
     assert torch.equal(table[:42], before)
     torch.testing.assert_close(table[42:], before.mean(0).expand(rows - 42, -1))
@@ -81,10 +83,19 @@ def test_a_model_that_goes_on_may_get_the_room_that_a_recipe_says(trained, token
 def test_tokens_keep_their_vectors_under_other_ids(trained, tokenizer, capsys):
     """The vocabularies are equally large, so that nothing else says so."""
     model = build_model(causal_recipe(path=str(trained)), tokenizer_of(1, 0, *range(2, 37)))
-    before = load_transformer(str(trained)).get_input_embeddings().weight
+    before = Checkpoint.open(str(trained)).transformer().get_input_embeddings().weight
     table = model.get_input_embeddings().weight
     assert torch.equal(table, before[[1, 0, *range(2, 40)]])
     assert "from 42 to 40 rows: 40 are those of one token" in capsys.readouterr().err
+
+
+def test_a_model_that_goes_on_is_opened_once(trained, texts, tmp_path, hub):
+    fetched = hub({"somebody/model": trained})
+    data = recipe_data_of("causal_language_modeling", texts, tmp_path / "run", tokens_per_step=64) | {
+        "tokenizer": {}
+    }
+    pretrain(parse_recipe(PretrainingRecipe, data | {"model": {"path": "somebody/model"}}))
+    assert fetched == {"somebody/model": 1}
 
 
 def test_an_end_that_also_pads_is_a_target(tokenizer):

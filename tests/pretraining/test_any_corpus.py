@@ -121,7 +121,7 @@ def test_any_texts_come_back_from_any_file(effort, tmp_path):
         file = tmp_path / f"corpus{''.join(ending)}"
         file.write_bytes(PACK[ending[1]](WRITERS[ending[0]](texts)))
         documents, refusal = reading(file)
-        if "lines together that have the tabs of a row each" in refusal:  # as of a quote that nobody closed
+        if "lines together: each has the tabs of a row" in refusal:  # as of a quote that nobody closed
             assert ending[0] == ".tsv"
             assert any("\t" in text and len(text.splitlines()) > 1 for text in texts)
             return

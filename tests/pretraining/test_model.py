@@ -14,7 +14,7 @@ from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
-from tercet.storage.own_model import load_transformer
+from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.remote_code import save_code
 
 from ..saved_weights import require_same
@@ -125,7 +125,7 @@ def test_a_recurrent_translator_goes_on_learning(tmp_path, tokenizer):
     before = TercetRecurrentSeq2SeqForConditionalGeneration.from_pretrained(tmp_path).state_dict()
     require_same(model.state_dict(), before)
     with pytest.raises(ValueError, match="is a tercet_recurrent_seq2seq, which this command does not read"):
-        load_transformer(str(tmp_path))
+        Checkpoint.open(str(tmp_path)).transformer()
 
 
 def continuing(folder, kind: str, **model) -> PretrainingRecipe:
@@ -188,7 +188,7 @@ def test_misspelt_field_is_refused():
     "override", [{"num_attention_heads": 5}, {"hidden_act": "sigmund"}, {"dropout": "much"}]
 )
 def test_impossible_value_is_refused_in_one_line(override):
-    with pytest.raises(ValueError, match=f"model.overrides: .*{next(iter(override))}") as refusal:
+    with pytest.raises(ValueError, match=rf"model\.overrides.*{next(iter(override))}") as refusal:
         build_config(recipe_of("encoder-tiny", "masked_language_modeling", **override))
     assert "\n" not in str(refusal.value)
 
@@ -218,5 +218,5 @@ def test_a_model_does_not_name_the_code_beside_what_it_began_with(tmp_path, toke
     build_model(recipe, tokenizer).save_pretrained(tmp_path)
     save_code(tmp_path)
     begun = changed(recipe, "model", preset=None, path=str(tmp_path), overrides={})
-    assert load_transformer(str(tmp_path)).config.auto_map
+    assert Checkpoint.open(str(tmp_path)).transformer().config.auto_map
     assert build_model(begun, tokenizer).config.auto_map == {}

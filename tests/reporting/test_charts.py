@@ -37,4 +37,4 @@ def test_each_head_has_its_number_and_what_is_below_zero_is_hatched(tmp_path):
     assert {"0.5", "-0.25", "0.12", "-0.12", "0.062", "nats", "model", "random"} <= set(shown)
     assert "nan" not in shown
     assert "<pattern" in svg
-    assert "<pattern" not in draw_heads({"model": abs(values)}, "nats", tmp_path / "heads.png", scale=1.0)
+    assert "<pattern" not in draw_heads({"model": abs(values)}, "nats", tmp_path / "heads.png")

@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokeniz
 
 from tercet.__main__ import main
 from tercet.stock.models import load_stock
-from tercet.training.ownership import begin, recording
+from tercet.storage.checkpoint import Checkpoint
+from tercet.training.ownership import mark
 
 pytestmark = pytest.mark.usefixtures("short_texts")
 
@@ -88,7 +89,7 @@ def test_head_that_takes_up_all_tensors_is_chosen(folder) -> None:
     config = json.loads((source / "config.json").read_text())
     config["architectures"] = ["BertForMaskedLM"]
     (source / "config.json").write_text(json.dumps(config))
-    assert type(load_stock(str(source))).__name__ == "BertForPreTraining"
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == "BertForPreTraining"
 
 
 def test_head_is_found_where_the_configuration_names_none(folder) -> None:
@@ -96,7 +97,7 @@ def test_head_is_found_where_the_configuration_names_none(folder) -> None:
     config = json.loads((source / "config.json").read_text())
     del config["architectures"]
     (source / "config.json").write_text(json.dumps(config))
-    assert type(load_stock(str(source))).__name__ == "BertForSequenceClassification"
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == "BertForSequenceClassification"
 
 
 def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
@@ -107,7 +108,7 @@ def test_pooler_that_no_head_reads_is_left_behind(folder, stock) -> None:
         torch.ones(32),
     )
     save_file(tensors, source / "model.safetensors", {"format": "pt"})
-    assert type(load_stock(str(source))).__name__ == "BertForMaskedLM"
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == "BertForMaskedLM"
 
 
 @pytest.mark.parametrize("is_cut", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -137,7 +138,7 @@ def test_model_that_was_built_without_a_pooler_comes_in(folder, tmp_path: Path, 
     kept = {key: tensor for key, tensor in tensors.items() if "pooler" not in key}
     assert len(kept) == len(tensors) - 2
     save_file(kept, source / "model.safetensors", {"format": "pt"})
-    assert type(load_stock(str(source))).__name__ == name
+    assert type(load_stock(Checkpoint.open(str(source)))).__name__ == name
     assert main(["import", str(source), str(tmp_path / "ours")]) == 0
 
 
@@ -162,9 +163,8 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
     line = complaint(capsys, "import", source, tmp_path / "diary", "--overwrite")
     assert "holds no model that tercet import, export or convert wrote" in line
     (output / "notes.txt").write_text("years of work")
-    line = complaint(capsys, "import", source, output, "--overwrite")
-    assert "notes.txt was not written by a run, and --overwrite would delete it" in line
-    assert (output / "notes.txt").read_text() == "years of work"
+    assert main(["import", str(source), str(output), "--overwrite"]) == 0
+    assert (tmp_path / "ours.previous" / "notes.txt").read_text() == "years of work"
     assert type(AutoModelForMaskedLM.from_pretrained(output)).__name__ == "TercetEncoderForMaskedLM"
 
 
@@ -172,10 +172,9 @@ def test_output_in_use_is_refused(folder, tmp_path: Path, capsys) -> None:
 def test_a_run_is_not_replaced_by_a_model(tmp_path: Path, capsys, command: str) -> None:
     run = tmp_path / "run"
     (run / "model").mkdir(parents=True)
-    with recording(run):
-        begin(run, ["recipe.yaml", "log.jsonl", "checkpoints", "model"])
-        for name in ("recipe.yaml", "log.jsonl", "model/config.json", "model/certificate.json"):
-            (run / name).write_text("{}")
+    mark(run)
+    for name in ("recipe.yaml", "log.jsonl", "model/config.json", "model/certificate.json"):
+        (run / name).write_text("{}")
     source = tmp_path / "source"
     source.mkdir()
     (source / "config.json").write_text('{"model_type": "bert"}')
@@ -192,18 +191,19 @@ def test_model_is_not_replaced_by_what_is_made_of_it(folder, tmp_path: Path, cap
     capsys.readouterr()
     before = sorted(output.rglob("*"))
     line = complaint(capsys, "export", tmp_path / name, output, "--overwrite")
-    assert "where this run writes and which --overwrite would delete" in line
+    assert "lies in the folder that this run writes" in line
     assert sorted(output.rglob("*")) == before
 
 
-def test_link_is_replaced_and_what_it_leads_to_stays(folder, tmp_path: Path) -> None:
+def test_link_stays_and_what_it_leads_to_is_replaced(folder, tmp_path: Path) -> None:
     source, output, link = folder("BertForMaskedLM"), tmp_path / "ours", tmp_path / "link"
     assert main(["import", str(source), str(output)]) == 0
-    before = sorted(output.rglob("*"))
+    before = sorted(path.name for path in output.iterdir())
     link.symlink_to(output)
     assert main(["import", str(source), str(link), "--overwrite"]) == 0
-    assert not link.is_symlink()
-    assert sorted(output.rglob("*")) == before
+    assert link.is_symlink()
+    assert sorted(path.name for path in link.iterdir()) == before
+    assert (tmp_path / "ours.previous" / "config.json").exists()
 
 
 def test_folder_that_is_no_model_is_refused(tmp_path: Path, capsys) -> None:

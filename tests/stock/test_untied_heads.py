@@ -13,7 +13,7 @@ from transformers import GPTNeoXForCausalLM, PreTrainedModel
 from tercet.__main__ import main
 from tercet.stock import from_stock, to_stock
 from tercet.stock.models import load_stock
-from tercet.storage.own_model import load_ours
+from tercet.storage.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("short_texts")
 
@@ -66,11 +66,11 @@ def test_head_of_its_own_comes_in_whatever_is_said_of_it(untied, tmp_path: Path,
     """Files have both tensors, and the configuration says that they are one (transformers issue 42612)."""
     model = untied(name, tie_word_embeddings=True)
     model.save_pretrained(tmp_path / "stock")
-    loaded = load_stock(str(tmp_path / "stock"))
+    loaded = load_stock(Checkpoint.open(str(tmp_path / "stock")))
     assert torch.equal(loaded.get_output_embeddings().weight, model.get_output_embeddings().weight)
     from_stock(loaded).save_pretrained(tmp_path / "ours")
     assert json.loads((tmp_path / "ours" / "config.json").read_text())["tie_word_embeddings"] is False
-    ours = load_ours(str(tmp_path / "ours"))
+    ours = Checkpoint.open(str(tmp_path / "ours")).ours()
     for table in ("get_input_embeddings", "get_output_embeddings"):
         assert torch.equal(getattr(ours, table)().weight, getattr(model, table)().weight), table
 
@@ -89,6 +89,6 @@ def test_head_is_found_by_its_earlier_name(untied, tmp_path: Path) -> None:
     tensors = load_file(file)
     head = next(name for name in ("lm_head.weight", "embed_out.weight") if name in tensors)
     save_file(tensors | {"embed_out.weight": tensors.pop(head)}, file, {"format": "pt"})
-    loaded = load_stock(str(tmp_path))
+    loaded = load_stock(Checkpoint.open(str(tmp_path)))
     assert isinstance(loaded, GPTNeoXForCausalLM)
     assert torch.equal(from_stock(loaded).lm_head.weight, model.lm_head.weight)

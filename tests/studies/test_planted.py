@@ -131,7 +131,7 @@ def test_the_answer_of_a_repetition_stands_where_maps_are_read():
     batch = interpretation.repetitions(torch.Generator().manual_seed(0), 9)
     ids, places = batch["input_ids"], torch.arange(10, 17)
     assert torch.equal(ids[:, places + 1], ids[:, places - 8])
-    assert (batch["labels"][:, :10] == interpretation.IGNORED).all()
+    assert (batch["labels"][:, :10] == interpretation.IGNORE).all()
     assert torch.equal(batch["labels"][:, 10:], ids[:, 10:])
 
 
@@ -145,6 +145,22 @@ def test_it_stands_for_the_noun_that_the_last_word_suits():
         answer in (row[-8], row[-5]) and row[-3] == "it" for row, answer in zip(words, answers, strict=True)
     )
     assert 60 < sum(answer == row[-5] for row, answer in zip(words, answers, strict=True)) < 140
-    for pair in interpretation.pairs(20, torch.Generator().manual_seed(1)):
-        for noun, ending in ((pair.first, pair.of_first), (pair.second, pair.of_second)):
-            assert (noun in interpretation.NOUNS[1]) == (ending.split()[-1] in interpretation.STATES[1])
+    sentences = interpretation.pairs(20, torch.Generator().manual_seed(1))
+    assert (sentences[:, 0, :-1] == sentences[:, 1, :-1]).all()
+    for pair in sentences.tolist():
+        for row, place in zip(pair, interpretation.NOUN_PLACES, strict=True):
+            noun, state = interpretation.WORDS[row[place]], interpretation.WORDS[row[-1]]
+            assert (noun in interpretation.NOUNS[1]) == (state in interpretation.STATES[1])
+
+
+def test_a_head_that_looks_at_the_noun_is_told_from_one_that_looks_at_the_nearer(monkeypatch):
+    sentences = interpretation.pairs(20, torch.Generator().manual_seed(1))
+    size = sentences.shape[-1]
+    maps = torch.zeros(40, 3, size, size)
+    maps[::2, 0, interpretation.IT, -8] = maps[1::2, 0, interpretation.IT, -5] = 1
+    maps[:, 1, interpretation.IT, -5] = 1
+    monkeypatch.setattr(interpretation, "attention_maps", lambda model, inputs: {"self": [maps]})
+    found = interpretation.finds_noun(lessons.encoder(), sentences)
+    assert found.mean(dim=(2, 3)).tolist() == [[1.0, 0.5, 0.5]]
+    assert interpretation.chosen_on_others(found) == 1
+    assert 0.6 < interpretation.best_by_chance(found) < 0.7

@@ -13,7 +13,7 @@ import pytest
 from tercet.text import cache
 from tercet.text.cache import cache_folder, made_once
 from tercet.text.digests import identify_file
-from tercet.training.disk import DiskFullError, WriteError
+from tercet.training.disk import WriteError
 from tercet.training.run_folder import writing
 
 
@@ -56,23 +56,20 @@ def test_of_two_runs_at_once_the_first_one_wins(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["work"]
 
 
-@pytest.mark.parametrize(
-    ("reason", "kind", "said"),
-    [
-        (errno.ENOSPC, DiskFullError, r"no room on the disk for {work} where .* free: make room, or name "),
-        (errno.EFBIG, WriteError, r"{work}( or /\S+)? cannot be written: .* then make room, or name "),
-    ],
-)
-def test_a_cache_that_takes_no_more_is_named_with_its_own_remedy(reason, kind, said, tmp_path):
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EFBIG])
+def test_a_cache_that_takes_no_more_is_named_with_its_own_remedy(reason, tmp_path):
     work = tmp_path / "cache" / "work"
 
     def make(folder: Path) -> None:
         raise OSError(reason, os.strerror(reason))
 
-    said = said.format(work=work) + r"another folder in corpus.cache, or in TERCET_CACHE of the environment$"
-    with pytest.raises(kind, match=said), writing(tmp_path / "run"):
+    remedy = "make room, or name another folder in corpus.cache, or in TERCET_CACHE of the environment"
+    with (
+        pytest.raises(WriteError, match=rf"^{work} cannot be written .*: {remedy}$"),
+        writing(tmp_path / "run"),
+    ):
         made_once(work, make)
-    with pytest.raises(kind, match=r"name another teacher$"), writing(tmp_path / "run"):
+    with pytest.raises(WriteError, match=r"name another teacher$"), writing(tmp_path / "run"):
         made_once(work, make, "another teacher")
     assert not list(work.parent.iterdir())
 

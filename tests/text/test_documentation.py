@@ -119,7 +119,7 @@ def test_docstrings_come_in_order_with_those_of_compiled_functions():
 
 def test_the_corpus_is_opened_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = documentation_file("train", tmp_path, ("json",))
-    monkeypatch.setattr("tercet.text.documents.documentation_file", lambda split, cache: file)
+    monkeypatch.setattr("tercet.text.documentation.documentation_file", lambda split, cache: file)
     assert len(list(open_documents("documentation", cache=tmp_path))) >= 1
 
 

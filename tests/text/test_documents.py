@@ -139,7 +139,7 @@ def test_hub_data_sets_are_opened_by_name_configuration_and_split(monkeypatch):
         calls.append((*arguments, options))
         return Dataset.from_list(ROWS)
 
-    monkeypatch.setattr("tercet.text.documents.load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
     documents = open_documents("someone/texts:english", split="validation", streaming=True)
     assert isinstance(documents, HubDocuments)
     assert list(documents) == TEXTS
@@ -152,7 +152,7 @@ def test_other_columns_of_hub_data_sets_stay_packed(monkeypatch, is_stream):
     rows = [{"text": text, "sound": {"bytes": b"none", "path": None}} for text in TEXTS]
     dataset = Dataset.from_list(rows).cast_column("sound", Audio())
     monkeypatch.setattr(
-        "tercet.text.documents.load_dataset",
+        "datasets.load_dataset",
         lambda *_, **__: dataset.to_iterable_dataset() if is_stream else dataset,
     )
     assert list(open_documents("someone/texts")) == TEXTS
@@ -177,7 +177,7 @@ def test_a_name_that_is_nothing_says_so(monkeypatch):
     def load_dataset(*arguments, **options):
         raise ConnectionError("no network\nand more lines")
 
-    monkeypatch.setattr("tercet.text.documents.load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
     with pytest.raises(
         ValueError, match=r"someone/texts .* nor a data set .*\(no network\): check"
     ) as caught:

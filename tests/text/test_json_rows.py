@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tercet.text.row_files import read_file, stream_file
+from tercet.text.rows import texts_of
 
 VALUES = ["2020-01-01", "12:30", "1999-12-31T23:59:59Z", "007", "NA", "true"]
 
@@ -29,6 +30,14 @@ def test_json_holds_what_is_written_in_either_form(tmp_path, values):
         found = read_file(source, ["date", "modified"])
         assert [found["date"][:], found["modified"][:]] == [values, values], name
         assert list(stream_file(source, ["date"])) == rows, name
+
+
+def test_a_whole_number_beside_others_is_a_text_without_a_fraction(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": 1}\n{"text": 2.5}\n{"text": null}\n{"text": -3}\n')
+    rows = read_file(str(file), ["text"]).select([0, 1, 3])
+    assert texts_of(rows, "text") == ["1", "2.5", "-3"]
+    assert rows["text"][:] == [1, 2.5, -3]
 
 
 def test_what_is_no_object_in_a_json_file_is_told(tmp_path):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tercet.text.prepared import PiecewiseArray
+from tercet.text.bad_records import Tally
+from tercet.text.prepared import Counts, Manifest, PiecewiseArray, Shard
 
 WHOLE = np.arange(23, dtype=np.uint16) * 7
 SIZES = [5, 1, 9, 8]
@@ -56,3 +57,24 @@ def test_only_what_is_read_is_opened(pieces, opened):
     pieces.take([7, 14])
     pieces.take([20, 1])
     assert opened == [2, 2, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "digest", "index"),
+    [
+        ("../private", "ab", "ab"),
+        ("/private", "ab", "ab"),
+        ("shards/1", "../private", "ab"),
+        ("1", "ab", "/private"),
+    ],
+)
+def test_a_manifest_names_no_file_elsewhere(name, digest, index):
+    """A shard's name is a path from the manifest, and a hash the name of a copy in the cache."""
+
+    def manifest(name: str, digest: str, index: str) -> str:
+        shards = [Shard(name, Counts(), {"tokens": digest}, Tally(), [], {})]
+        return Manifest(Counts(), {}, {}, {"document_bytes": index}, Tally(), {}, [], shards).text()
+
+    assert Manifest.read(manifest("shards/00001", "ab" * 32, "cd" * 32), "manifest.json").shards
+    with pytest.raises(ValueError, match=r"is no manifest .*it names files elsewhere"):
+        Manifest.read(manifest(name, digest, index), "manifest.json")

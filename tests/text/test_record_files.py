@@ -109,12 +109,16 @@ BROKEN = [
         b'text,n\na,1\n"b\nb",2\nc,3,4,5\n',
         r", line 5: not valid CSV \(4 fields under 2 names\)",
     ),
-    ("open.csv", b'text,n\na,1\n"b,2\nc,3\n', r", line 3: not valid CSV \(unexpected end of data\)"),
+    (
+        "open.csv",
+        b'text,n\na,1\n"b,2\nc,3\n',
+        r", line 3: not valid CSV \(a quote holds 2 lines together: unexpected end of data\): close",
+    ),
     ("quote.tsv", b'text\tn\n"a"b\t1\n', r", line 2: not valid CSV"),
     (
         "swallowed.tsv",
         b'text\tn\na\t1\n"b\t2\nc\t3\nd"\t4\n',
-        r", line 3: not valid CSV \(a quote holds 3 lines together that have the tabs of a row each",
+        r", line 3: not valid CSV \(a quote holds 3 lines together: each has the tabs of a row\): close",
     ),
     (
         "names.parquet",
@@ -142,8 +146,7 @@ def test_a_broken_record_is_named_with_its_place_and_remedy(tmp_path, name, cont
 GOOD_PARTS = [
     ("latin.txt", b"One.\n\nTwo.\n\xe9\n\nThree.", ["One.", "Three."], 3, "line 4: byte 0xe9"),
     ("bad.jsonl", b'{"text": "a"}\n{"text": \n[]\n{"text": "b"}', ["a", "b"], 4, "line 2: not valid JSON"),
-    ("open.csv", b'text,n\na,1\n"b"b,2\nc,3\n"d\n', ["a", "c"], 4, "line 3: not valid CSV"),
-    ("held.tsv", b'text\tn\n"a\t1\nb\t2\nc"\t3\nd\t4\n', ["b", 'c"', "d"], 4, "line 2: not valid CSV"),
+    ("ragged.csv", b"text,n\na,1\nb\nc,3\n", ["a", "c"], 3, "line 3: not valid CSV"),
     (
         "cut.txt.gz",
         gzip.compress(b"One.\n\nTwo.\n\nThree." + bytes(range(128, 137)))[:-9],
@@ -169,16 +172,24 @@ def test_bad_records_are_skipped_and_counted_on_demand(tmp_path, name, content, 
 
 @pytest.mark.parametrize("mark", [",", "\t"])
 @pytest.mark.parametrize("compression", PACK)
-def test_a_stray_quote_costs_its_own_row_alone(tmp_path, compression, mark):
-    rows = ["text,n", "a,1", '"b,2', "c,3", '"d', 'd",4', '"e ""f"" g,5', "h,6", '"i "j"', 'k.",7', "l,8"]
-    content = "\n".join(rows).replace(",", mark).encode()
-    file = write(
-        tmp_path, f"{'part.csv' if mark == ',' else 'part.tsv'}{compression}", PACK[compression](content)
-    )
-    records = list(open_documents(file).records())
-    assert [record.row["text"] for record in records if record.row] == ["a", "c", "d\nd", "h", "l"]
-    bad = [record.location.rpartition(" ")[2] for record in records if record.problem]
-    assert bad == ["3", "7", "9", "10"]
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ['"b,2', "c,3", "d,4"],
+        ['"b,2', "c,3", '"d', 'd",4'],
+        ['"b,2', 'c"', "d,4"],
+        ['"b "c"', 'd.",4'],
+        ['"b"c,2'],
+        ['"' + "b" * 2000 + ",2", 'c",3'],
+    ],
+)
+def test_a_stray_quote_swallows_no_row_even_where_bad_ones_are_skipped(tmp_path, compression, mark, rows):
+    content = "\n".join(["text,n", "a,1", *rows]).replace(",", mark).encode()
+    name = f"{'part.csv' if mark == ',' else 'part.tsv'}{compression}"
+    file = write(tmp_path, name, PACK[compression](content))
+    found = open_documents(file, skip_bad_records=True, largest_record=1000)
+    with pytest.raises(ValueError, match=r"line 3: not valid CSV \(.*\): close the quote, write"):
+        list(found)
 
 
 @pytest.mark.parametrize(("ending", "head"), [(".txt", ""), (".jsonl", ""), (".csv", "text\n")])

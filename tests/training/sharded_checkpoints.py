@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from tercet.training.averaging import WeightAverage
 from tercet.training.checkpoint import RunState, checkpoints, load_checkpoint, save_checkpoint, take_snapshot
 from tercet.training.checkpoint_writer import CheckpointWriter
-from tercet.training.disk import DiskFullError
+from tercet.training.disk import WriteError
 from tercet.training.loop import Progress
 from tercet.training.manifest import find_damage
 from tercet.training.optimizers import build_optimizer
@@ -110,7 +110,7 @@ def main() -> None:
     move(run)
     if not run.accelerator.is_main_process:  # which is told so
         safetensors.torch.save = raise_full
-    with pytest.raises(DiskFullError, match=r"step-00000004, which takes"):
+    with pytest.raises(WriteError, match=r"step-00000004, which takes"):
         save_checkpoint(folder, run, recipe={})
     run.accelerator.wait_for_everyone()
     if run.accelerator.is_main_process:

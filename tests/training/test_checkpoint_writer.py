@@ -7,7 +7,7 @@ import pytest
 
 from tercet.training.checkpoint import Snapshot, checkpoints, read_state
 from tercet.training.checkpoint_writer import CheckpointWriter
-from tercet.training.disk import DiskFullError
+from tercet.training.disk import WriteError
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
@@ -46,18 +46,18 @@ def test_one_snapshot_is_written_at_a_time_and_the_end_waits_for_it():
 
 @pytest.mark.parametrize("ask", ["check", "wait", "write"])
 def test_an_error_of_the_thread_is_raised_once_where_the_run_asks(ask):
-    broken = Held(DiskFullError("no room"))
+    broken = Held(WriteError("no room"))
     broken.may_end.set()
     with CheckpointWriter(in_background=True) as writer:
         writer.write(broken)
         assert writer.thread is not None
         writer.thread.join()
-        with pytest.raises(DiskFullError, match="no room"):
+        with pytest.raises(WriteError, match="no room"):
             getattr(writer, ask)(*([Held()] if ask == "write" else []))
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(RuntimeError("connection closed"), "lost"), (DiskFullError("no room"), "no room")]
+    ("error", "told"), [(RuntimeError("connection closed"), "lost"), (WriteError("no room"), "no room")]
 )
 def test_what_ends_a_run_is_told_unless_the_thread_knows_better(error, told):
     """Where a process is lost, the thread notices it, too; a full disk is known to the thread alone."""
@@ -69,7 +69,7 @@ def test_what_ends_a_run_is_told_unless_the_thread_knows_better(error, told):
             writer.write(broken)
             raise ConnectionError("lost")
 
-    with pytest.raises((ConnectionError, DiskFullError), match=told):
+    with pytest.raises((ConnectionError, WriteError), match=told):
         end()
 
 
@@ -159,7 +159,7 @@ def test_a_checkpoint_without_room_ends_the_run_and_the_earlier_one_is_there(run
 
     monkeypatch.setattr(Snapshot, "write", full)
     with pytest.raises(
-        DiskFullError, match=r"step-00000006, which takes .*; the earlier checkpoints are intact"
+        WriteError, match=r"step-00000006, which takes .*; the earlier checkpoints are intact"
     ):
         run("run")
     (kept,) = checkpoints(tmp_path / "run" / CHECKPOINTS)

@@ -1,7 +1,6 @@
-"""Whether compiled layers are believed, and what a trial of them leaves behind."""
+"""Whether layers are compiled, and what a trial of them leaves behind."""
 
 import warnings
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,10 +22,6 @@ def forward(graph, inputs):
     return make_boxed_func(graph.forward)
 
 
-def without_numbers(graph, inputs):
-    return make_boxed_func(lambda *values: [None if x is None else x * torch.nan for x in graph(*values)])
-
-
 def failing(graph, inputs):
     def fail(*values):
         raise RuntimeError("no kernel")
@@ -38,14 +33,10 @@ def failing(graph, inputs):
     ("backward", "message"),
     [
         (forward, None),
-        (
-            without_numbers,
-            "without compiled layers: .* other gradients .relative difference: nan",
-        ),  # as huggingface/lerobot#4178
         (failing, "goes on without compiled layers: no kernel"),
     ],
 )
-def test_layers_are_compiled_if_their_gradients_are_those_of_written_ones(backward, message, monkeypatch):
+def test_layers_are_compiled_where_the_machine_can(backward, message, monkeypatch):
     """And if not, nothing of the trial is left in the model: no gradient that its first step would add to."""
     torch._dynamo.reset()
     monkeypatch.setattr(compiling, "BACKEND", aot_autograd(fw_compiler=forward, bw_compiler=backward))
@@ -76,21 +67,3 @@ def test_a_layer_in_pieces_that_cannot_be_compiled_ends_the_run(monkeypatch):
     ):
         compiled_blocks("auto", model, objective, data, Accelerator(cpu=True))
     torch._dynamo.reset()
-
-
-def test_a_loss_counts_tenfold_though_its_gradient_is_right():
-    objective, model = tasks.made("tags", False)
-    step = tasks.make_steps(tasks.draw("tags"), objective, has_fixed_sizes=True)[0, 0, 0]
-
-    @contextmanager
-    def in_use():
-        with pytest.MonkeyPatch.context() as patch:
-            scored = objective.losses
-            patch.setattr(
-                objective, "losses", lambda *of: {k: v + 0.02 * v.detach() for k, v in scored(*of).items()}
-            )
-            yield
-
-    graphs: Any = SimpleNamespace(in_use=in_use)
-    found = compiling.disagreement(graphs, model, objective, step, Accelerator(cpu=True))
-    assert found == pytest.approx(0.2, rel=1e-3)

@@ -99,4 +99,5 @@ def test_without_room_the_reason_is_told_all_the_same(give_up, monkeypatch):
     monkeypatch.setattr(safetensors.torch, "save_file", saved)
     message, _ = give_up()
     assert "not finite in 3 steps in a row" in message
-    assert "its data could not be kept: no room on the disk for " in message
+    assert "its data could not be kept: " in message
+    assert "cannot be written" in message

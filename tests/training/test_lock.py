@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from tercet.training import lock as module
-from tercet.training.lock import LOCK, is_held_elsewhere, locked, occupied
+from tercet.training.lock import is_abandoned, lock_of, locked, occupied, require_unheld
 
 
 def test_second_run_is_told_who_holds_the_folder_until_that_is_killed(hold, tmp_path):
@@ -20,10 +20,10 @@ def test_second_run_is_told_who_holds_the_folder_until_that_is_killed(hold, tmp_
     assert time.monotonic() - began < 5
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert (tmp_path / "run" / LOCK).exists()
+    assert (tmp_path / ".run.lock").exists()
     with occupied(tmp_path / "run"):
-        (tmp_path / "run" / "model").mkdir()
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["model"]
+        (tmp_path / "run").mkdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_link_to_a_folder_is_the_folder(hold, tmp_path):
@@ -33,24 +33,17 @@ def test_link_to_a_folder_is_the_folder(hold, tmp_path):
         pass
 
 
-def test_run_of_another_process_does_not_write_inside_a_folder_in_use(hold, tmp_path):
-    hold(tmp_path)
-    with pytest.raises(ValueError, match=r"lies in .*, which is in use by process"), occupied(tmp_path / "a"):
-        pass
-    assert not (tmp_path / "a").exists()
-
-
-def test_runs_inside_a_run_belong_to_it(tmp_path):
+def test_runs_inside_a_run_have_locks_of_their_own(tmp_path):
     with occupied(tmp_path / "demo"), occupied(tmp_path / "demo" / "encoder"):
-        (tmp_path / "demo" / "encoder" / "model").mkdir()
-    assert not (tmp_path / "demo" / LOCK).exists()
+        (tmp_path / "demo" / "encoder" / "model").mkdir(parents=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["demo", "encoder", "model"]
 
 
 def test_two_runs_of_one_process_do_not_share_a_folder(tmp_path):
     again = occupied(tmp_path)
     with occupied(tmp_path), pytest.raises(ValueError, match=f"in use by process {os.getpid()}"), again:
         pass
-    assert not (tmp_path / LOCK).exists()
+    assert not lock_of(tmp_path).exists()
 
 
 def test_child_of_a_fork_does_not_keep_the_lock_of_a_killed_run(program, tmp_path):
@@ -86,21 +79,21 @@ def test_folders_that_nothing_was_written_into_go_again(tmp_path):
 
 def test_folder_that_cannot_be_made_is_told_of(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="which is a file: name a folder"), occupied(tmp_path / "file"):
-        pass
-    below = occupied(tmp_path / "file" / "run")
-    with pytest.raises(ValueError, match=r"cannot be made \(Not a directory\)"), below:
+    with pytest.raises(ValueError, match="cannot be made"), occupied(tmp_path / "file" / "a" / "run"):
         pass
 
 
 def test_looking_does_not_hold(hold, tmp_path):
-    holder = hold(tmp_path)
-    assert is_held_elsewhere(tmp_path / LOCK)
+    holder, folder = hold(tmp_path / "run"), tmp_path / "run"
+    with pytest.raises(ValueError, match=rf"run is in use by process {holder.pid} on .*: wait until it ends"):
+        require_unheld(folder)
+    assert not is_abandoned(lock_of(folder))
     holder.kill()
     holder.wait()
-    assert not is_held_elsewhere(tmp_path / LOCK)
-    with occupied(tmp_path):
-        assert not is_held_elsewhere(tmp_path / LOCK)
+    require_unheld(folder)
+    assert is_abandoned(lock_of(folder))
+    with occupied(folder):
+        require_unheld(folder)
 
 
 def test_file_system_without_locks_is_told_of(monkeypatch, tmp_path):
@@ -108,7 +101,7 @@ def test_file_system_without_locks_is_told_of(monkeypatch, tmp_path):
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(module.fcntl, "lockf", unable)
-    own = locked(tmp_path / LOCK, "output x", "another")
+    own = locked(tmp_path / ".run.lock", "output x", "another")
     with pytest.warns(UserWarning, match=r"without locks \(No locks available\): make sure"), own:
         pass
 
@@ -118,4 +111,13 @@ def test_system_without_these_locks_runs(monkeypatch, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with occupied(tmp_path / "run"):
-            (tmp_path / "run" / "model").mkdir()
+            (tmp_path / "run").mkdir()
+
+
+def test_a_lock_lies_in_the_folder_where_nothing_can_be_written_beside_it(monkeypatch, tmp_path):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(module.os, "access", lambda path, mode: path != tmp_path)
+    with occupied(tmp_path / "run"):
+        assert [path.name for path in tmp_path.rglob("*")] == ["run", ".run.lock"]
+        assert lock_of(tmp_path / "run") == tmp_path / "run" / ".run.lock"
+    assert lock_of(tmp_path / "other").parent == tmp_path, "which says that it cannot be written"

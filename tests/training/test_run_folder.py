@@ -1,4 +1,4 @@
-"""One rule for the folders of all commands: nothing that a run reads is replaced, nor what no run wrote."""
+"""One rule for the folders of all commands: what a run reads stays, and an earlier run is renamed whole."""
 
 import dataclasses
 import json
@@ -7,12 +7,10 @@ import typing
 
 import pytest
 
-from tercet.configs.recipe import recipe_data
 from tercet.distill.recipe import DistillationRecipe
-from tercet.training.ownership import record_all
-from tercet.training.run_folder import delete
+from tercet.training.ownership import is_ours, mark
 
-from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, claimed, folder_of
+from .claims import CORPUS, KINDS, LEARNING, ROWS, claim, folder_of
 
 NO_PATHS = {
     "output",
@@ -104,7 +102,7 @@ def test_what_a_run_reads_is_never_replaced(command, change, overwrite, tmp_path
             return [filled(each) for each in value]
         return value.replace("{}", str(inside)) if isinstance(value, str) else value
 
-    with pytest.raises(ValueError, match="where this run writes"):
+    with pytest.raises(ValueError, match="in the folder that this run writes"):
         claim(command, output, overwrite=overwrite, resume=not overwrite, **filled(change))
     assert (inside / "config.json").exists()
 
@@ -118,7 +116,7 @@ def test_folder_with_somebody_elses_recipe_is_not_ours(command, resume, overwrit
         (tmp_path / name / "thesis.tex").write_text("years of work")
     (tmp_path / "recipe.yaml").write_text("flour: 500 g\nyeast: 1\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match=r"which was not written by a run|list of what a run wrote"):
+    with pytest.raises(ValueError, match="which was not written by a run"):
         claim(command, tmp_path, resume=resume, overwrite=overwrite)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -127,87 +125,64 @@ def test_folder_with_somebody_elses_recipe_is_not_ours(command, resume, overwrit
 def test_recipe_of_somebody_else_alone_stays(command, tmp_path):
     (tmp_path / "recipe.yaml").write_text("flour: 500 g\n")
     for resume, overwrite in ((False, False), (True, False), (False, True)):
-        with pytest.raises(ValueError, match=r"recipe\.yaml|list of what"):
+        with pytest.raises(ValueError, match=r"recipe\.yaml, which was not written by a run"):
             claim(command, tmp_path, resume=resume, overwrite=overwrite)
     assert (tmp_path / "recipe.yaml").read_text() == "flour: 500 g\n"
 
 
 @pytest.mark.parametrize("command", KINDS)
-def test_run_of_an_earlier_version_is_continued_and_not_replaced(command, tmp_path):
-    run = claim(command, tmp_path)
-    (tmp_path / ".tercet.json").unlink()
-    (tmp_path / run.written[1]).mkdir()
-    with pytest.raises(ValueError, match=r"has no \.tercet\.json, the list of what a run wrote.*delete it"):
-        claim(command, tmp_path, overwrite=True)
-    claim(command, tmp_path, resume=True)
-    claim(command, tmp_path, overwrite=True)
+@pytest.mark.parametrize("other", KINDS)
+def test_what_any_command_wrote_is_renamed_whole_by_any_other(other, command, tmp_path):
+    folder, previous = tmp_path / "run", tmp_path / "run.previous"
+    for text in ("one", "two"):
+        claim(other, folder, overwrite=True)
+        (folder / "model").mkdir()
+        (folder / "model" / "notes.txt").write_text(text)
+    with pytest.raises(ValueError, match=r"earlier run \(.*\): .*replace it with --overwrite"):
+        claim(command, folder)
+    claim(command, folder, overwrite=True)
+    assert sorted(path.name for path in folder.iterdir()) == [".tercet.json", "recipe.yaml"]
+    assert (previous / "model" / "notes.txt").read_text() == "two"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.previous"]
 
 
 @pytest.mark.parametrize("command", KINDS)
-@pytest.mark.parametrize("other", KINDS)
-def test_what_any_command_wrote_is_replaced_by_any_other(other, command, tmp_path):
-    run = folder_of(other, tmp_path)
-    with claimed(run.recipe, KINDS[other][1]):
-        for name in set(run.written) - {"recipe.yaml"}:
-            (tmp_path / name).mkdir()
-            (tmp_path / name / "facts.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"replace .*with --overwrite"):
-        claim(command, tmp_path)
-    mine = tmp_path / sorted(run.written)[0] / "mine.txt"
-    mine.write_text("years of work")
-    with pytest.raises(ValueError, match=r"mine\.txt was not written by a run"):
-        claim(command, tmp_path, overwrite=True)
-    mine.unlink()
-    claim(command, tmp_path, overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tercet.json", "recipe.yaml"]
+def test_what_is_read_from_the_run_before_is_not_deleted(command, tmp_path):
+    folder, previous = tmp_path / "run", tmp_path / "run.previous"
+    for _ in range(2):
+        claim(command, folder, overwrite=True)
+    changes = {
+        "pretrain": {"corpus": CORPUS | {"train": str(previous)}},
+        "finetune": {"model": {"path": str(previous)}},
+        "distill": {"task": {"teacher": str(previous), "data": ROWS}},
+        "fewshot": {"models": [str(previous)]},
+    }[command]
+    with pytest.raises(ValueError, match="in the folder that this run writes"):
+        claim(command, folder, overwrite=True, **changes)
+    assert is_ours(previous)
 
 
 def test_a_model_that_was_written_at_once_is_replaced_by_a_run(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    record_all(tmp_path)
-    with pytest.raises(ValueError, match=r"holds config\.json, which another command wrote: replace all"):
-        claim("finetune", tmp_path)
-    claim("finetune", tmp_path, overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tercet.json", "recipe.yaml"]
-
-
-def test_what_another_run_wrote_and_this_one_reads_stays(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    record_all(tmp_path)
-    with pytest.raises(ValueError, match="where this run writes"):
-        claim("finetune", tmp_path, overwrite=True, data={"train": str(tmp_path / "config.json")})
-    assert (tmp_path / "config.json").exists()
-
-
-@pytest.mark.parametrize("name", ["seed-corpus", "seed-7"])
-def test_folders_that_only_look_like_those_of_seeds_stay(name, tmp_path):
-    run = claim("finetune", tmp_path)
-    assert recipe_data(run.recipe)["training"]["seeds"] == [0]
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "a.txt").write_text("years of work")
-    with pytest.raises(ValueError, match=f"{name}.*(not written by a run|not written by a run)"):
-        claim("finetune", tmp_path, overwrite=True)
-    assert (tmp_path / name / "a.txt").exists()
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    mark(folder)
+    with pytest.raises(ValueError, match=r"holds an earlier run \(config\.json\)"):
+        claim("finetune", folder)
+    claim("finetune", folder, overwrite=True)
+    assert sorted(path.name for path in folder.iterdir()) == [".tercet.json", "recipe.yaml"]
+    assert (tmp_path / "run.previous" / "config.json").exists()
 
 
 @pytest.mark.parametrize("command", KINDS)
 @pytest.mark.parametrize("resume", [False, True])
 def test_what_a_killed_run_was_writing_hinders_none(command, resume, tmp_path):
-    run = claim(command, tmp_path)
-    for name in run.written:
-        (tmp_path / f".{name}.partial").write_text("half of i")
-    claim(command, tmp_path, resume=resume, overwrite=not resume)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tercet.json", "recipe.yaml"]
-
-
-def test_resumed_run_spares_what_others_put_into_its_model(tmp_path):
-    claim("finetune", tmp_path)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "notes.txt").write_text("years of work")
-    with claimed(folder_of("finetune", tmp_path).recipe, KINDS["finetune"][1], resume=True):
-        (tmp_path / "model" / "config.json").write_text("{}")
-        delete(tmp_path / "model")
-    assert [path.name for path in (tmp_path / "model").iterdir()] == ["notes.txt"]
+    folder = tmp_path / "run"
+    claim(command, folder)
+    for name in ("model", "recipe.yaml"):
+        (folder / f".{name}.partial").write_text("half of i")
+    claim(command, folder, resume=resume, overwrite=not resume)
+    assert sorted(path.name for path in folder.iterdir()) == [".tercet.json", "recipe.yaml"]
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json"])

@@ -1,44 +1,38 @@
 """The model's operations and the machine's peak."""
 
-from dataclasses import replace
-
 import pytest
 import torch
-from accelerate import Accelerator
 
-from tercet.modeling.attention.kernels import KERNELS, VARLEN
-from tercet.training.batches import StepDataset
+from tercet.training.batches import Part, Step, StepDataset
+from tercet.training.objective import IGNORE
 from tercet.training.utilization import count_flops_per_token, measure_peak
+from tercet.training.workers import DataCursor
 
-from ..objectives.conftest import tokenizer  # noqa: F401
-from .test_gradient_checkpointing import prepare
+from ..modeling.conftest import build
 
 
 def test_operations_are_six_per_token_and_weight_of_a_product(toys, objective, source):
     model = toys.Model(dropout=0.5)
     step = StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=80, seed=0)[0, 0]
-    before = torch.get_rng_state()
-    found = count_flops_per_token(model, objective, step, Accelerator(cpu=True))
-    batches = step.micro_batches(torch.device("cpu"))
-    batch = batches[len(batches) // 2]
-    per_sequence = len(batch["is_long"]) / batch["input_ids"].numel()
-    weights = 16 * 16 + 16 * 23 + 16 * 2 * per_sequence
-    assert found == pytest.approx(6 * weights)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(parameter.grad is None for parameter in model.parameters())
+    assert count_flops_per_token(model, step) == pytest.approx(6 * (16 * 16 + 16 * 23 + 16 * 2))
 
 
-def test_operations_of_kernels_that_a_counter_does_not_know_are_those_of_groups(tokenizer, monkeypatch):  # noqa: F811
-    objective, model, steps = prepare("causal_language_modeling", tokenizer, num_key_value_heads=1)
-    arguments = model, objective, steps[0, 0, 0], Accelerator(cpu=True)
-    expected = count_flops_per_token(*arguments)
-    unknown = replace(
-        VARLEN, compute=None, devices=("cpu",), dtypes=None, is_available=None, multiple_of_channels=1
-    )
-    monkeypatch.setitem(KERNELS, "varlen", unknown)
-    assert count_flops_per_token(*arguments) == expected
-    with pytest.raises(TypeError, match="not callable"):
-        objective.losses(model, steps[0, 0, 0].micro_batches(torch.device("cpu"))[0])
+@pytest.mark.parametrize("member", ["encoder", "decoder"])
+def test_attention_and_a_vocabulary_that_meets_targets_alone_are_added(member):
+    model = build(member, "modern")
+    ids, lengths = torch.zeros(1, 24, dtype=torch.long), torch.tensor([0, 4, 24])
+    labels = torch.full((1, 24), IGNORE).index_fill(1, torch.arange(6), 1)
+    batch = {"input_ids": ids, "labels": labels, "cu_seq_lens_q": lengths, "cu_seq_lens_k": lengths}
+    found = count_flops_per_token(model, Step(DataCursor(0, 0), (Part(batch, [0, 2]),), {}, 2, 24))
+    head = model.get_output_embeddings().weight
+    tables = {id(each.weight) for each in model.modules() if isinstance(each, torch.nn.Embedding)} | {
+        id(head)
+    }
+    inner = sum(each.numel() for each in model.parameters() if each.dim() > 1 and id(each) not in tables)
+    config = model.config
+    channels = config.num_hidden_layers * config.num_attention_heads * config.head_dim
+    attention = 12 * channels * (4**2 + 20**2) / 24
+    assert found == pytest.approx(6 * (inner + head.numel() / 4) + attention)
 
 
 def test_a_machine_has_a_peak():

@@ -1,0 +1,68 @@
+"""Whether a name in somebody else's file may be followed: to a file of its own folder, and nowhere else.
+
+    model.safetensors.index.json    shards            config.json, tokenizer_config.json    code (`auto_map`)
+    modules.json                    folders           any file                              a link
+
+What is read in a model's folder is saved and pushed with models of one's own, so a name that leads out of
+the folder would take the reader's files along. Only the Hub's cache has links that lead out: to its blobs.
+
+    models--OWNER--NAME/snapshots/COMMIT/config.json -> models--OWNER--NAME/blobs/HASH
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+SNAPSHOTS, BLOBS = "snapshots", "blobs"
+"""In a cache of the Hub: the folder of the revisions of a repository, and that of their contents."""
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a path leads, with all links followed, into a folder, or to a blob of its Hub cache."""
+    root, target = folder.resolve(), path.resolve()
+    is_blob = root.parent.name == SNAPSHOTS and target.is_relative_to(root.parents[1] / BLOBS)
+    return is_blob or target.is_relative_to(root)
+
+
+def require_inside(path: Path, folder: Path) -> Path:
+    """Return a path of a folder; raise a `ValueError` if it is a link that leads out of the folder."""
+    if not is_inside(path, folder):
+        raise ValueError(
+            f"{path} is a link to {path.resolve()}, outside of {folder}: put a copy of the file there"
+        )
+    return path
+
+
+def named_file(folder: Path, name: object, named_by: Path) -> Path:
+    """Return what a file of a folder calls by its plain name: a file, or a folder of files, beside it.
+
+    Args:
+        folder: In which it must lie, and all that is in it.
+        name: As it is written.
+        named_by: The file that names it.
+
+    Raises:
+        ValueError: It is a path, or leads out of the folder.
+    """
+    if not isinstance(name, str) or not is_plain(name):
+        raise ValueError(
+            f"{named_by} names {name!r}, but only files beside it are read, by plain names: correct it, or "
+            "copy the folder again from where it comes"
+        )
+    path = require_inside(folder / name, folder)
+    for each in files_below(path):
+        require_inside(each, folder)
+    return path
+
+
+def is_plain(name: str) -> bool:
+    r"""Return whether a name is that of a file in a folder, and no path.
+
+    >>> [is_plain(name) for name in ("1_Pooling", "", ".", "..", "../a", "/a", "a/b", "a\\b", ".git", "~a")]
+    [True, False, False, False, False, False, False, False, False, False]
+    """
+    return name.isprintable() and name[:1] not in {"", ".", "~"} and not {"/", "\\"} & {*name}
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield what lies in a folder and its folders; none if it is none. Links are yielded, not followed."""
+    return folder.rglob("*") if folder.is_dir() else iter(())

@@ -1,0 +1,106 @@
+"""The kinds of recipes: the command that runs each, where it lies, and its schema."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from .configs.recipe import recipe_folders
+from .configs.schema import Schema, schema_of
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of recipe."""
+
+    folder: str
+    """The folder of its modules, and below `configs/` of its shipped recipes."""
+    name: str
+    """The dataclass, in the module `recipe` of the folder of the same name."""
+    article: str
+    """Its name in a sentence."""
+    corpus: tuple[str, ...] = ()
+    """Keys that lead to the part which names texts."""
+    rows: tuple[str, ...] = ()
+    """Keys that lead to the part which names files of rows."""
+    prepared: tuple[str, ...] = ()
+    """What a run may find in its output folder."""
+
+    @property
+    def recipe(self) -> Any:
+        """Its dataclass."""
+        return getattr(import_module(f".{self.folder}.recipe", __package__), self.name)
+
+    @property
+    def schema(self) -> Schema:
+        """Its schema, which needs neither the dataclass nor torch."""
+        return schema_of(self.name)
+
+    def run(self, command: str) -> Callable[..., Any]:
+        """Return the function that carries a recipe out."""
+        return getattr(import_module(f".{self.folder}.run", __package__), command)
+
+
+KINDS = {
+    "pretrain": Kind(
+        "pretraining",
+        "PretrainingRecipe",
+        "a pretraining recipe",
+        corpus=("corpus",),
+        prepared=("recipe.yaml", "tokenizer", "texts.json"),
+    ),
+    "prepare": Kind("preparation", "PreparationRecipe", "a preparation recipe"),
+    "finetune": Kind(
+        "finetune",
+        "FineTuningRecipe",
+        "a fine-tuning recipe",
+        corpus=("adaptation", "corpus"),
+        rows=("data",),
+    ),
+    "distill": Kind(
+        "distill",
+        "DistillationRecipe",
+        "a distillation recipe",
+        corpus=("general", "corpus"),
+        rows=("task", "data"),
+        prepared=("recipe.yaml",),
+    ),
+    "fewshot": Kind("fewshot", "FewShotRecipe", "a few-shot recipe", rows=("data",)),
+}
+"""Kinds of recipes by the command that runs them."""
+
+READS = {"tokenizer": "pretrain", "verify-resume": "pretrain", "plan": "pretrain"}
+"""Other commands that take a recipe: the command whose kind it is."""
+
+
+def kind_of(command: str) -> Kind:
+    """Return the kind of recipes that a command takes."""
+    return KINDS[READS.get(command, command)]
+
+
+def command_of(name: str) -> str | None:
+    """Return the command that runs a shipped recipe; nothing for other names."""
+    folder = recipe_folders().get(name)
+    return next((command for command, kind in KINDS.items() if kind.folder == folder), None)
+
+
+def commands_for(keys: set[str]) -> list[str]:
+    """Name the commands whose recipes have all of these keys, and need no others."""
+    return [name for name, kind in KINDS.items() if kind.schema.needed <= keys <= {*kind.schema.names}]
+
+
+def wrong_kind(source: str, right: str, command: str) -> str:
+    """Describe which command a recipe is for."""
+    kind = KINDS[right].article
+    if command in READS:
+        return f"recipe {source} is {kind}; tercet {command} reads {KINDS[READS[command]].article}"
+    run = f"call tercet.{right}" if source.startswith("(") else f"run `tercet {right} {source}`"
+    return f"recipe {source} is {kind}: {run}"
+
+
+def other_kind(own: Kind, data: dict[str, Any]) -> str | None:
+    """Find the one other command whose recipes have all of the keys, if this one's do not have them."""
+    if set(data) <= {*own.schema.names}:
+        return None
+    fitting = [name for name, kind in KINDS.items() if set(data) <= {*kind.schema.names}]
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,0 +1,109 @@
+"""How far a reader has to go: functions that a whole recipe is handed to, and what each run imports.
+
+The bounds are what is reached: they may only fall.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OTHERS = ("tests", "benchmarks", "documentation", "examples")
+FOLDERS = sorted(file.parent for file in ROOT.glob("*/__init__.py") if file.parent.name not in OTHERS)
+"""The folders of the package `tercet`, and the folder of that name, whose modules lie at its top."""
+
+FUNCTIONS_WITH_A_RECIPE = 215
+"""Functions and methods with a parameter `recipe`."""
+
+MOST = {
+    "pretraining": (205, 45_064),
+    "finetune": (244, 52_718),
+    "distill": (276, 59_609),
+    "fewshot": (135, 29_112),
+}
+"""Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def takes_recipe(node: ast.AST) -> bool:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    given = node.args
+    return any(each.arg == "recipe" for each in [*given.posonlyargs, *given.args, *given.kwonlyargs])
+
+
+def test_functions_take_parts_of_recipes():
+    files = [file for folder in FOLDERS for file in folder.rglob("*.py")]
+    assert (
+        sum(takes_recipe(node) for file in files for node in ast.walk(tree(file))) <= FUNCTIONS_WITH_A_RECIPE
+    )
+
+
+def carried_out(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that are carried out when a module is imported, but for what only types need."""
+    for statement in statements:
+        yield statement
+        is_for_types = isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test)
+        for name in ("body", "orelse", "handlers", "finalbody"):
+            if isinstance(statement, ast.If | ast.Try | ast.With | ast.ExceptHandler | ast.ClassDef):
+                yield from (
+                    () if is_for_types and name == "body" else carried_out(getattr(statement, name, []))
+                )
+
+
+def file_of(module: tuple[str, ...]) -> Path | None:
+    """Find the file of a module, named from below `tercet`."""
+    known = {folder.name for folder in FOLDERS}
+    place = (ROOT if module and module[0] in known else ROOT / "tercet").joinpath(*module)
+    return next((file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()), None)
+
+
+def module_of(file: Path) -> tuple[str, ...]:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return parts[1:] if parts[0] == "tercet" else parts
+
+
+@cache
+def imported(file: Path) -> frozenset[Path]:
+    """List the files of ours that a module imports; with a module, the packages that it lies in."""
+    found = set[Path]()
+    for node in carried_out(tree(file).body):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            above = module_of(file)[: -node.level] + tuple(
+                (node.module or "").split(".") if node.module else ()
+            )
+            for module in (above, *((*above, each.name) for each in node.names)):
+                found |= {file_of(module[:size]) for size in range(len(module) + 1)} - {None}  # pyright: ignore
+    return frozenset(found)
+
+
+def reached(file: Path) -> set[Path]:
+    """List the files that are imported with one, itself included; `__init__.py` does not count."""
+    seen, todo = set[Path](), [file]
+    while todo:
+        if (each := todo.pop()) not in seen:
+            seen.add(each)
+            todo += imported(each)
+    return {each for each in seen if each.name != "__init__.py"}
+
+
+@pytest.mark.parametrize("folder", MOST)
+def test_runs_import_what_they_need(folder):
+    files = reached(ROOT / folder / "run.py")
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    assert (len(files), lines) <= MOST[folder]
+    assert lines <= MOST[folder][1]
+
+
+def test_what_is_imported_is_followed():
+    files = {file.relative_to(ROOT).as_posix() for file in reached(ROOT / "pretraining" / "run.py")}
+    assert {"training/loop.py", "modeling/attention/multi_head.py", "tercet/api.py"} <= files
+    assert "tercet/command_line.py" not in files
+    assert "finetune/run.py" not in files
