@@ -50,9 +50,9 @@ from transformers import (
     TrainingArguments,
 )
 
+import tercet
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
 from tercet.finetune.task import Task
 from tercet.finetune.tasks import build_task
 from tercet.ground.messages import quietly
@@ -149,7 +149,7 @@ def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
             "output": str(folder / "run"),
         },
     )
-    finetune(recipe, overwrite=True)
+    tercet.finetune(recipe, overwrite=True)
     told = json.loads((folder / "run" / "scores.json").read_text(encoding="utf-8"))
     times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
     in_steps = told["seeds"][str(seed)]["seconds"]

@@ -18,6 +18,7 @@ import torch
 from samples import row_sample
 from transformers import AutoTokenizer
 
+import tercet
 from tercet import (
     TercetDecoderForSentenceEmbedding,
     TercetEncoderConfig,
@@ -26,12 +27,10 @@ from tercet import (
 )
 from tercet.configs.recipe import load_recipe, read_overrides
 from tercet.demo.run import run_demo
-from tercet.fewshot.output import ITEMS, RESULTS
+from tercet.fewshot.output import ITEMS
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
 from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import TaggingRecipe
 from tercet.ground.messages import quietly
 from tercet.metrics.bootstrap import bootstrap_interval, mean_interval
@@ -100,7 +99,7 @@ def by_finetuning(exam: Exam, folder: Path) -> Judgement:
             given += split_of(exam, split, str(source), recipe.task.columns, folder)
     if exam.options["is_trial"]:
         given.append("training.epochs=1")
-    finetune(load_recipe(FineTuningRecipe, exam.recipe, given), resume=True)
+    tercet.finetune(load_recipe(FineTuningRecipe, exam.recipe, given), resume=True)
     told = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))
     criterion, split, seeds = told["criterion"], told["split"], told["seeds"].values()
     baselines = {name: scores.get(criterion, 0.0) for name, scores in told["baselines"].items()}
@@ -149,12 +148,12 @@ def unseen_share(run: Path) -> float:
 def by_prompting(exam: Exam, folder: Path) -> Judgement:
     """Evaluate a recipe of `tercet fewshot`: its score, or with `bits` the bits of an answer."""
     overrides = [f"models=[{exam.model}]", *exam.overrides, f"output={folder / 'run'}"]
-    fewshot(load_recipe(FewShotRecipe, exam.recipe, overrides), overwrite=True)
+    tercet.fewshot(load_recipe(FewShotRecipe, exam.recipe, overrides), overwrite=True)
     if exam.options.get("bits"):
         lines = (folder / "run" / ITEMS).read_text(encoding="utf-8").splitlines()
         bits = np.array([-json.loads(line)["log_likelihood"] for line in lines]) / np.log(2)
         return {"values": [float(bits.mean())], "interval": list(mean_interval(bits)), "guess": None}
-    results = json.loads((folder / "run" / RESULTS).read_text(encoding="utf-8"))
+    results = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))
     own = results["models"][0]["shots"]["0"]
     found = {"values": [own["mean"]], "interval": own["interval"], "guess": exam.options.get("guess")}
     return found | {"ties": own["ties"]}

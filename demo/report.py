@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from ..distill.report import cards as cards_of_distillation
-from ..distill.report import kept_of, kept_table
-from ..distill.size_and_speed import size_table
+from ..distill.report import kept_of, kept_table, size_table
 from ..fewshot.report import glance as glance_at_prompts
 from ..finetune.report import glance as glance_at_task
 from ..finetune.report import score_table as task_table

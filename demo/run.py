@@ -18,21 +18,25 @@ from typing import Any
 
 from ..configs.recipe import load_recipe
 from ..distill.recipe import DistillationRecipe
+from ..distill.report import write_report as report_of_distillation
 from ..distill.run import distill
-from ..fewshot.output import RESULTS
 from ..fewshot.recipe import FewShotRecipe
+from ..fewshot.report import write_report as report_of_prompting
 from ..fewshot.run import fewshot
 from ..finetune.output import PREDICTIONS
 from ..finetune.recipe import FineTuningRecipe
+from ..finetune.report import write_report as report_of_fine_tuning
 from ..finetune.run import finetune
 from ..finetune.summary import read_predictions
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..metrics.bootstrap import percentile_interval
 from ..pretraining.recipe import PretrainingRecipe
+from ..pretraining.report import write_report as report_of_pretraining
 from ..pretraining.run import pretrain
 from ..reporting.page import save
 from ..reporting.verdicts import Verdict, about_few_rows, as_data, judge
+from ..storage.finished_run import FinishedRun, report_on
 from ..storage.scores import METRICS
 from ..text.cache import cache_folder
 from ..text.documentation import SPLITS, Document, read_documentation
@@ -68,18 +72,22 @@ class Command:
     """What it calls: recipe -> folder of the run."""
     summary: str
     """The file that says what a run has come to."""
+    write_report: Callable[[FinishedRun], None]
+    """Makes the report of a finished run."""
 
 
-PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION)
-FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES)
+PRETRAIN = Command("pretrain", PretrainingRecipe, pretrain, EVALUATION, report_of_pretraining)
+FINETUNE = Command("finetune", FineTuningRecipe, finetune, SCORES, report_of_fine_tuning)
+DISTILL = Command("distill", DistillationRecipe, distill, SCORES, report_of_distillation)
+PROMPT = Command("fewshot", FewShotRecipe, fewshot, SCORES, report_of_prompting)
 
 RUNS = {
     "encoder": (PRETRAIN, "encoder-demo"),
     FINETUNED: (FINETUNE, "packages-demo"),
     CONTROL: (FINETUNE, "packages-demo"),
-    DISTILLED: (Command("distill", DistillationRecipe, distill, SCORES), "encoder-half-demo"),
+    DISTILLED: (DISTILL, "encoder-half-demo"),
     "decoder": (PRETRAIN, "decoder-demo"),
-    CONTINUING: (Command("fewshot", FewShotRecipe, fewshot, RESULTS), "continuations-demo"),
+    CONTINUING: (PROMPT, "continuations-demo"),
     "seq2seq": (PRETRAIN, "telegrams-demo"),
 }
 """Folder of a run -> its command and its recipe, in their order."""
@@ -139,12 +147,14 @@ def show_all(folder: Path, overrides: Overrides, documents: Documents | None) ->
         say(f"[{number}/{len(RUNS)}] {run}: tercet {command.name} {name}")
         with quietly():
             command.carry_out(recipes[run])
+            report_on(folder / run, command.write_report, makes_model=command is not PROMPT)
         times[run] = spent() - since
         if number == 1:
             minutes = times[run].seconds / SHARE_OF_FIRST / 60
             say(f"  about {minutes:.0f} minutes for the whole demo, on a machine as busy as now")
         summaries[run] = json.loads((folder / run / command.summary).read_text(encoding="utf-8"))
-        found = [Verdict(**each) for each in summaries[run]["verdicts"]]
+        told = json.loads((folder / run / SCORES).read_text(encoding="utf-8"))["verdicts"]
+        found = [Verdict(**each) for each in told]
         if run == CONTROL:  # is of interest only beside the encoder that was pretrained
             found, run = [beside_control(folder, summaries)], FINETUNED
         for verdict in found:

@@ -7,7 +7,7 @@ Shapes: E examples, n targets of a batch, S sequences of it.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,6 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.heads.losses import at_least_float32
 from ..objectives.token_objective import TokenObjective
 from ..reporting.verdicts import trusted
-from ..storage.checkpoint import Checkpoint
 from ..training.evaluation import ratio
 from ..training.examples import ExampleSource, pick
 from ..training.objective import on_device
@@ -206,8 +205,3 @@ def keep_of_predictions(
     scores = [task.score_of_rows(*each) for each in drawn]
     is_better_high = task.metrics[task.metric_for_best_model]
     return keep_of_rows(scores, len(drawn[0][0]), is_better_high=is_better_high, resamples=RESAMPLES)
-
-
-def load_all(folders: Mapping[str, str]) -> dict[str, TercetPreTrainedModel]:
-    """Load models by their names."""
-    return {name: Checkpoint.open(folder).transformer() for name, folder in folders.items()}

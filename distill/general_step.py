@@ -19,16 +19,14 @@ from ..pretraining.model import SavedModel
 from ..pretraining.prepared import extent_of
 from ..pretraining.run import keep_models
 from ..pretraining.text import ReadText
-from ..reporting.curves import draw_log
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import left_out_of
 from ..training.exchange import main_first
 from ..training.fit import fit
 from ..training.precision import build_accelerator
-from ..training.run_folder import CURVES, EVALUATION, MODEL, write_recipe
+from ..training.run_folder import EVALUATION, MODEL, write_recipe
 from ..training.stages import prepare_data
-from ..training.tracking import LOG, read_log
 from .cache import CachedTeacher
 from .general_prepared import PreparedGeneralStep, build_setup, source_of
 from .model_outputs import Learner
@@ -88,10 +86,8 @@ def learn_general(
     )
     if outcome.interrupted_by is not None:
         raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    if accelerator.is_main_process:
-        draw_log(read_log(folder / LOG), folder / CURVES)
-        if isinstance(objective.teacher, CachedTeacher):
-            replace_text(folder / CACHE, json.dumps({"missing": objective.teacher.missing}, indent=2) + "\n")
+    if accelerator.is_main_process and isinstance(objective.teacher, CachedTeacher):
+        replace_text(folder / CACHE, json.dumps({"missing": objective.teacher.missing}, indent=2) + "\n")
     find = partial(finished_student, student)
     keep_models(learner, find, step.tokenizer, general.training, folder, outcome, text, accelerator)
     accelerator.wait_for_everyone()

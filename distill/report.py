@@ -3,11 +3,17 @@
 Written as Markdown and as a page of HTML, from the same blocks as the other reports.
 """
 
+import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..finetune.report import called
+from ..configs.recipe import load_recipe
+from ..finetune.report import write_report as report_of_fine_tuning
+from ..finetune.summary import called
+from ..finetune.text_rows import example_texts
+from ..pretraining.text import identify
 from ..reporting.blocks import (
     Bar,
     Block,
@@ -24,12 +30,24 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import draw_comparison
-from ..reporting.next_steps import next_steps
+from ..reporting.curves import draw_log
+from ..reporting.next_steps import NextStep, after_learning_a_task, after_pretraining, next_steps
+from ..reporting.next_steps import as_data as steps_as_data
+from ..reporting.page import save
 from ..reporting.verdicts import FEWEST_ROWS, missing_interval
+from ..stock.architectures import options_of_export
+from ..storage.finished_run import FinishedRun, find_run
+from ..storage.model_folder import load_config
 from ..storage.scores import METRICS, what_is_scored
+from ..storage.scores import as_data as scores_as_data
+from ..text.texts_read import keep_texts
+from ..training.disk import replace_text
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
+from ..training.tracking import LOG, read_log
 from .output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
+from .prepared import Prepared, prepare
 from .recipe import DistillationRecipe
-from .size_and_speed import PUBLISHED, about_speed, less, saved_time, share_of, size_table, times_of
+from .summary import for_card, kept_of, score_name, scores_of, summarize, told
 
 NAMES = {
     TEACHER: "teacher",
@@ -40,8 +58,56 @@ NAMES = {
 """Who is compared -> what the report calls them."""
 
 
-def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Report:
-    """Build the report; the chart goes into the run's folder."""
+PUBLISHED = {
+    "kept": 77.0 / 79.5,
+    "parameters": 66 / 110,
+    "time": 410 / 668,
+}
+"""DistilBERT over BERT-base (Sanh et al., 2019): mean of GLUE (table 1), parameters in millions, and seconds
+for STS-B's development set with batches of one on a CPU (table 3)."""
+
+
+def write_report(run: FinishedRun) -> None:
+    """Compare the students of a finished run with their teachers, and write that and the report.
+
+    The steps on rows get reports of their own.
+    """
+    folder = run.folder
+    recipe = load_recipe(DistillationRecipe, str(folder / RECIPE))
+    with warnings.catch_warnings(action="ignore"):  # the run has told
+        prepared = prepare(recipe)
+    if prepared.general is not None:
+        texts = identify(prepared.general.texts)
+        keep_texts(folder / STUDENT / GENERAL / TEXTS, texts, goes_on=True, may_change=False)
+    for name in prepared.students:
+        if prepared.general is not None:
+            draw_log(read_log(folder / name / GENERAL / LOG), folder / name / GENERAL / CURVES)
+        if prepared.task is not None:
+            report_of_fine_tuning(find_run(folder / name / TASK))
+    measured = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
+    summary = summarize(prepared, folder, measured)
+    summary["next_steps"] = steps_as_data(what_comes_next(recipe, prepared))
+    summary |= {"scores": scores_as_data(scores_of(summary)), "told": [*told(summary)]}
+    last = GENERAL if prepared.task is None else TASK
+    facts = measured | json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
+    facts["scores"] |= for_card(summary)
+    replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
+    replace_text(folder / EVALUATION, json.dumps(facts, indent=2) + "\n")
+    save(build_report(recipe, summary, folder), folder)
+
+
+def what_comes_next(recipe: DistillationRecipe, prepared: Prepared) -> Iterator[NextStep]:
+    """Yield what may be done with the student."""
+    model = recipe.folder / MODEL
+    export = options_of_export(load_config(model))
+    if prepared.task is None:
+        return after_pretraining(str(model), classifies=False, export=export)
+    task = prepared.task.task.recipe
+    return after_learning_a_task(str(model), example_texts(task), task.input_columns, export)
+
+
+def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any], folder: Path) -> Report:
+    """Build the report of the run in a folder, which the chart goes into."""
     kept = kept_of(summary)
     step = recipe.task if recipe.task is not None else recipe.general
     assert step is not None
@@ -55,7 +121,7 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
             Cards([*cards(summary)]),
             Prose(explanation(summary)),
             kept_table(summary),
-            figure(recipe.folder, summary),
+            figure(folder, summary),
             *scores_of_steps(summary),
             Heading("Size and speed"),
             size_table(summary),
@@ -63,17 +129,6 @@ def build_report(recipe: DistillationRecipe, summary: Mapping[str, Any]) -> Repo
             *next_steps(summary),
         ],
     )
-
-
-def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return each model's deciding score and the share of the teacher's: of the last step.
-
-    On raw text, that is BLEU where there are translations, and accuracy elsewhere.
-    """
-    if TASK in summary:
-        return summary[TASK]["scores"]
-    scores = summary[GENERAL]["scores"]
-    return {name: scores[name].get("bleu", scores[name]["accuracy"]) for name in scores}
 
 
 def cards(summary: Mapping[str, Any]) -> Iterator[Card]:
@@ -180,17 +235,6 @@ def about_share(kept: Mapping[str, Any], number: int, unit: str) -> str:
     return f"95 % interval {shown_interval(kept['interval'])}."
 
 
-def score_name(summary: Mapping[str, Any]) -> str:
-    """Describe which score decides."""
-    if TASK in summary:
-        told = summary[TASK]
-        return f"{called(told['criterion'], told)} on {told['rows'][told['split']]:,} {told['split']} rows"
-    told = summary[GENERAL]
-    if "bleu" in told["scores"][STUDENT]:
-        return f"{METRICS['bleu']} of greedy translations"
-    return f"accuracy of {what_is_scored(told['term'])}"
-
-
 def figure(folder: Path, summary: Mapping[str, Any]) -> Figure:
     """Draw the deciding scores, and where the student's may lie beside the teacher's."""
     kept = kept_of(summary)
@@ -255,3 +299,91 @@ def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
 def metrics_of(told: Mapping[str, Any]) -> list[str]:
     """Name the scores of a task that a reader knows."""
     return [name for name in told["scores"][STUDENT]["mean"] if name in METRICS]
+
+
+def times_of(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the student's time over the teacher's for one row, and for a row of 32."""
+    own, theirs = summary["speeds"][STUDENT], summary["speeds"][TEACHER]
+    return {
+        "one alone": own["latency"] / theirs["latency"],
+        "32 at once": theirs["throughput"] / own["throughput"],
+    }
+
+
+def size_table(summary: Mapping[str, Any]) -> Table:
+    """Put sizes and times side by side, and both ways of saying what is saved."""
+    sizes = summary["sizes"]
+    labels = {"parameters": "parameters", "inner_parameters": "parameters in layers", "disk": "bytes on disk"}
+    rows = [
+        [
+            label,
+            *(f"{sizes[name][key]:,}" for name in (TEACHER, STUDENT)),
+            f"{1 - share_of(sizes, key):.0%} fewer",
+            "",
+        ]
+        for key, label in labels.items()
+    ]
+    if "speeds" in summary:
+        rows += speed_rows(summary["speeds"])
+    rows += [
+        [
+            "DistilBERT, published: million parameters",
+            "110",
+            "66",
+            f"{1 - PUBLISHED['parameters']:.0%} fewer",
+            "",
+        ],
+        ["DistilBERT, published: seconds", "668", "410", *saved_time(PUBLISHED["time"])],
+    ]
+    return Table(["", "teacher", "student", "saved", "in other words"], rows)
+
+
+def speed_rows(speeds: Mapping[str, Mapping[str, float]]) -> Iterator[list[str]]:
+    """Write latency, throughput and memory."""
+    own, theirs = speeds[STUDENT], speeds[TEACHER]
+    pairs = {
+        "seconds for one alone": (theirs["latency"], own["latency"]),
+        "seconds for one, 32 at once": (1 / theirs["throughput"], 1 / own["throughput"]),
+    }
+    for label, (before, after) in pairs.items():
+        yield [label, f"{before:.4g}", f"{after:.4g}", *saved_time(after / before)]
+    before, after = theirs["memory"], own["memory"]
+    share = after / before if before > 0 else float("nan")
+    yield ["memory, MiB", f"{before:,.0f}", f"{after:,.0f}", saved(share), ""]
+
+
+def saved_time(share: float) -> list[str]:
+    """Write in both ways how much faster something is that takes a share of the time."""
+    return [f"{saved(share)} time", f"{1 / share:.2f}x as fast"]
+
+
+def saved(share: float) -> str:
+    """Return how much less, or more, something is of which a share is left.
+
+    >>> saved(0.61), saved(1.1)
+    ('39% less', '10% more')
+    """
+    return f"{1 - share:.0%} less" if share <= 1 else f"{share - 1:.0%} more"
+
+
+def about_speed(summary: Mapping[str, Any]) -> str:
+    """Describe how it was measured, and why both ways of saying it are given."""
+    measured = (
+        "Times are medians, teacher and student in turns, in float32. "
+        if "speeds" in summary
+        else "Times were not measured (report.speed is false). "
+    )
+    return measured + (
+        "Less time and faster are the same fact: DistilBERT's 39 % less time is 1.63 times the speed, "
+        "published as 60 % faster."
+    )
+
+
+def share_of(sizes: Mapping[str, Mapping[str, int]], key: str) -> float:
+    """Return what is left of the teacher's size."""
+    return sizes[STUDENT][key] / sizes[TEACHER][key]
+
+
+def less(own: float, teachers: float) -> str:
+    """Write how much less something is."""
+    return f"{1 - own / teachers:.0%}"

@@ -1,8 +1,8 @@
-"""Distillation, from a recipe to a smaller model, and an account of what it keeps and what it saves.
+"""Distillation, from a recipe to a smaller model.
 
 teacher -> student -> on raw text -> on rows -> model
                          |              |
-                      the same without a teacher, and from random weights -> report
+                      the same without a teacher, and from random weights
 """
 
 from pathlib import Path
@@ -11,11 +11,11 @@ from ..training.exchange import main_first
 from ..training.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
+from .facts import keep_student
 from .general_step import learn_general
 from .output import GENERAL, TASK, WITHOUT_TEACHER, run_folder
 from .prepared import Prepared, prepare, require_fit
 from .recipe import DistillationRecipe, StudentRecipe
-from .summary import summarize
 from .task_step import learn_task
 
 
@@ -49,7 +49,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
             learn_all(prepared, name, resume=run.resume)
         with run.together() as is_main:
             if is_main:
-                summarize(recipe, prepared)
+                keep_student(recipe, prepared)
     return recipe.model_folder
 
 

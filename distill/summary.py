@@ -1,4 +1,4 @@
-"""What a distillation has come to: scores beside the teacher's, sizes and times, the report and the model.
+"""What a distillation has come to: scores beside the teacher's, with sizes and times.
 
 What a student's score shows beside its teacher's and its controls', a sentence each.
 
@@ -7,25 +7,13 @@ the same student without a teacher that of the difference.
 """
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import torch
-
-from ..finetune.report import SCORE_NAMES
-from ..finetune.summary import read_predictions
-from ..finetune.text_rows import example_texts
-from ..ground.messages import quietly
-from ..modeling import TercetPreTrainedModel
+from ..finetune.summary import SCORE_NAMES, called, read_predictions
 from ..pretraining.translation_scores import TranslationMeasure
-from ..reporting.next_steps import NextStep, after_learning_a_task, after_pretraining
-from ..reporting.next_steps import as_data as steps_as_data
-from ..reporting.page import save
 from ..reporting.verdicts import (
     Outcome,
     Verdict,
@@ -35,13 +23,9 @@ from ..reporting.verdicts import (
     outcome_of_difference,
     shown,
 )
-from ..stock.architectures import options_of_export
 from ..storage.checkpoint import Checkpoint
-from ..storage.model_folder import load_config
-from ..text.texts_read import read_texts
-from ..training.disk import replace_text
-from ..training.precision import join_processes
-from ..training.run_folder import EVALUATION, MODEL, RECIPE, SCORES, TEXTS, delete
+from ..storage.scores import METRICS, Score, as_pair, number, what_is_scored
+from ..training.run_folder import EVALUATION, MODEL, SCORES
 from .comparison import (
     keep_of_examples,
     keep_of_predictions,
@@ -49,19 +33,39 @@ from .comparison import (
     lead_of_examples,
     lead_of_predictions,
     lead_of_translations,
-    load_all,
     predict_split,
     score_examples,
 )
+from .facts import present_device
 from .general_prepared import PreparedGeneralStep
 from .general_step import CACHE
 from .output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from .prepared import Prepared
-from .recipe import DistillationRecipe
-from .report import build_report, kept_of, score_name
-from .size_and_speed import measure_speeds, size_of
 from .task_step import PreparedTaskStep
 from .teacher import moved
+
+
+def kept_of(summary: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return each model's deciding score and the share of the teacher's: of the last step.
+
+    On raw text, that is BLEU where there are translations, and accuracy elsewhere.
+    """
+    if TASK in summary:
+        return summary[TASK]["scores"]
+    scores = summary[GENERAL]["scores"]
+    return {name: scores[name].get("bleu", scores[name]["accuracy"]) for name in scores}
+
+
+def score_name(summary: Mapping[str, Any]) -> str:
+    """Describe which score decides."""
+    if TASK in summary:
+        told = summary[TASK]
+        return f"{called(told['criterion'], told)} on {told['rows'][told['split']]:,} {told['split']} rows"
+    told = summary[GENERAL]
+    if "bleu" in told["scores"][STUDENT]:
+        return f"{METRICS['bleu']} of greedy translations"
+    return f"accuracy of {what_is_scored(told['term'])}"
+
 
 CONTROLS = {
     WITHOUT_TEACHER: {
@@ -116,48 +120,55 @@ Summary = dict[str, Any]
 """Plain data: what `scores.json` holds."""
 
 
-def summarize(recipe: DistillationRecipe, prepared: Prepared) -> None:
-    """Compare all students, put the model where it is looked for, and write the report.
+def summarize(prepared: Prepared, folder: Path, measured: Mapping[str, Any]) -> Summary:
+    """Compare all students with their teachers.
 
     Args:
-        recipe: As it was carried out.
-        prepared: Its steps, and the students that have learned.
+        prepared: The steps, as before the students have learned.
+        folder: Of the run.
+        measured: Sizes and, if they were measured, speeds.
     """
     general, task, students = prepared.general, prepared.task, list(prepared.students)
-    folder, last = recipe.folder, TASK if task is not None else GENERAL
-    models = {name: folder / name / last / MODEL for name in students}
-    delete(folder / MODEL)
-    shutil.copytree(models[STUDENT], folder / MODEL, dirs_exist_ok=True)
-    shutil.copy(folder / RECIPE, folder / MODEL)
     summary: Summary = {"students": students}
     if general is not None:
         summary[GENERAL] = compare_general(general, {name: folder / name / GENERAL for name in students})
     if task is not None:
         summary[TASK] = compare_task(task, {name: folder / name / TASK for name in students})
-    summary |= compare_models(recipe, prepared.last, models[STUDENT])
-    summary["verdicts"] = as_data(verdicts(summary))
-    summary["next_steps"] = steps_as_data(what_comes_next(str(folder / MODEL), task))
-    replace_text(folder / SCORES, json.dumps(summary, indent=2) + "\n")
-    replace_text(folder / TEXTS, json.dumps(texts_of(general, task, folder), indent=2) + "\n")
-    told = json.loads((folder / STUDENT / last / EVALUATION).read_text(encoding="utf-8"))
-    told["scores"] |= for_card(summary)
-    replace_text(folder / EVALUATION, json.dumps(told, indent=2) + "\n")
-    save(build_report(recipe, summary), folder)
+    summary |= {key: measured[key] for key in ("sizes", "speeds") if key in measured}
+    return summary | {"verdicts": as_data(verdicts(summary))}
 
 
-def what_comes_next(model: str, task: PreparedTaskStep | None) -> Iterator[NextStep]:
-    """Yield what may be done with the student."""
-    export = options_of_export(load_config(Path(model)))
-    if task is None:
-        return after_pretraining(model, classifies=False, export=export)
-    recipe = task.task.recipe
-    return after_learning_a_task(model, example_texts(recipe), recipe.input_columns, export)
+def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the scores of teacher, controls and student in the last step, and what the students keep."""
+    step = summary.get(TASK) or summary[GENERAL]
+    n, split = step.get("drawn", {}).get("number"), step.get("split", "validation")
+    for model, own in reversed(step["scores"].items()):
+        of_measures = {model: own} if "score" in own else {f"{model}, {name}": s for name, s in own.items()}
+        for name, kept in of_measures.items():
+            if "score" in kept:
+                yield Score(name, kept["score"], None, {}, n, split)
+            if kept.get("share") is not None:
+                interval = as_pair(kept["interval"])
+                yield Score(f"{name}: share kept", kept["share"], interval, {}, n, split)
+
+
+def told(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the line about the scores of teacher, controls and student with which the command ends."""
+    step = summary.get(TASK) or summary[GENERAL]
+
+    def in_words(scores: Mapping[str, Any]) -> str:
+        if "score" in scores:
+            return f"{step['criterion']} {number(scores['score'])}"
+        measures = {name: kept["score"] for name, kept in scores.items() if "score" in kept}
+        return ", ".join(f"{name} {number(value)}" for name, value in measures.items())
+
+    yield "; ".join(f"{name} {in_words(scores)}" for name, scores in reversed(step["scores"].items()))
 
 
 def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
-    students = load_all({name: str(path / MODEL) for name, path in folders.items()})
+    students = {name: Checkpoint.open(str(path / MODEL)).transformer() for name, path in folders.items()}
     models = {TEACHER: step.model, **students}
     for model in models.values():
         moved(model, present_device()).eval()
@@ -217,47 +228,6 @@ def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
             if name != STUDENT
         },
     }
-
-
-def compare_models(
-    recipe: DistillationRecipe, step: PreparedGeneralStep | PreparedTaskStep, student: Path
-) -> Summary:
-    """Compare sizes and optionally times of the student and of the teacher of the last step."""
-    models = {TEACHER: step.model, **load_all({STUDENT: str(student)})}
-    with written_as_ours(step.teacher, step.model) as folder:
-        folders = {TEACHER: folder, STUDENT: student}
-        sizes = {name: asdict(size_of(model, folders[name])) for name, model in models.items()}
-        if not recipe.report.speed:
-            return {"sizes": sizes}
-        places = {name: str(folder) for name, folder in folders.items()}
-        return {"sizes": sizes, "speeds": measure_speeds(models, places, present_device())}
-
-
-@contextmanager
-def written_as_ours(teacher: Checkpoint, model: TercetPreTrainedModel) -> Iterator[Path]:
-    """Yield a folder from which a teacher is loaded as ours: its own, or a temporary one if it is stock."""
-    if teacher.is_ours:
-        yield teacher.folder
-        return
-    with tempfile.TemporaryDirectory() as folder, quietly():
-        model.save_pretrained(folder)
-        yield Path(folder)
-
-
-def present_device() -> torch.device:
-    """Return the device of this process."""
-    return cast(torch.device, join_processes().device)
-
-
-def texts_of(general: PreparedGeneralStep | None, task: PreparedTaskStep | None, folder: Path) -> Summary:
-    """Return what was read: names, sizes and hashes."""
-    told: Summary = {}
-    if general is not None:
-        told |= read_texts(folder / STUDENT / GENERAL / TEXTS)
-    if task is not None:
-        rows = read_texts(folder / STUDENT / TASK / TEXTS)
-        told = {split: [*told.get(split, []), *rows.get(split, [])] for split in {**told, **rows}}
-    return told
 
 
 def for_card(summary: Summary) -> dict[str, Any]:

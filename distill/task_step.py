@@ -20,13 +20,13 @@ from transformers import PreTrainedTokenizerBase
 
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
+from ..finetune.facts import keep_best, keep_rows
 from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
 from ..finetune.model import load_pretrained_model
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.run import learn_all
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
-from ..finetune.summary import conclude, evaluate_before, keep_rows
 from ..finetune.task import Task
 from ..finetune.tasks import load_task
 from ..ground.messages import quietly
@@ -176,7 +176,7 @@ def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str
 def learn_task(
     step: PreparedTaskStep, student: StudentRecipe, folder: Path, *, is_taught: bool, resume: bool
 ) -> Path:
-    """Carry out the runs of all seeds and their report; return the folder of the best model.
+    """Carry out the runs of all seeds; return the folder of the best model.
 
     Args:
         step: Its teacher and its rows.
@@ -209,16 +209,15 @@ def learn_task(
     read = {**splits, "train": whole} if is_taught else splits
     # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
     pace = whole.examples
-    prepared, earlier = Prepared(step.task, splits, own, step.rows.bad_rows, step.open_model), None
+    prepared = Prepared(step.task, splits, own, step.rows.bad_rows, step.open_model)
     if processes.is_main_process:
         keep_rows(recipe, prepared)
         if rate is not None:
             print(rate, file=sys.stderr, flush=True)
-        earlier = evaluate_before(prepared, recipe.training.precision)
     wait_for_everyone()
     results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
-    if earlier is not None:
-        conclude(recipe, prepared, results, earlier, rate=rate)
+    if processes.is_main_process:
+        keep_best(recipe, prepared, results, rate=rate)
     wait_for_everyone()
     return recipe.model_folder
 

@@ -14,7 +14,7 @@ from .comparison import Comparison
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Query
-from .task import RowScore, majority
+from .task import majority
 from .task_recipes import (
     HOLE,
     Choosing,
@@ -55,8 +55,8 @@ class TargetedComparison(Comparison):
             remedy = "write task.target: (TARGET) - 1"
             tell_of_no_first(numbers, sizes, f"{source}: task.target = {self.target.source!r}", remedy)
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
-        """Return what computes the accuracy of a random answer, and of the most frequent one."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return how probably a random answer is correct, and whether the most frequent one is."""
         return super().baselines(items) | {"majority": majority([item.target for item in items])}
 
 

@@ -24,14 +24,13 @@ import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from ..metrics.calibration import expected_error, reliability
-from ..reporting.blocks import Line
 from .boundary import Prompt
 from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Query
 from .request import Request, Score
 from .score_cache import ScoreCache
-from .task import Answerer, Record, RowScore, Task, answer_lines, mean_of
+from .task import Answerer, Record, Task
 
 
 class Comparison(Task):
@@ -114,14 +113,9 @@ class Comparison(Task):
         ties = sum(record["is_tied"] for record in records)
         return {"reliability": reliability(*self.confidences(records)), "ties": ties}
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
-        """Return what computes the accuracy of a random answer."""
-        return {"random": mean_of([1 / len(item.answers) for item in items])}
-
-    def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
-        """Lay out the answers with the values that are compared, and the chosen one."""
-        choice = None if record["is_tied"] else record["choices"][self.normalization]
-        return answer_lines(record, record["values"][self.normalization], choice)
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return how probably a random answer is correct."""
+        return {"random": [1 / len(item.answers) for item in items]}
 
 
 def lead_of(values: np.ndarray, is_correct: np.ndarray) -> float:

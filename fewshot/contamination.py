@@ -40,11 +40,6 @@ class Contamination:
     num_documents: int
     """Documents of the corpus that were read."""
 
-    def parts(self) -> dict[str, np.ndarray]:
-        """Split the items: `all`, `clean`, `touched`, each as a mask."""
-        touched = np.array(self.is_touched)
-        return {"all": np.ones_like(touched), "clean": ~touched, "touched": touched}
-
     def as_data(self) -> dict[str, Any]:
         """Return the counts."""
         return {

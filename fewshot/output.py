@@ -1,15 +1,20 @@
 """The folder of an evaluation: what lies in it, and when one may write there.
 
-recipe.yaml      what was evaluated                results.json     all scores, of every model and condition
-items.jsonl      every item, with prompt, tokens and scores          report.md, report.html, shots.png,
-                                                                     reliability.png
+recipe.yaml      what was evaluated                evaluation.json  the models and conditions
+items.jsonl      every item, with prompt, tokens and log-likelihoods
+rows.jsonl       what baselines and the contamination corpus say of every row
+
+The report (`report.py`) is made from these:
+
+scores.json      all scores, of every model and condition
+report.md, report.html, shots.png, reliability.png
 """
 
 from ..training.run_folder import RunFolder
 from .recipe import FewShotRecipe
 
-RESULTS = "results.json"
 ITEMS = "items.jsonl"
+ROWS = "rows.jsonl"
 SHOTS = "shots.png"
 RELIABILITY = "reliability.png"
 

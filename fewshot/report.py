@@ -1,13 +1,14 @@
-"""The report of an evaluation: scores with their doubt, against K and beside what needs no model.
+"""The report of a finished evaluation: scores with their doubt, against K and beside what needs no model.
 
 Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from ..configs.recipe import recipe_data, written
+from ..configs.recipe import load_recipe, recipe_data, written
 from ..reporting.blocks import (
     Block,
     Card,
@@ -27,20 +28,28 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import Band, draw_reliability, draw_shots
+from ..reporting.page import save
 from ..reporting.verdicts import (
     FEWEST_ROWS,
     Verdict,
     about_few_rows,
+    as_data,
     difference_in_words,
     judge,
     missing_interval,
     outcome_of_difference,
 )
 from ..reporting.verdicts import shown as score_in_words
-from ..training.run_folder import RECIPE
+from ..storage.finished_run import FinishedRun
+from ..storage.scores import as_data as scores_as_data
+from ..training.disk import replace_text
+from ..training.run_folder import RECIPE, SCORES
+from .comparison import Comparison
 from .output import ITEMS, RELIABILITY, SHOTS
 from .recipe import FewShotRecipe
+from .summary import scores_of, summarize, told
 from .task import Task
+from .tasks import build_task
 
 Results = Mapping[str, Any]
 
@@ -67,8 +76,19 @@ MOST_GROUPS = 100
 """Groups that a table still has room for."""
 
 
-def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
-    """Build the report; charts go into the folder."""
+def write_report(run: FinishedRun) -> None:
+    """Compute the scores of a finished evaluation, and write them and its report into its folder."""
+    recipe = load_recipe(FewShotRecipe, str(run.folder / RECIPE))
+    task = build_task(recipe.task)
+    results = {"recipe": recipe_data(recipe), **summarize(run.folder, task)}
+    results |= {"scores": scores_as_data(scores_of(results)), "told": [*told(results)]}
+    results["verdicts"] = as_data(verdicts(results, is_higher_better=task.is_higher_better))
+    replace_text(run.folder / SCORES, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    save(build_report(recipe, task, results, run.folder), run.folder)
+
+
+def build_report(recipe: FewShotRecipe, task: Task, results: Results, folder: Path) -> Report:
+    """Build the report of the run in a folder, which the charts go into."""
     _, best = best_of(results["models"], is_higher_better=task.is_higher_better)
     return Report(
         f"{task.title}: {NAMES[task.metric]} {best['mean']:.3g}",
@@ -83,13 +103,13 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results) -> Report:
                 ]
             ),
             Prose(doubts(results)),
-            *shots(recipe, results),
+            *shots(results, folder),
             *other_scores(results),
-            *calibration(recipe, results),
+            *calibration(results, folder),
             *groups(results),
             *contamination(results),
             *recipe_block(recipe, task),
-            *some_items(recipe, task),
+            *some_items(task, folder),
             *models_and_prompts(results),
         ],
     )
@@ -199,14 +219,14 @@ def doubts(results: Results) -> str:
     )
 
 
-def shots(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
+def shots(results: Results, folder: Path) -> Iterator[Block]:
     """Show the score against K."""
     criterion = results["criterion"]
     yield Heading("Score by number of demonstrations")
     bands = {label(model, results): band_of(model["shots"]) for model in results["models"]}
     if any(len(band.shots) > 1 for band in bands.values()):  # of one number, the table says it all
         title = f"{NAMES[criterion]}, with its 95 % interval over rows"
-        drawing = draw_shots(bands, results["baselines"], title, recipe.folder / SHOTS)
+        drawing = draw_shots(bands, results["baselines"], title, folder / SHOTS)
         yield Figure(
             SHOTS,
             drawing,
@@ -282,7 +302,7 @@ def shown(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def calibration(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
+def calibration(results: Results, folder: Path) -> Iterator[Block]:
     """Show how confident and how accurate the models are, with the largest K."""
     tables = {}
     for model in results["models"]:
@@ -291,7 +311,7 @@ def calibration(recipe: FewShotRecipe, results: Results) -> Iterator[Block]:
             tables[f"{label(model, results)}, K = {count}"] = own["reliability"]
     if tables:
         yield Heading("Calibration")
-        drawing = draw_reliability(tables, recipe.folder / RELIABILITY)
+        drawing = draw_reliability(tables, folder / RELIABILITY)
         yield Figure(RELIABILITY, drawing, "Accuracy against confidence")
 
 
@@ -418,15 +438,14 @@ def fitted(name: str, count: str, own: Mapping[str, Any]) -> Iterator[str]:
         yield f"{about} {own['mean']:.2g} demonstrations fitted on average, and at least one."
 
 
-def some_items(recipe: FewShotRecipe, task: Task) -> Iterator[Block]:
+def some_items(task: Task, folder: Path) -> Iterator[Block]:
     """Show the first items of the first model with the fewest demonstrations, with their prompts."""
-    log = recipe.folder / ITEMS
-    if not log.exists():
-        return
-    with log.open(encoding="utf-8") as lines:
+    with (folder / ITEMS).open(encoding="utf-8") as lines:
         first = [json.loads(line) for line, _ in zip(lines, range(NUM_EXAMPLES), strict=False)]
     yield Heading("Some items")
-    yield Examples([Example([Line("prompt", [Run(end_of(record))]), *task.show(record)]) for record in first])
+    yield Examples(
+        [Example([Line("prompt", [Run(end_of(record))]), *lines_of(task, record)]) for record in first]
+    )
 
 
 def end_of(record: Mapping[str, Any]) -> str:
@@ -435,3 +454,34 @@ def end_of(record: Mapping[str, Any]) -> str:
         record["prompt"] if isinstance(record["prompt"], str) else record["prompt"][record.get("right", 0)]
     )
     return prompt if len(prompt) < 400 else f"... {prompt[-400:]}"
+
+
+def lines_of(task: Task, record: Mapping[str, Any]) -> Iterator[Line]:
+    """Lay out what a model has answered: a text beside the correct one, or answers with what is compared."""
+    if "written" in record:
+        role = "right" if record["exact_match"] else "wrong"
+        yield Line("prediction", [Run(record["written"].strip() or "nothing", role)])
+        yield Line("reference", [Run(record["references"][0].strip(), "truth")])
+    elif isinstance(task, Comparison):
+        choice = None if record["is_tied"] else record["choices"][task.normalization]
+        yield from answer_lines(record, record["values"][task.normalization], choice)
+    else:
+        yield from answer_lines(record)
+
+
+def answer_lines(
+    record: Mapping[str, Any], values: Sequence[float] | None = None, choice: int | None = None
+) -> Iterator[Line]:
+    """Lay out the answers of a record.
+
+    Args:
+        record: Of a query.
+        values: By which the answers are compared; log-likelihoods if left out.
+        choice: The answer that is chosen, if any.
+    """
+    for number, answer in enumerate(record.get("answers", [])):
+        is_correct = number == record.get("right", 0)
+        role = "truth" if is_correct and number != choice else "right" if is_correct else "wrong"
+        run = Run(answer["text"].strip(), role if is_correct or number == choice else "plain")
+        value = sum(answer["log_likelihoods"]) if values is None else values[number]
+        yield Line(f"{value:.2f}", [run])

@@ -1,39 +1,33 @@
-"""An evaluation, from a recipe to a report: rows, prompts, models, scores and how far they can be trusted.
+"""An evaluation, from a recipe to what its report is made of: rows, prompts, models and their answers.
 
 Whatever may be wrong with recipe, rows and the first model shows before the output folder is touched.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
-from ..configs.recipe import recipe_data
-from ..reporting.page import save
-from ..reporting.verdicts import as_data
 from ..storage.checkpoint import Checkpoint
 from ..training.books import hash_of_weights
 from ..training.cpu import prepared_cpu
 from ..training.disk import partial_path, replace_text
-from ..training.run_folder import Run, running
+from ..training.run_folder import EVALUATION, Run, running
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome, conditions_of
-from .output import ITEMS, RESULTS, run_folder
+from .output import ITEMS, ROWS, run_folder
 from .recipe import FewShotRecipe
-from .report import build_report, verdicts
 from .rows import Items, read_items
-from .subject import load_subject
-from .summary import summarize_model
-from .task import RowScore
+from .subject import Subject, load_subject
 
 
 def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code: bool = False) -> Path:
-    """Evaluate models as a recipe says, and return the folder with results and report.
+    """Evaluate models as a recipe says, and return the folder with what they answered.
 
     Args:
         recipe: Everything that the evaluation depends on.
@@ -52,12 +46,11 @@ def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code
 
 
 def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> None:
-    """Evaluate all models in the folder that a run holds."""
+    """Evaluate all models in the folder that a run holds, and write what the report is made of."""
     items = read_items(recipe)
     contamination = None
     if recipe.contamination is not None:
         contamination = find_contamination(items.test, recipe.contamination)
-    baselines = items.task.baselines(items.test)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     models: list[dict[str, Any]] = []
     with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
@@ -73,13 +66,22 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
             for outcome in tqdm(evaluation.outcomes(), name, len(conditions), disable=None, leave=False):
                 outcomes.append(outcome)
                 log(name, outcome)
+            require_counted(subject, outcomes)
             weights = before, hash_of_weights(subject.model.state_dict())
             assert weights[0] == weights[1], "evaluation has changed weights"
-            models.append(
-                summarize_model(items.task, subject, weights, outcomes, baselines, contamination)
-                | {"max_length": checkpoint.max_length}
-            )
-    conclude(recipe, items, models, baselines, contamination)
+            models.append(facts_of(subject, weights, outcomes))
+    keep_facts(recipe, items, models, contamination)
+
+
+def require_counted(subject: Subject, outcomes: Sequence[Outcome]) -> None:
+    """Raise a `ValueError` if all conditions have demonstrations, and not one fits."""
+    checkpoint = subject.checkpoint
+    if not any(outcome.counted for outcome in outcomes):
+        raise ValueError(
+            f"no demonstration fits into any prompt of {checkpoint.name}, which has a maximum length of "
+            f"{checkpoint.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or "
+            f"name a model with a larger maximum length"
+        )
 
 
 @contextmanager
@@ -104,23 +106,49 @@ def partial_items(file: Path) -> Iterator[Any]:
         partial.unlink(missing_ok=True)
 
 
-def conclude(
+def facts_of(subject: Subject, weights: tuple[str, str], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return what is known of a model, and of each of its conditions beside the records."""
+    return {
+        "name": subject.checkpoint.name,
+        "member": subject.member,
+        "class": type(subject.model).__name__,
+        "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),
+        "max_length": subject.checkpoint.max_length,
+        "weights_sha256": weights[0],
+        "weights_unchanged": weights[0] == weights[1],
+        "conditions": [
+            {
+                **asdict(outcome.condition),
+                "items": len(outcome.counted),
+                "dropped": outcome.dropped,
+                "cut": outcome.cut,
+                "prompt_sha256": outcome.prompt_hash,
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def keep_facts(
     recipe: FewShotRecipe,
     items: Items,
     models: list[dict[str, Any]],
-    baselines: Mapping[str, RowScore],
     contamination: Contamination | None,
 ) -> None:
-    """Write the results and the report."""
-    results = {
+    """Write what was evaluated, and of each row what baselines and a corpus say of it."""
+    baselines = items.task.baselines(items.test)
+    lines = []
+    for place, item in enumerate(items.test):
+        row: dict[str, Any] = {"row": item.number}
+        row["baselines"] = {name: worth[place] for name, worth in baselines.items()}
+        if contamination is not None:
+            row["is_touched"] = contamination.is_touched[place]
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    replace_text(recipe.folder / ROWS, "".join(lines))
+    facts = {
         "task": recipe.task.kind,
-        "criterion": items.task.metric,
-        "recipe": recipe_data(recipe),
         "items": len(items.test),
-        "baselines": {name: score(np.arange(len(items.test))) for name, score in baselines.items()},
         "models": models,
         "contamination": None if contamination is None else contamination.as_data(),
     }
-    results["verdicts"] = as_data(verdicts(results, is_higher_better=items.task.is_higher_better))
-    replace_text(recipe.folder / RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    save(build_report(recipe, items.task, results), recipe.folder)
+    replace_text(recipe.folder / EVALUATION, json.dumps(facts, indent=2, ensure_ascii=False) + "\n")

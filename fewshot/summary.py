@@ -1,70 +1,115 @@
 """What the conditions of a model have come to: mean, spread and interval for every K, and of some items."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
-from ..reporting.verdicts import FEWEST_ROWS, trusted
+from ..reporting.verdicts import FEWEST_ROWS, missing_interval, trusted
+from ..storage.scores import Score, as_pair, between, number
 from ..training.finite_json import as_json
-from .contamination import Contamination
-from .evaluation import Outcome
-from .subject import Subject
+from ..training.run_folder import EVALUATION
+from .evaluation import Condition, Outcome
+from .output import ITEMS, ROWS
 from .task import Record, RowScore, Task
 
 GAIN_RESAMPLES = 300
 """How often rows are drawn for a gain: two scores are computed each time."""
 
 
+def summarize(folder: Path, task: Task) -> dict[str, Any]:
+    """Summarize what models have predicted, from what their evaluation left in its folder.
+
+    Args:
+        folder: Of the run.
+        task: Of its recipe.
+    """
+    facts = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
+    rows = read_lines(folder / ROWS)
+    worth = {name: [row["baselines"][name] for row in rows] for name in rows[0]["baselines"]}
+    touched = None
+    if facts["contamination"] is not None:
+        touched = np.array([row["is_touched"] for row in rows])
+    models = []
+    with (folder / ITEMS).open(encoding="utf-8", newline="\n") as lines:
+        for model in facts["models"]:
+            known = {key: value for key, value in model.items() if key != "conditions"}
+            outcomes = read_outcomes(lines, [row["row"] for row in rows], model["conditions"])
+            models.append(known | summarize_model(task, outcomes, worth, touched))
+    baselines = {name: task.score_of_baseline(own)(np.arange(len(rows))) for name, own in worth.items()}
+    return facts | {"criterion": task.metric, "baselines": baselines, "models": models}
+
+
+def read_lines(file: Path) -> list[Any]:
+    """Read a file of JSON lines; other ends of a line that Unicode knows may stand in their texts."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+
+
+def read_outcomes(
+    lines: Iterator[str], numbers: Sequence[int], conditions: Sequence[Mapping[str, Any]]
+) -> list[Outcome]:
+    """Read a model's outcomes, whose records are the next ones of the log, condition by condition."""
+    places, outcomes = {number: place for place, number in enumerate(numbers)}, []
+    for told in conditions:
+        records: list[Record | None] = [None] * len(numbers)
+        for _ in range(told["items"]):
+            record = json.loads(next(lines))
+            records[places[record["row"]]] = record
+        condition = Condition(told["num_fewshot"], told["seed"], told["order"])
+        outcomes.append(Outcome(condition, records, told["dropped"], told["cut"], told["prompt_sha256"]))
+    return outcomes
+
+
 def summarize_model(
     task: Task,
-    subject: Subject,
-    weights: tuple[str, str],
     outcomes: Sequence[Outcome],
-    baselines: Mapping[str, RowScore],
-    contamination: Contamination | None,
+    baselines: Mapping[str, Sequence[Any]],
+    touched: np.ndarray | None,
 ) -> dict[str, Any]:
     """Summarize what a model has predicted.
 
     Args:
         task: The task.
-        subject: The model.
-        weights: Hash of its weights before, and after.
         outcomes: Of all conditions.
-        baselines: What needs no model, by its name.
-        contamination: Which items stand in a corpus, if that was looked for.
-
-    Raises:
-        ValueError: All conditions have demonstrations, and not one fits.
+        baselines: What needs no model, by its name: what it is worth for each row.
+        touched: Which rows stand in a corpus, if that was looked for.
     """
-    checkpoint = subject.checkpoint
     counts = sorted({outcome.condition.num_fewshot for outcome in outcomes})
     by_count = {count: [each for each in outcomes if each.condition.num_fewshot == count] for count in counts}
     summaries = {
-        str(count): summarize_num_fewshot(task, own, baselines, contamination)
+        str(count): summarize_num_fewshot(task, own, baselines, touched)
         for count, own in by_count.items()
         if any(outcome.counted for outcome in own)
     }
-    if not summaries:
-        raise ValueError(
-            f"no demonstration fits into any prompt of {checkpoint.name}, which has a maximum length of "
-            f"{checkpoint.max_length:,} tokens: add 0 to prompting.num_fewshot, shorten the templates, or "
-            f"name a model with a larger maximum length"
-        )
     if "0" in summaries:
         for count in summaries.keys() - {"0"}:
             summaries[count]["gain"] = gain_of(task, by_count[int(count)], by_count[0])
     return {
-        "name": checkpoint.name,
-        "member": subject.member,
-        "class": type(subject.model).__name__,
-        "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),
-        "weights_sha256": weights[0],
-        "weights_unchanged": weights[0] == weights[1],
         "shots": summaries,
         "fitted": {str(count): what_fitted(own) for count, own in by_count.items() if count},
     }
+
+
+def scores_of(results: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the score of each model with each number of demonstrations."""
+    for model in results["models"]:
+        for shots, own in model["shots"].items():
+            name, interval = f"{model['name']}, K = {shots}", as_pair(own["interval"])
+            yield Score(name, own["mean"], interval, own.get("baselines", {}), own.get("rows"), "test")
+
+
+def told(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about the scores with which the command ends."""
+    for each in scores_of(results):
+        doubt = between(each.interval) if each.interval else f"no interval: {missing_interval(each.n or 0)}"
+        yield f"{each.name}: {results['criterion']} {number(each.value)} ({doubt})"
+    about = "K demonstrations in a prompt, 95 % intervals"
+    if baselines := [f"{name} {number(value)}" for name, value in results["baselines"].items()]:
+        about = f"baselines of all rows: {', '.join(baselines)}; {about}"
+    yield about
 
 
 def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -81,8 +126,8 @@ def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def summarize_num_fewshot(
     task: Task,
     outcomes: Sequence[Outcome],
-    baselines: Mapping[str, RowScore],
-    contamination: Contamination | None,
+    baselines: Mapping[str, Sequence[Any]],
+    touched: np.ndarray | None,
 ) -> dict[str, Any]:
     """Join the seeds and orders of one K, as far as any prompt holds a demonstration."""
     outcomes = [outcome for outcome in outcomes if outcome.counted]
@@ -111,10 +156,11 @@ def summarize_num_fewshot(
         "groups": mean_groups(task, outcomes),
         **task.details(everything),
     }
-    if contamination is not None:
+    if touched is not None:
+        parts = {"all": np.ones_like(touched), "clean": ~touched, "touched": touched}
         summary["contamination"] = {
             part: {"items": int(mask.sum()), "score": score_of_part(task, outcomes, mask)}
-            for part, mask in contamination.parts().items()
+            for part, mask in parts.items()
         }
     return summary
 
@@ -184,20 +230,21 @@ Conditions = Sequence[Sequence[Record | None]]
 """The records of all rows in every condition, none where a row does not count."""
 
 
-def doubt_of(task: Task, conditions: Conditions, baselines: Mapping[str, RowScore]) -> dict[str, Any]:
+def doubt_of(task: Task, conditions: Conditions, baselines: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return how many rows count, the metric's 95 % interval, and what needs no model on the same rows.
 
     `differences` are the intervals of how far the metric is above baselines that depend on the rows drawn.
     """
     rows, own = counted_rows(conditions), drawn_scores(task, conditions)
+    scored = {name: task.score_of_baseline(worth) for name, worth in baselines.items()}
     guessed = {
         name: bootstrap_scores(lambda drawn, of=score: of(rows[drawn]), len(rows))
-        for name, score in baselines.items()
+        for name, score in scored.items()
     }
     return {
         "rows": len(rows),
         "interval": trusted(percentile_interval(own), len(rows)),
-        "baselines": {name: score(rows) for name, score in baselines.items()},
+        "baselines": {name: score(rows) for name, score in scored.items()},
         "differences": {
             name: trusted(percentile_interval(own - scores), len(rows))
             for name, scores in guessed.items()

@@ -8,13 +8,12 @@ the model gives.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..reporting.blocks import Line, Run
 from ..text.template_program import Row
 from .items import Item
 from .prompted_model import PromptedModel
@@ -121,37 +120,19 @@ class Task(ABC):
         """Return what results say of the records of one number of demonstrations beside scores."""
         return {}
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
-        """Return what computes the metric of what needs no model: the most frequent answer, a random one."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return what needs no model: for each item, what the most frequent or a random answer is worth."""
         return {}
 
-    def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
-        """Lay out what a model predicted, for a report."""
-        return answer_lines(record)
+    def score_of_baseline(self, worth: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows from what a baseline is worth for each of all."""
+        return mean_of(worth)
 
 
-def answer_lines(
-    record: Mapping[str, Any], values: Sequence[float] | None = None, choice: int | None = None
-) -> Iterator[Line]:
-    """Lay out the answers of a record.
-
-    Args:
-        record: Of a query.
-        values: By which the answers are compared; log-likelihoods if left out.
-        choice: The answer that is chosen, if any.
-    """
-    for number, answer in enumerate(record.get("answers", [])):
-        is_correct = number == record.get("right", 0)
-        role = "truth" if is_correct and number != choice else "right" if is_correct else "wrong"
-        run = Run(answer["text"].strip(), role if is_correct or number == choice else "plain")
-        value = sum(answer["log_likelihoods"]) if values is None else values[number]
-        yield Line(f"{value:.2f}", [run])
-
-
-def majority(answers: Sequence[Any]) -> RowScore:
-    """Return what computes the share of the most frequent answer."""
+def majority(answers: Sequence[Any]) -> list[bool]:
+    """Return for each answer whether it is the most frequent one."""
     usual = Counter(answers).most_common(1)[0][0]
-    return mean_of([answer == usual for answer in answers])
+    return [answer == usual for answer in answers]
 
 
 def mean_of(values: Sequence[float]) -> RowScore:

@@ -5,7 +5,7 @@ of one text. In generation the model continues a context greedily, and the text 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -16,7 +16,6 @@ import numpy as np
 from ..metrics.answers import exact_match as squad_exact_match
 from ..metrics.answers import word_f1
 from ..metrics.texts import bleu_of_rows, tokenization_for
-from ..reporting.blocks import Line, Run
 from ..text.template_program import Row
 from .boundary import Prompt
 from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
@@ -89,8 +88,8 @@ class Completion(Task):
         """Return 1 if the answer is the greedy continuation, else 0."""
         return float(record["is_right"])
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
-        """Return what computes the share of the most frequent answer."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return whether the most frequent answer is correct."""
         return {"majority": majority([item.answers[0] for item in items])}
 
 
@@ -243,16 +242,14 @@ class Generation(Task):
             return super().metric_of_rows(records)
         return bleu_of(records)
 
-    def baselines(self, items: Sequence[Item]) -> dict[str, RowScore]:
-        """Return what computes the metric of the most frequent answer."""
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return the records of the most frequent answer."""
         usual = Counter(item.references[0] for item in items).most_common(1)[0][0]
-        return {"majority": self.metric_of_rows([record_written(item, usual) for item in items])}
+        return {"majority": [record_written(item, usual) for item in items]}
 
-    def show(self, record: Mapping[str, Any]) -> Iterator[Line]:
-        """Lay out the generated text beside the first correct one."""
-        role = "right" if record["exact_match"] else "wrong"
-        yield Line("prediction", [Run(record["written"].strip() or "nothing", role)])
-        yield Line("reference", [Run(record["references"][0].strip(), "truth")])
+    def score_of_baseline(self, worth: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some of a baseline's records."""
+        return self.metric_of_rows(worth)
 
 
 def record_written(item: Item, text: str) -> Record:

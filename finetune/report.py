@@ -3,6 +3,7 @@
 Written as Markdown and as a page of HTML, from the same blocks as the reports of pretraining.
 """
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from ..configs.recipe import load_recipe
+from ..pretraining.report import write_report as report_of_pretraining
 from ..reporting.blocks import (
     Beside,
     Block,
@@ -28,21 +31,85 @@ from ..reporting.blocks import (
     name_of_model,
 )
 from ..reporting.charts import LARGEST_MATRIX, MOST_COUNTED, draw_confusions, draw_learning
-from ..reporting.next_steps import next_steps
+from ..reporting.next_steps import NextStep, after_learning_a_task, next_steps
+from ..reporting.next_steps import as_data as steps_as_data
+from ..reporting.page import save
 from ..reporting.verdicts import missing_interval
-from ..storage.scores import METRICS
+from ..stock.architectures import options_of_export
+from ..storage.finished_run import FinishedRun, find_run
+from ..storage.model_folder import load_config
+from ..storage.scores import INTERVAL, METRICS
+from ..storage.scores import as_data as scores_as_data
 from ..text.bad_rows import in_words as bad_in_words
-from ..training.run_folder import CURVES
-from ..training.tracking import LOG, read_log
+from ..training.disk import replace_text
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES
+from ..training.tracking import LOG, as_json, read_log
+from .facts import shared_in_words
 from .learning_rate import in_recipes
 from .library_metrics import PREFIX, score_in_words
-from .output import CONFUSIONS, seed_folder
+from .output import ADAPTED, CONFUSIONS, GRID_SCORES, PREDICTIONS, seed_folder
+from .output import BEFORE as UNADAPTED
 from .prepared import Prepared
 from .recipe import FineTuningRecipe, in_words
+from .summary import (
+    BAD_ROWS,
+    CEILING,
+    GUESSES,
+    SHARED,
+    called,
+    evaluate_before,
+    prepared_again,
+    read_predictions,
+    read_results,
+    scores_of,
+    spread,
+    summarize,
+    told,
+)
 from .task import Prediction, Task
+from .text_rows import example_texts
 
 SHOWN = 10
 """Rows that are shown because they were predicted best, and because they were predicted worst."""
+
+
+def write_report(run: FinishedRun) -> None:
+    """Compute what a finished run has come to, and write that and its report into its folder."""
+    folder, facts = run.folder, json.loads((run.folder / EVALUATION).read_text(encoding="utf-8"))
+    recipe = load_recipe(FineTuningRecipe, str(folder / RECIPE))
+    prepared, predictions = prepared_again(recipe, run), read_predictions(folder / PREDICTIONS)
+    results = read_results(folder, recipe.training.seeds)
+    earlier = evaluate_before(prepared, recipe.training.precision)
+    summary = summarize(prepared, results, facts["best_seed"], predictions, earlier)
+    if (folder / UNADAPTED).exists():
+        summary["before_adaptation"] = spread(
+            prepared.measured, read_results(folder / UNADAPTED, recipe.training.seeds)
+        )
+    if (folder / GRID_SCORES).exists():
+        summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
+    summary["learning_rate"] = facts["learning_rate"]
+    summary["next_steps"] = steps_as_data(what_comes_next(recipe))
+    summary |= {"scores": scores_as_data(scores_of(summary)), "told": [*told(summary)]}
+    facts["scores"] |= interval_for_card(recipe.task.kind, summary)
+    replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
+    replace_text(folder / EVALUATION, json.dumps(as_json(facts), indent=2) + "\n")
+    page = build_report(prepared, summary, predictions, folder, facts["begins_with"], recipe.training.epochs)
+    save(page, folder)
+    if (folder / ADAPTED).exists():
+        report_of_pretraining(find_run(folder / ADAPTED / "run"))
+
+
+def interval_for_card(kind: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the interval of the score that counts by its name in `evaluation.json`, if there is one."""
+    known = summary["interval"]
+    return {} if known is None else {f"{kind}/{summary['criterion']}/{INTERVAL}": known}
+
+
+def what_comes_next(recipe: FineTuningRecipe) -> Iterator[NextStep]:
+    """Yield what may be done with the model."""
+    model, task = recipe.folder / MODEL, recipe.task
+    export = options_of_export(load_config(model))
+    return after_learning_a_task(str(model), example_texts(task), task.input_columns, export)
 
 
 def by_label(task: Task, predictions: Sequence[Prediction], references: Any, folder: Path) -> Iterator[Block]:
@@ -108,41 +175,6 @@ def best_and_worst(
     return [Heading("Best and worst predictions"), Prose(about), Beside(shown)]
 
 
-SHARED = "shared_rows"
-"""Where the scores say how many measured rows are among those that were learned from."""
-
-SCORE_NAMES = "score_names"
-"""Where the scores say what some of them are called: of which label F1 is."""
-
-BAD_ROWS = "bad_rows"
-"""Where the scores say how many rows of each file were bad, and what was done about them."""
-
-CEILING = "ceiling"
-"""Where the scores say what the references score as the tokenizer writes them, if that changes them."""
-
-UNTRAINED = "untrained"
-"""Name of the baseline that is the model before the run, where some of its weights are random: a new head."""
-
-BEFORE = "before this run"
-"""Name of the baseline that is the model before the run, where all of its weights were trained."""
-
-BAG_OF_WORDS = "bag of words"
-"""Name of the baseline that counts words."""
-
-GUESSES = {
-    "majority class": "guessing the most frequent label",
-    "mean": "guessing the mean",
-    "first sentence": "repeating the first sentence",
-    "most frequent answer": "giving the most frequent answer",
-    "most frequent documents": "the same documents for every query",
-    "frequency of tokens": "predicting tokens by their frequency",
-    BAG_OF_WORDS: "a bag of words (logistic regression on TF-IDF weights)",
-    UNTRAINED: "the same model before fine-tuning",
-    BEFORE: "the same model before this run",
-}
-"""Name of a baseline -> what it does, in the words of a verdict."""
-
-
 OF_CEILING = (
     "The references, rewritten, are what the tokenizer has encoded and decoded: a model that writes all "
     "tokens right has these scores."
@@ -151,20 +183,22 @@ OF_CEILING = (
 
 
 def build_report(
-    recipe: FineTuningRecipe,
     prepared: Prepared,
     summary: Mapping[str, Any],
     predictions: Sequence[Prediction],
     folder: Path,
+    begins_with: str,
+    epochs: float,
 ) -> Report:
     """Build the report, its blocks in their order.
 
     Args:
-        recipe: As it was carried out.
-        prepared: Its rows.
+        prepared: The rows of the run.
         summary: What `summarize` found.
         predictions: Of the best seed, for the last split.
         folder: Of the run, for the charts.
+        begins_with: The pretrained model.
+        epochs: Of a whole run.
     """
     criterion, split, task = summary["criterion"], summary["split"], prepared.task
     measured = prepared.splits[split].rows
@@ -173,7 +207,7 @@ def build_report(
     rows, seeds = summary["rows"], len(summary["seeds"])
     return Report(
         f"{task.title}: {called(criterion, summary)} {format_score(best[criterion], 3)}",
-        f"{name_of_model(recipe.model.path)}, fine-tuned on {counted(rows['train'], 'row')} with "
+        f"{name_of_model(begins_with)}, fine-tuned on {counted(rows['train'], 'row')} with "
         f"{counted(seeds, 'seed')}, measured on {counted(rows[split], f'{split} row')}.",
         [
             *first_block(summary["verdicts"]),
@@ -187,7 +221,7 @@ def build_report(
             *(Prose(f"{line}.") for line in shared_in_words(summary[SHARED], rows)),
             score_table(summary, best),
             *([Prose(OF_CEILING)] if CEILING in summary else []),
-            *curve(task, summary, recipe.training.epochs, folder),
+            *curve(task, summary, epochs, folder),
             *comparisons(summary),
             *by_label(task, predictions, references, folder),
             *best_and_worst(task, measured, predictions, references),
@@ -195,22 +229,6 @@ def build_report(
             *next_steps(summary),
         ],
     )
-
-
-def called(name: str, summary: Mapping[str, Any]) -> str:
-    """Write the name of a score."""
-    return summary.get(SCORE_NAMES, {}).get(name, METRICS[name])
-
-
-def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
-    """Return of each split how many of its rows are learned from, if any are."""
-    return [
-        f"{number:,} of the {counted(rows[split], f'{split} row')} "
-        f"{'is' if number == 1 else 'are'} equal to a training row: the model's score on "
-        f"{'it' if number == 1 else 'these'} shows memorization"
-        for split, number in shared.items()
-        if number
-    ]
 
 
 def glance(summary: Mapping[str, Any], best: Mapping[str, float]) -> Card:

@@ -1,7 +1,7 @@
-"""Fine-tuning, from a recipe to a model that knows a task, and an honest account of how well.
+"""Fine-tuning, from a recipe to a model that knows a task, and the scores of every seed.
 
 rows -> task -> examples ---+
-                            +--> a run for every seed --> mean, spread, interval, baselines -> the best model
+                            +--> a run for every seed --> scores --> the best model
 model -> further reading? --+
 
 Further reading is domain-adaptive pretraining: the model reads text of the task's domain before it learns
@@ -28,6 +28,7 @@ from ..training.run_folder import MODEL, Run, running
 from ..training.stages import require_consistent
 from ..training.tracking import as_json
 from .explanation import Rates, settled, start_lines
+from .facts import keep_best, keep_rows
 from .learning import learn
 from .model import PretrainedModel
 from .output import ADAPTED, BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
@@ -39,8 +40,6 @@ from .recipe import (
     in_words,
 )
 from .splits import Split
-from .summary import conclude, evaluate_before, keep_rows
-from .tagger import remember_words
 
 
 def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -78,20 +77,16 @@ def finetune_in(
 
         require_member(adaptation, prepared.pretrained.model.config, recipe.model.path)
         open_texts(further_pretraining(adaptation, recipe.model.path, folder))  # they are there
-    earlier = None
     with run.together() as is_main:
         if is_main:
             run.take()
             keep_rows(recipe, prepared)
             tell_start(start_lines(tried[0][1] if tried else recipe, prepared, rates, len(tried)))
-            remember_words(prepared.pretrained.model, prepared.splits)
-            earlier = evaluate_before(prepared, recipe.training.precision)
     best = best_of_grid(tried, prepared, run) if tried else 0
     chosen = tried[best][1] if tried else recipe
     first = None if tried else prepared.pretrained
-    unadapted = None
     if adaptation is not None:
-        unadapted = learn_all(chosen, prepared, folder / BEFORE, first=first, resume=run.resume)
+        learn_all(chosen, prepared, folder / BEFORE, first=first, resume=run.resume)
         first = None
         unadapted_model = open_model(recipe.model.path, recipe.model.revision)
         adapted = adapt(unadapted_model, adaptation, folder / ADAPTED)
@@ -99,8 +94,7 @@ def finetune_in(
     results = learn_all(chosen, prepared, folder, first=first, resume=run.resume)
     with run.together() as is_main:
         if is_main:
-            assert earlier is not None
-            conclude(chosen, prepared, results, earlier, unadapted=unadapted, rate=rates[best])
+            keep_best(chosen, prepared, results, rate=rates[best])
     return folder / MODEL
 
 

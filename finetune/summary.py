@@ -1,8 +1,10 @@
-"""What the seeds of a run have come to: mean and spread, the best one with its interval, the baselines."""
+"""What the seeds of a run have come to: mean and spread, the best one with its interval, the baselines.
+
+All is computed from the folder of a finished run, and from the rows and the model that it has read.
+"""
 
 import json
-import shutil
-import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,112 +16,107 @@ from torch import nn
 
 from ..metrics.bootstrap import deviation, percentile_interval
 from ..pretraining.text import UNKNOWN
-from ..reporting.next_steps import after_learning_a_task
-from ..reporting.next_steps import as_data as steps_as_data
-from ..reporting.page import save
-from ..reporting.verdicts import FEWEST_ROWS, Verdict, about_few_rows, as_data, judge, shown, trusted
-from ..stock.architectures import options_of_export
-from ..storage.finished_run import EVALUATION, TEXTS
-from ..storage.model_folder import load_config
-from ..storage.scores import INTERVAL
-from ..text.bad_rows import in_words
-from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
+from ..reporting.verdicts import (
+    FEWEST_ROWS,
+    Verdict,
+    about_few_rows,
+    as_data,
+    judge,
+    missing_interval,
+    shown,
+    trusted,
+)
+from ..storage.finished_run import FinishedRun
+from ..storage.scores import METRICS, Score, as_pair, between, number
+from ..text.record_files import naming_keys
 from ..text.texts_read import keep_texts
-from ..training.disk import replace_text
 from ..training.precision import choose_precision, join_processes, products_in
-from ..training.run_folder import MODEL, RECIPE, SCORES, delete
+from ..training.run_folder import SCORES, TEXTS
 from ..training.tracking import as_json, as_scores
 from .evaluation import Evaluation, evaluate_rows
-from .learning_rate import LearningRate
-from .output import GRID, GRID_SCORES, PREDICTIONS, SEED, seed_folder
+from .facts import unknown_in
+from .library_metrics import load_metrics
+from .model import load_pretrained_model
+from .output import seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .report import (
-    BAD_ROWS,
-    BAG_OF_WORDS,
-    BEFORE,
-    CEILING,
-    GUESSES,
-    SCORE_NAMES,
-    SHARED,
-    UNTRAINED,
-    build_report,
-    called,
-    shared_in_words,
-)
-from .splits import Split, identify
+from .splits import Split, encode_splits, encoder_of, identify, read_splits
+from .tagger import remember_words
 from .task import Prediction, Task
-from .text_rows import example_texts
+from .tasks import load_task
+
+SHARED = "shared_rows"
+"""Where the scores say how many measured rows are among those that were learned from."""
+
+SCORE_NAMES = "score_names"
+"""Where the scores say what some of them are called: of which label F1 is."""
+
+BAD_ROWS = "bad_rows"
+"""Where the scores say how many rows of each file were bad, and what was done about them."""
+
+CEILING = "ceiling"
+"""Where the scores say what the references score as the tokenizer writes them, if that changes them."""
+
+UNTRAINED = "untrained"
+"""Name of the baseline that is the model before the run, where some of its weights are random: a new head."""
+
+BEFORE = "before this run"
+"""Name of the baseline that is the model before the run, where all of its weights were trained."""
+
+BAG_OF_WORDS = "bag of words"
+"""Name of the baseline that counts words."""
+
+GUESSES = {
+    "majority class": "guessing the most frequent label",
+    "mean": "guessing the mean",
+    "first sentence": "repeating the first sentence",
+    "most frequent answer": "giving the most frequent answer",
+    "most frequent documents": "the same documents for every query",
+    "frequency of tokens": "predicting tokens by their frequency",
+    BAG_OF_WORDS: "a bag of words (logistic regression on TF-IDF weights)",
+    UNTRAINED: "the same model before fine-tuning",
+    BEFORE: "the same model before this run",
+}
+"""Name of a baseline -> what it does, in the words of a verdict."""
 
 
-def conclude(
-    recipe: FineTuningRecipe,
-    prepared: Prepared,
-    results: Results,
-    earlier: Evaluation,
-    *,
-    unadapted: Results | None = None,
-    rate: LearningRate | None = None,
-) -> None:
-    """Sum the seeds up, put the best one's model where it is looked for, and write the report.
+def called(name: str, summary: Mapping[str, Any]) -> str:
+    """Write the name of a score."""
+    return summary.get(SCORE_NAMES, {}).get(name, METRICS[name])
+
+
+def prepared_again(recipe: FineTuningRecipe, run: FinishedRun) -> Prepared:
+    """Read the rows of a finished run, and the model that it began with, as the run did.
 
     Args:
-        recipe: As it was carried out.
-        prepared: Its rows and its tokenizer.
-        results: Of all seeds.
-        earlier: Of the pretrained model, from `evaluate_before`.
-        unadapted: Results of the runs without further pretraining, if there was any.
-        rate: What was chosen for the recipe.
-    """
-    folder = recipe.folder
-    best_seed = min(results, key=lambda seed: prepared.task.minimized_metric(results[seed]["validation"]))
-    chosen = seed_folder(folder, best_seed)
-    delete(folder / MODEL)
-    shutil.copytree(chosen / MODEL, folder / MODEL, dirs_exist_ok=True)
-    shutil.copy(folder / RECIPE, folder / MODEL)
-    shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
-    predictions = read_predictions(folder / PREDICTIONS)
-    summary = summarize(prepared, results, best_seed, predictions, earlier)
-    if unadapted is not None:
-        summary["before_adaptation"] = spread(prepared.measured, unadapted)
-    if (folder / GRID_SCORES).exists():
-        summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
-    summary["learning_rate"] = {
-        "value": recipe.training.learning_rate,
-        "reason": rate.reason if rate else "as the recipe or its grid says",
-    }
-    model, task = str(folder / MODEL), recipe.task
-    export = options_of_export(load_config(folder / MODEL))
-    steps = after_learning_a_task(model, example_texts(task), task.input_columns, export)
-    summary["next_steps"] = steps_as_data(steps)
-    replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
-    replace_text(
-        folder / EVALUATION, json.dumps(as_json(for_card(recipe, prepared, summary)), indent=2) + "\n"
-    )
-    save(build_report(recipe, prepared, summary, predictions, folder), folder)
-
-
-def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
-    """Write which rows a run reads, before it reads them.
-
-    Bad rows are told of, rows that are learned from and measured on, and tokens that are unknown.
+        recipe: Of the run.
+        run: Its model knows the labels, and its folder which rows they were.
 
     Raises:
-        ValueError: The run has begun with other rows: seeds and baselines would not be of the same ones.
+        FileNotFoundError: Rows or model are not there any more.
+        ValueError: They have changed.
     """
-    texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
-    rows = {name: len(split.rows) for name, split in prepared.splits.items()}
-    for line in (in_words(prepared.bad_rows), *shared_in_words(prepared.shared_rows, rows)):
-        if line:
-            print(line, file=sys.stderr, flush=True)
-    for name in prepared.measured:
-        tell_of_unknown(unknown_in(prepared, name), f"the {name} rows")
-        if "chrf" in prepared.task.metrics:
-            references = prepared.task.references(prepared.splits[name].rows)
-            tell_of_unwritable(references, prepared.pretrained.tokenizer, f"the {name} rows")
-    finished = (f"{SEED}*", f"*/{SEED}*", f"{GRID}/*")
-    goes_on = any(any(recipe.folder.glob(pattern)) for pattern in finished)
-    keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on, may_change=False)
+    with warnings.catch_warnings(action="ignore"):  # the run has told
+        with naming_keys(recipe.task.keys):
+            rows = read_splits(recipe)
+        task = load_task(run.model)
+        task.modules = load_metrics(
+            getattr(recipe.task, "metrics", ()), trust_remote_code=recipe.trust_remote_code
+        )
+        pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
+        encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
+        splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)
+    identity = identify(recipe.data, {name: split.rows for name, split in splits.items()})
+    keep_texts(run.folder / TEXTS, identity, goes_on=True, may_change=False)
+    remember_words(pretrained.model, splits)
+    return Prepared(task, splits, pretrained, rows.bad_rows)
+
+
+def read_results(folder: Path, seeds: Sequence[int]) -> Results:
+    """Read the scores of the runs of all seeds below a folder."""
+    return {
+        seed: json.loads((seed_folder(folder, seed) / SCORES).read_text(encoding="utf-8")) for seed in seeds
+    }
 
 
 def read_predictions(file: Path) -> list[Prediction]:
@@ -180,6 +177,43 @@ def summarize(
     return summary | {"verdicts": as_data(verdicts(task, summary))}
 
 
+def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the scores of the kept model, that which chose it first; of several seeds also the means."""
+    split, criterion, seeds = summary["split"], summary["criterion"], summary["seeds"]
+    found, rows = seeds[str(summary["best_seed"])][split], summary["rows"][split]
+    for name in sorted(found, key=lambda name: name != criterion):
+        interval = as_pair(summary["interval"]) if name == criterion else None
+        baseline = {other: scores[name] for other, scores in summary["baselines"].items() if name in scores}
+        yield Score(name, found[name], interval, baseline, rows, split)
+        if len(seeds) > 1:
+            mean = summary["mean"][split][name]
+            yield Score(f"{name}, mean of {len(seeds)} seeds", mean, None, {}, rows, split)
+
+
+def told(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines about the score of the kept model with which the command ends."""
+    first, *others = scores_of(summary)
+    interval = first.interval
+    doubt = (
+        f"95 % interval {between(interval)}"
+        if interval
+        else f"no interval: {missing_interval(**summary['drawn'])}"
+    )
+    compared = {name: scores.get(first.name) for name, scores in summary["baselines"].items()}
+    of_seed = ""
+    if (number_of_seeds := len(summary["seeds"])) > 1:
+        of_seed = " of the best seed"
+        compared = {f"mean of {number_of_seeds} seeds": others[0].value} | compared
+    beside = ", ".join(f"{name} {number(value)}" for name, value in compared.items())
+    yield (
+        f"{first.name}{of_seed} {number(first.value)} on {first.n:,} {first.split} "
+        f"{'row' if first.n == 1 else 'rows'} ({doubt}; {beside})"
+    )
+    if (most := summary.get(CEILING, {}).get(first.name)) is not None:
+        of_references = "of the references themselves, encoded and decoded by the tokenizer"
+        yield f"{first.name} {of_references}: {number(most)}"
+
+
 def compared(own: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, dict[str, list[float]]]:
     """Return each baseline's interval, and that of how far the model is above it, from drawn scores, (R,)."""
     return {
@@ -237,12 +271,6 @@ def guesses(prepared: Prepared, split: Split) -> dict[str, list[Prediction]]:
     return guess if words is None else guess | {BAG_OF_WORDS: words}
 
 
-def unknown_in(prepared: Prepared, split: str) -> float:
-    """Return the share of a split's tokens that the tokenizer does not know."""
-    ids = prepared.splits[split].examples.fields["input_ids"].values
-    return share_of_unknown([ids], prepared.pretrained.tokenizer)
-
-
 def evaluate_before(prepared: Prepared, precision: str) -> Evaluation:
     """Score the model that the first seed begins with on the split that counts, as its run computes."""
     device = cast(torch.device, join_processes().device)
@@ -267,20 +295,4 @@ def across(results: Results, split: str, reduce: Callable[[list[float]], Any]) -
     names = next(iter(results.values()))[split]
     return {
         name: float(reduce([as_scores(result[split])[name] for result in results.values()])) for name in names
-    }
-
-
-def for_card(recipe: FineTuningRecipe, prepared: Prepared, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that a model card tells: the best seed's scores of the last split."""
-    kind, best = recipe.task.kind, summary["seeds"][str(summary["best_seed"])]
-    scores = {f"{kind}/{name}": value for name, value in best[summary["split"]].items()}
-    if summary["interval"] is not None:
-        scores[f"{kind}/{prepared.task.metric_for_best_model}/{INTERVAL}"] = summary["interval"]
-    return {
-        "scores": scores,
-        "split": summary["split"],
-        "held_out": {UNKNOWN: summary[UNKNOWN][summary["split"]]},
-        "seconds": best["seconds"],
-        "step": best["steps"],
-        "trained_on": best["trained_on"],
     }

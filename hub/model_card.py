@@ -10,7 +10,7 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
 
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from yaml import YAMLError
 
 from ..configs.documents import write_document
@@ -21,7 +21,7 @@ from ..stock.architectures import options_of_export
 from ..stock.certificate import Certificate
 from ..storage.finished_run import RECIPE, FinishedRun
 from ..storage.model_folder import CERTIFICATE
-from ..storage.scores import METRICS, evaluation_results, read_scores, what_is_scored
+from ..storage.scores import INTERVAL, METRICS, TERMS, Score, as_pair, what_is_scored
 
 CARD = "README.md"
 
@@ -289,9 +289,50 @@ def data(run: FinishedRun) -> Iterator[str]:
         yield f"## Data\n\n{table(['split', 'text', 'bytes', 'SHA-256, or fingerprint'], rows)}"
 
 
+def read_scores(run: FinishedRun) -> Iterator[Score]:
+    """List the scores that are finite and mean something to a reader."""
+    scores = run.evaluation.get("scores", {})
+    for name, value in scores.items():
+        if name.partition("/")[2] in METRICS and value is not None:
+            interval = scores.get(f"{name}/{INTERVAL}")
+            yield Score(name, value, as_pair(interval))
+
+
+def evaluation_results(run: FinishedRun) -> list[EvalResult]:
+    """Return the scores in the form of the Hub's metadata."""
+    texts = run.texts.get(run.scored_split) or run.texts.get("train", [])
+    name = ", ".join(text["name"] for text in texts) or "held-out text"
+    identity = next((text["dataset"] for text in texts if "dataset" in text), name)
+    return [
+        EvalResult(
+            task_type=TERMS[score.term][1] if score.term in TERMS else "other",
+            task_name=what_is_scored(score.term),
+            dataset_type=identity,
+            dataset_name=name,
+            dataset_split=run.scored_split,
+            metric_type=score.metric,
+            metric_name=f"{METRICS[score.metric]} of {what_is_scored(score.term)}",
+            metric_value=score.value,
+            metric_args={"interval_95": list(score.interval)} if score.interval else None,
+        )
+        for score in read_scores(run)
+    ]
+
+
+def with_four_digits(score: Score) -> str:
+    """Write a score's value with four digits, and its interval."""
+    if score.interval is None:
+        return f"{score.value:.4g}"
+    low, high = score.interval
+    return f"{score.value:.4g} [{low:.4g}, {high:.4g}]"
+
+
 def results(run: FinishedRun) -> Iterator[str]:
     """List the scores on held-out text."""
-    rows = [[what_is_scored(score.term), METRICS[score.metric], score.shown] for score in read_scores(run)]
+    rows = [
+        [what_is_scored(score.term), METRICS[score.metric], with_four_digits(score)]
+        for score in read_scores(run)
+    ]
     if rows:
         scored = table(["of", "metric", "value"], rows)
         about = (

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from accelerate import Accelerator
+import torch
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..objectives.character_language_modeling import CharacterLanguageModeling, targets_of
 from ..objectives.masked_pairs import PAIR_LABELS
@@ -31,7 +31,6 @@ from ..training.evaluation import evaluate, micro_batches, ratio
 from ..training.examples import ExampleSource
 from ..training.objective import IGNORE, Batch, Objective
 from ..training.precision import build_accelerator
-from ..training.run_folder import MODEL
 from .baselines import TrigramModel, UnigramModel, nats_per_token
 from .model import build_model
 from .recipe import PretrainingRecipe
@@ -59,14 +58,14 @@ def compare(
     texts = open_texts(recipe)
     held_out = build_held_out(recipe, texts["validation"], tokenizer)
     assert held_out.source is not None
-    batches = list(batches_of(held_out.source, objective, recipe, accelerator))
+    batches = list(batches_of(held_out.source, objective, recipe, accelerator.device))
 
     def score(model: nn.Module) -> Scores:
         prepared = accelerator.prepare_model(model, evaluation_mode=True)
         return evaluate(prepared, objective, batches, accelerator, num_bytes=held_out.num_bytes)
 
     source = training_source(recipe, texts["train"], tokenizer)(recipe.corpus.sequence_length)
-    learned_from = batches_of(source, objective, recipe, accelerator)
+    learned_from = batches_of(source, objective, recipe, accelerator.device)
     seen, targets = answers(objective, learned_from), answers(objective, batches)
     vocab_size = trained.config.vocab_size
     scores = {
@@ -82,7 +81,7 @@ def compare(
 
 
 def batches_of(
-    source: ExampleSource, objective: Objective, recipe: PretrainingRecipe, accelerator: Accelerator
+    source: ExampleSource, objective: Objective, recipe: PretrainingRecipe, device: torch.device
 ) -> Iterable[Batch]:
     """Cut a source's epoch 0 into batches, in its order: those of a run's evaluation, if it is held out."""
     training = recipe.training
@@ -94,7 +93,7 @@ def batches_of(
         seed=training.seed,
         shuffle=False,
     )
-    return micro_batches(one_pass(steps), accelerator.device)
+    return micro_batches(one_pass(steps), device)
 
 
 def answers(objective: Objective, batches: Iterable[Batch]) -> Answers:
@@ -144,7 +143,7 @@ class TokenLosses:
         return np.diff(np.concatenate([[0.0], np.cumsum(self.nats)])[bounds]), np.diff(bounds)
 
 
-def trigram_losses(recipe: PretrainingRecipe) -> dict[str, TokenLosses]:
+def trigram_losses(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> dict[str, TokenLosses]:
     """Return the trigram's losses on a finished run's held-out text, by the term that they are of.
 
     There are none where anything but next tokens is learned, where the text is a stream, and where it has
@@ -153,7 +152,6 @@ def trigram_losses(recipe: PretrainingRecipe) -> dict[str, TokenLosses]:
     """
     if recipe.objective.kind not in NEXT_TOKENS or recipe.corpus.streaming:
         return {}
-    tokenizer = AutoTokenizer.from_pretrained(recipe.folder / MODEL)
     texts = open_texts(recipe)
 
     def tokenized(*documents: Documents) -> TokenizedCorpus:

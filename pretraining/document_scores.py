@@ -16,7 +16,6 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import nn
 from torch.nn import functional as F
 
@@ -32,7 +31,7 @@ from ..training.examples import Examples
 from ..training.mixture import MixedExamples, MixedObjective
 from ..training.objective import COMPONENT, Batch, Objective, on_device
 from ..training.packing import select_sequences, sequence_lengths, slice_sequences
-from ..training.precision import precision_of, products_in
+from ..training.precision import Precision, products_in
 from ..training.step_planning import share
 from ..training.workers import DataCursor
 
@@ -96,7 +95,7 @@ def ratios(sums: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def unit_scores(
-    model: nn.Module, steps: StepDataset | None, accelerator: Accelerator
+    model: nn.Module, steps: StepDataset | None, device: torch.device, precision: Precision
 ) -> dict[str, UnitScores]:
     """Score each held-out document by a model, for every term that predicts tokens.
 
@@ -104,9 +103,10 @@ def unit_scores(
     `MOST_SCORED` tokens.
 
     Args:
-        model: On the accelerator's device, in evaluation mode.
+        model: On the device, in evaluation mode.
         steps: What the model is measured on, cut as in the evaluation, if anything.
-        accelerator: Knows device and precision.
+        device: That computes.
+        precision: Of products.
     """
     if steps is None:
         return {}
@@ -115,14 +115,14 @@ def unit_scores(
     if not parts or int(np.sum(examples.lengths)) > MOST_SCORED:
         return {}
     found = {part.term: Found([], [], []) for part in parts}
-    computing = products_in(precision_of(accelerator), accelerator.device)
-    with undisturbed_randomness(accelerator.device), torch.inference_mode(), computing:
+    computing = products_in(precision, device)
+    with undisturbed_randomness(device), torch.inference_mode(), computing:
         for number, indices in enumerate(planned):
             for batch in steps.collate(DataCursor(0, number, number)):
                 part = parts[batch.pop(COMPONENT, 0)]
                 chosen = part.chosen(examples, indices)
                 for rows, micro_batch in cut(batch, steps.tokens_per_micro_batch):
-                    own = on_device(micro_batch, accelerator.device)
+                    own = on_device(micro_batch, device)
                     found[part.term].add(chosen[rows], *scored(part.objective, model, own))
     return {part.term: part.by_unit(found[part.term]) for part in parts if found[part.term].labels}
 

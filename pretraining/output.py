@@ -5,6 +5,7 @@
     evaluation.json   scores of the finished model  model/         the finished model, for `from_pretrained`
     texts.json        which texts were read         curves.png     the losses, drawn
     revisions/        intermediate models, if the recipe asks for them
+    scores.json       how sure the scores are, and what they show
     report.md, report.html                          what was learned from context, curves, samples and scores
     non_finite/       why a run was given up
 

@@ -9,14 +9,17 @@ scores are known by document (`document_scores.py`), verdicts rest on intervals.
 
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from accelerate import Accelerator
-from transformers import AutoModelForSequenceClassification
+import torch
+from torch import nn
+from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedTokenizerBase
 
+from ..configs.recipe import load_recipe
 from ..ground.messages import quietly
 from ..modeling import AUTO_CLASSES
 from ..objectives.character_language_modeling import CharacterLanguageModeling
@@ -55,21 +58,28 @@ from ..reporting.verdicts import (
 )
 from ..stock.architectures import options_of_export
 from ..storage.checkpoint import Checkpoint
+from ..storage.finished_run import FinishedRun
 from ..storage.model_folder import load_config
-from ..storage.scores import INTERVAL, METRICS, what_is_scored
+from ..storage.scores import INTERVAL, METRICS, Score, as_pair, what_is_scored
+from ..storage.scores import as_data as scores_as_data
+from ..storage.scores import number as in_three_digits
+from ..text.texts_read import keep_texts
+from ..text.tokenizer import load_tokenizer
+from ..training.batches import StepDataset
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import LeftOut
 from ..training.final_weights import EMA, LAST, MEAN
 from ..training.objective import Objective
-from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE
-from ..training.tracking import Record, as_json
+from ..training.precision import choose_precision, join_processes
+from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
+from ..training.tracking import LOG, Record, as_json, read_log
 from .comparison import TokenLosses, answers, batches_of, trigram_losses
 from .continuation import change_of_scores, change_of_tokens, losses_before
 from .document_scores import DOCUMENT, UnitScores, unit_scores
-from .prepared import Prepared
 from .recipe import PretrainingRecipe, in_words
 from .samples import Samples, as_lines, samples
+from .text import build_held_out, context_of, identify, open_texts
 
 NO_CONTEXT = "no context"
 """Name of the best guess that ignores the context."""
@@ -82,13 +92,13 @@ LEAST_GAIN = 0.02
 
 
 def losses_without_context(
-    recipe: PretrainingRecipe, objective: Objective, held_out: HeldOut, accelerator: Accelerator
+    recipe: PretrainingRecipe, objective: Objective, held_out: HeldOut, device: torch.device
 ) -> dict[str, float]:
     """Return the entropy of each term's held-out targets, in nats; none of mixtures."""
     known = TokenObjective | MaskedLanguageModelingWithPairs | CharacterLanguageModeling
     if not isinstance(objective, known) or held_out.source is None:
         return {}
-    targets = answers(objective, batches_of(held_out.source, objective, recipe, accelerator))
+    targets = answers(objective, batches_of(held_out.source, objective, recipe, device))
     return {term: entropy(own) for term, own in targets.items() if len(own)}
 
 
@@ -196,39 +206,90 @@ def about_the_end(log: Sequence[Record], kind: str = LAST) -> Iterator[Verdict]:
         )
 
 
-def write_report(
-    recipe: PretrainingRecipe, parts: Prepared, accelerator: Accelerator, log: Sequence[Record]
-) -> None:
-    """Write the report of a finished run, and its curves, into its folder; add what it finds to the scores.
-
-    Args:
-        recipe: As it was carried out.
-        parts: Of the run; what was trained has its last weights.
-        accelerator: Of the run; the finished model is read back onto its device.
-        log: The records of steps and evaluations.
-    """
-    file = recipe.folder / EVALUATION
-    summary = json.loads(file.read_text(encoding="utf-8"))
-    folder = recipe.folder / MODEL
+def write_report(run: FinishedRun) -> None:
+    """Compute what a finished run has come to, and write that, its report and its curves into its folder."""
+    folder = run.folder
+    recipe = load_recipe(PretrainingRecipe, str(folder / RECIPE))
+    facts = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
+    log, device = read_log(folder / LOG), cast(torch.device, join_processes().device)
+    precision = choose_precision(facts["trained_on"]["precision"], device)
     with quietly():
-        model = Checkpoint.open(str(folder)).ours().to(accelerator.device).eval()
-    data = parts.data
-    scores, trigram = unit_scores(model, data.held_out_steps, accelerator), trigram_losses(recipe)
+        model = Checkpoint.open(str(run.model)).ours().eval()
+        nn.Module.to(model, device)
+        tokenizer = load_tokenizer(str(run.model))
+    objective, held_out, steps = measured_on(recipe, tokenizer, model.config, folder)
+    scores, trigram = unit_scores(model, steps, device, precision), trigram_losses(recipe, tokenizer)
     levels = {term: float(own.no_context.sum() / own.targets.sum()) for term, own in scores.items()}
-    if not levels and data.held_out is not None:
-        levels = losses_without_context(recipe, parts.objective, data.held_out, accelerator)
-    summary |= {
+    if not levels:
+        levels = losses_without_context(recipe, objective, held_out, device)
+    shown_texts = samples(model, tokenizer, steps)
+    summary = facts | {
         "without_context": levels,
         "trigram": {term: losses.loss for term, losses in trigram.items()},
+        "samples": [as_lines(each) for each in shown_texts.examples],
     }
     add_intervals(summary, scores, trigram)
-    shown_texts = samples(model, parts.tokenizer, data.held_out_steps)
-    summary["samples"] = [as_lines(each) for each in shown_texts.examples]
-    summary["verdicts"] = as_data(verdicts(summary, log))
-    summary["next_steps"] = steps_as_data(what_comes_next(recipe, summary))
-    replace_text(file, json.dumps(as_json(summary), indent=2) + "\n")
-    parameters = sum(weights.numel() for weights in parts.model.parameters())
-    save(build_report(recipe, summary, log, parameters, shown_texts), recipe.folder)
+    replace_text(folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
+    found = {
+        "scores": scores_as_data(scores_of(summary)),
+        "told": [*told(summary)],
+        "verdicts": as_data(verdicts(summary, log)),
+        "next_steps": steps_as_data(what_comes_next(recipe, summary)),
+    }
+    replace_text(folder / SCORES, json.dumps(as_json(found), indent=2) + "\n")
+    summary |= {key: found[key] for key in ("verdicts", "next_steps")}
+    save(build_report(recipe, summary, log, folder, shown_texts), folder)
+
+
+def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:
+    """Yield the scores on held-out text; losses of a term beside those that need no network."""
+    scores = summary["scores"]
+    for name, value in scores.items():
+        term, _, score = name.rpartition("/")
+        if score not in ("targets", INTERVAL):  # of each score: how many, how sure
+            interval = as_pair(scores.get(f"{name}/{INTERVAL}"))
+            levels = levels_of(term, summary) if score == "loss" else {}
+            yield Score(name, value, interval, levels, scores.get(f"{term}/targets"), "validation")
+
+
+def told(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the line about the scores with which the command ends."""
+    scores: dict[str, list[str]] = {}
+    for each in scores_of(summary):
+        term, _, score = each.name.rpartition("/")
+        if term and score != "loss":
+            scores.setdefault(term, []).append(f"{score} {each}")
+    terms = "; ".join(f"{term.replace('_', ' ')}: {', '.join(own)}" for term, own in scores.items())
+    yield f"on held-out text: {terms or 'loss ' + in_three_digits(summary['scores'].get('loss'))}"
+
+
+def measured_on(
+    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, folder: Path
+) -> tuple[Objective, HeldOut, StepDataset | None]:
+    """Build what the run in a folder was measured by and on, cut into the steps of its evaluation.
+
+    Raises:
+        FileNotFoundError: The text is not there any more.
+        ValueError: It has changed.
+    """
+    objective = recipe.objective.build(context_of(recipe, tokenizer, config))
+    with warnings.catch_warnings(action="ignore"):  # the run has told
+        texts = open_texts(recipe)
+        keep_texts(folder / TEXTS, identify(texts), goes_on=True, may_change=False)
+        held_out = build_held_out(recipe, texts["validation"], tokenizer)
+    if held_out.source is None:
+        return objective, held_out, None
+    training = recipe.training
+    tokens = min(training.tokens_per_step, int(held_out.source.epoch(0).lengths.sum()))
+    steps = StepDataset(
+        held_out.source,
+        objective.at(1.0),
+        tokens_per_step=tokens,
+        tokens_per_micro_batch=training.tokens_per_micro_batch or tokens,
+        seed=training.seed,
+        shuffle=False,
+    )
+    return objective, held_out, steps
 
 
 def add_intervals(
@@ -256,15 +317,15 @@ def build_report(
     recipe: PretrainingRecipe,
     summary: Mapping[str, Any],
     log: Sequence[Record],
-    parameters: int,
+    folder: Path,
     shown_texts: Samples,
 ) -> Report:
-    """Build the report; the curves go into the run's folder."""
+    """Build the report of the run in a folder, which the curves go into."""
     terms = terms_of(summary)
-    drawn = [*curves(log, summary, recipe.folder / CURVES)]
+    drawn = [*curves(log, summary, folder / CURVES)]
     loss = format_score(summary["scores"].get("loss"), 3)
     about = (
-        f"{recipe.model.origin}, {parameters:,} parameters, trained for "
+        f"{recipe.model.origin}, {summary['trained_parameters']:,} parameters, trained for "
         f"{counted(summary['step'], 'step')} on {summary['tokens']:,} tokens."
     )
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in summary["trained_on"].items())

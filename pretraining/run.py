@@ -32,13 +32,12 @@ from ..training.recipe import TrainingRecipe
 from ..training.recovery import precision_kept
 from ..training.run_folder import EVALUATION, MODEL, Run, delete, running
 from ..training.stages import LEAST_FILL, warn_of_unfilled_steps
-from ..training.tracking import LOG, as_json, read_log
+from ..training.tracking import as_json
 from .continuation import tell_of_learning_rate
 from .model import SavedModel, save_model, saved_models
 from .output import TOKENIZER, kept_tokenizer, run_folder
 from .prepared import Inputs, find_inputs, load_or_train_tokenizer, prepare
 from .recipe import PretrainingRecipe
-from .report import write_report
 from .revisions import keeping_revisions, require_repository
 from .start import start_lines, tell_start, waiting_for
 from .text import ReadText
@@ -106,8 +105,6 @@ def pretrain_in(run: Run, recipe: PretrainingRecipe, inputs: Inputs) -> Path:
         keep_models(
             parts.model, find, parts.tokenizer, recipe.training, run.folder, outcome, text, accelerator
         )
-        if accelerator.is_main_process:
-            write_report(recipe, parts, accelerator, read_log(run.folder / LOG))
         wait_for_everyone()
     return run.folder / MODEL
 
@@ -236,6 +233,7 @@ def keep_models(
         "held_out": dict(text.held_out.about),
         "left_out": {split: [each._asdict() for each in own] for split, own in text.left_out.items()},
         "trained_on": environment_of(trained, accelerator),
+        "trained_parameters": sum(weights.numel() for weights in trained.parameters()),
         "models": {name: type(model).__name__ for name, (model, _) in models.items()},
     }
     for name in models:

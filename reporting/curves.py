@@ -46,6 +46,7 @@ LOOK: dict[Any, Any] = {
     "grid.color": LINE,
     "grid.linewidth": 0.7,
     "svg.fonttype": "none",
+    "svg.hashsalt": "tercet",  # the same drawing has the same names of shapes
     "text.parse_math": False,  # labels are other people's: their dollars are no formulas
 }
 

@@ -11,6 +11,7 @@ A model without a run around it is complete, too: less can be said of it then.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from ..configs.documents import read_document
 from ..ground.named_files import require_inside
 from ..training.model_paths import MODEL
 from ..training.model_paths import TASK as TASK
-from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS
+from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS, writing
 from .foreign_folder import require_own_files
 from .model_folder import CERTIFICATE, CONFIG
 
@@ -40,10 +41,12 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished model and what is known of how it came about."""
+    """A finished run: its model, and what is known of how it came about."""
 
+    folder: Path
+    """Where the run has written its facts; of a model without a run, the model's own."""
     model: Path
-    """The folder that `from_pretrained` loads."""
+    """The folder that `from_pretrained` loads; there is none of an evaluation with prompts."""
     config: Facts
     """The model's configuration."""
     recipe: Facts
@@ -76,17 +79,18 @@ class FinishedRun:
         return next((step["teacher"] for step in steps if "teacher" in step), None)
 
 
-def find_run(folder: Path) -> FinishedRun:
+def find_run(folder: Path, *, needs_model: bool = True) -> FinishedRun:
     """Read what a run left.
 
     Args:
         folder: The run's, or its `model` folder, or any folder that `save_pretrained` wrote.
+        needs_model: Whether a run that makes no model, but scores others, is none.
 
     Raises:
         ValueError: There is no model, one with facts is damaged, or as in `require_own_files`.
     """
     model = require_inside(folder / MODEL, folder) if (folder / MODEL / CONFIG).exists() else folder
-    if not (model / CONFIG).exists():
+    if not (model / CONFIG).exists() and (needs_model or not (folder / EVALUATION).exists()):
         raise ValueError(
             f"{folder} has no trained model (there is no {CONFIG}): name the folder that `tercet "
             "pretrain` or `save_pretrained` wrote"
@@ -100,6 +104,7 @@ def find_run(folder: Path) -> FinishedRun:
         (path / CERTIFICATE for path in (model, output) if (path / CERTIFICATE).exists()), None
     )
     return FinishedRun(
+        folder=output,
         model=model,
         config=read_facts(model / CONFIG),
         recipe=without_folders(read_facts(model / RECIPE)),
@@ -109,6 +114,23 @@ def find_run(folder: Path) -> FinishedRun:
         certificate=without_folders(read_facts(certificate)) if certificate else {},
         plots=find_plots(output),
     )
+
+
+def report_on(folder: Path, write_report: Callable[[FinishedRun], None], *, makes_model: bool = True) -> None:
+    """Make the report of a finished run in its folder, where nothing else is written meanwhile.
+
+    Args:
+        folder: Of the run.
+        write_report: Makes the report of runs of its kind.
+        makes_model: Whether such runs do.
+
+    Raises:
+        ValueError: As in `find_run`; or what the run has read has changed.
+        FileNotFoundError: What the run has read is not there any more.
+    """
+    run = find_run(folder, needs_model=makes_model)
+    with writing(run.folder, remedy=f"make the report with tercet report {folder}"):
+        write_report(run)
 
 
 def read_facts(file: Path) -> Facts:

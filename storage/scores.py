@@ -1,15 +1,12 @@
-"""A run's scores, for the card's table and for the Hub, which shows those of its `model-index` itself.
+"""What a score of a run is, whatever kind of run it is of, and what the parts of its name mean.
 
-Scores have names like `mlm/accuracy`: a term, which is one thing that was learned, and a metric. Where a run
-knows how sure a score is, `mlm/accuracy/interval` holds its 95 % interval, low and high.
+Scores of pretraining have names like `mlm/accuracy`: a term, which is one thing that was learned, and a
+metric. In `evaluation.json`, `mlm/accuracy/interval` is the 95 % interval of such a score, low and high.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-from huggingface_hub import EvalResult
-
-from .finished_run import FinishedRun
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 TERMS = {
     "mlm": ("hidden tokens", "fill-mask"),
@@ -82,54 +79,63 @@ INTERVAL = "interval"
 
 @dataclass(frozen=True)
 class Score:
-    """The value of a metric, and how sure it is."""
+    """A score, how sure it is, and what it is to be compared with."""
 
-    term: str
-    """The term of the loss, which `TERMS` puts in words."""
-    metric: str
-    """A key of `METRICS`."""
-    value: float
-    interval: tuple[float, float] | None
-    """The 95 % interval."""
+    name: str
+    """`accuracy`; of pretraining the term and the metric, `mlm/accuracy`."""
+    value: float | None
+    """The score; `None` if it is undefined."""
+    interval: tuple[float, float] | None = None
+    """The ends of its 95 % interval, if that was computed."""
+    baseline: Mapping[str, float | None] = field(default_factory=dict)
+    """The same score of what needs no learning, or of another model, by its name."""
+    n: int | None = None
+    """How many rows or targets it is of."""
+    split: str | None = None
+    """Which part of the data they are."""
 
     @property
-    def shown(self) -> str:
-        """Write the value with four digits, and its interval."""
-        if self.interval is None:
-            return f"{self.value:.4g}"
-        low, high = self.interval
-        return f"{self.value:.4g} [{low:.4g}, {high:.4g}]"
+    def term(self) -> str:
+        """The term of the loss, which `TERMS` puts in words."""
+        return self.name.partition("/")[0]
+
+    @property
+    def metric(self) -> str:
+        """A key of `METRICS`, behind the term."""
+        return self.name.partition("/")[2]
+
+    def __str__(self) -> str:
+        """Write the score, with its interval in brackets."""
+        ends = "" if self.interval is None else f" [{', '.join(map(number, self.interval))}]"
+        return f"{number(self.value)}{ends}"
 
 
-def read_scores(run: FinishedRun) -> Iterator[Score]:
-    """List the scores that are finite and mean something to a reader."""
-    scores = run.evaluation.get("scores", {})
-    for name, value in scores.items():
-        term, _, metric = name.partition("/")
-        if metric in METRICS and value is not None:
-            interval = scores.get(f"{name}/{INTERVAL}")
-            yield Score(term, metric, value, tuple(interval) if interval else None)
+def as_data(scores: Iterable[Score]) -> list[dict[str, Any]]:
+    """Return scores as plain data, for a run's `scores.json`."""
+    return [asdict(score) for score in scores]
 
 
-def evaluation_results(run: FinishedRun) -> list[EvalResult]:
-    """Return the scores in the form of the Hub's metadata."""
-    texts = run.texts.get(run.scored_split) or run.texts.get("train", [])
-    name = ", ".join(text["name"] for text in texts) or "held-out text"
-    identity = next((text["dataset"] for text in texts if "dataset" in text), name)
-    return [
-        EvalResult(
-            task_type=TERMS[score.term][1] if score.term in TERMS else "other",
-            task_name=what_is_scored(score.term),
-            dataset_type=identity,
-            dataset_name=name,
-            dataset_split=run.scored_split,
-            metric_type=score.metric,
-            metric_name=f"{METRICS[score.metric]} of {what_is_scored(score.term)}",
-            metric_value=score.value,
-            metric_args={"interval_95": list(score.interval)} if score.interval else None,
-        )
-        for score in read_scores(run)
-    ]
+def from_data(data: Mapping[str, Any]) -> Score:
+    """Return the score that plain data describe."""
+    return Score(**{**data, "interval": as_pair(data["interval"])})
+
+
+def as_pair(interval: Iterable[float] | None) -> tuple[float, float] | None:
+    """Return an interval as JSON has it; there may be none."""
+    if interval is None:
+        return None
+    low, high = interval
+    return low, high
+
+
+def between(interval: tuple[float, float]) -> str:
+    """Write the ends of an interval."""
+    return " to ".join(map(number, interval))
+
+
+def number(value: float | None) -> str:
+    """Write a score; one that is not finite is written as JSON's null."""
+    return "undefined" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def what_is_scored(term: str) -> str:

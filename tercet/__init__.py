@@ -25,6 +25,7 @@ from .api import plan as plan
 from .api import predict as predict
 from .api import prepare as prepare
 from .api import pretrain as pretrain
+from .api import report as report
 from .registration import MODELS, register_when_asked
 from .results import Result as Result
 from .results import Score as Score
@@ -50,6 +51,7 @@ for _command in (distill, fewshot, finetune):
 
 OFFERED = (
     *("distill", "embed", "fewshot", "finetune", "load_recipe", "plan", "predict", "prepare", "pretrain"),
+    "report",
     *("Result", "Score"),
 )
 """Names of this package that are for its users, besides those of the models."""

@@ -17,6 +17,7 @@ from .command_line import parse
 from .ground.messages import LinesError, is_panic
 from .ground.processes import safe_path
 from .ground.terminal import plain_streams
+from .reports import ReportError
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
@@ -166,9 +167,9 @@ def is_named(error: BaseException) -> bool:
 
 
 def is_said_in_full(error: BaseException) -> bool:
-    """Return whether an error of the system's says already what helps."""
+    """Return whether an error that is not the user's says already what helps."""
     if not isinstance(error, OSError):
-        return False
+        return isinstance(error, ReportError)
     from .training.disk import WriteError
 
     return isinstance(error, WriteError)

@@ -21,6 +21,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .reports import find_finished, report_after, write_report
 from .results import Result
 from .rows_in_memory import SPLITS, as_dataset, calling, is_table, keep, splits_of, texts_in
 
@@ -159,6 +160,25 @@ def fewshot(
         given["data__test"] = rows
     options = {"overwrite": overwrite, "trust_remote_code": trust_remote_code}
     return carry_out("fewshot", recipe, overrides, given | values, **options)
+
+
+def report(folder: Any) -> Result:
+    """Make the report of a finished run again from what lies in its folder, as `tercet report` does.
+
+        tercet.report("runs/reviews").report
+
+    Args:
+        folder: Of a run of `pretrain`, `finetune`, `distill` or `fewshot`.
+
+    Raises:
+        ValueError: It is no folder of a finished run, or what the run has read has changed.
+        FileNotFoundError: What the run has read is not there any more.
+    """
+    path = find_finished(Path(folder.folder if isinstance(folder, Result) else folder).expanduser())
+    command = command_for(str(path / "recipe.yaml"), ())
+    say_that_libraries_load()
+    write_report(command, path)
+    return Result(command, path)
 
 
 def plan(recipe: Any, *overrides: str, **values: Any) -> "Plan":
@@ -373,6 +393,7 @@ def carry_out(
         say_that_libraries_load()
         recipe = load(kind.recipe, source, given)
         kind.run(command)(recipe, overwrite=overwrite, **options)
+    report_after(command, recipe.folder)
     return Result(command, recipe.folder)
 
 

@@ -39,6 +39,7 @@ from .commands import (
     prepare,
     pretrain,
     push,
+    report,
     study,
     tokenizer,
     verify_resume,
@@ -154,6 +155,8 @@ def build_parser() -> ArgumentParser:
     add_predict(commands)
     add_embed(commands)
     add_fewshot(commands)
+    command = add_command(commands, report)
+    command.add_argument("finished", metavar="FOLDER", help="the output of a run")
     command = add_command(commands, verify_resume)
     add_recipe(command)
     command.add_argument(

@@ -281,7 +281,7 @@ def fewshot(options: Namespace) -> None:
     A recipe defines the rows, the templates of prompts and answers, and the number of demonstrations in a
     prompt (`prompting.num_fewshot`). Answers are scored by the log-likelihood of the continuation (decoders)
     or of the target (sequence-to-sequence models), or by pseudo-log-likelihood (encoders). Weights do not
-    change. Writes OUTPUT/report.html, results.json and one line for every item.
+    change. Writes OUTPUT/report.html, scores.json and one line for every item.
     --explain only shows which tokens are scored.
 
     Examples:
@@ -307,6 +307,23 @@ def explained(source: str, overrides: list[str], models: list[str] | None, trust
 
     recipe = api.load_recipe(source, *given, command="fewshot")
     return explain(recipe, trust_remote_code=trust_remote_code)
+
+
+def report(options: Namespace) -> None:
+    """Make the report of a finished run again, from what the run left in its folder.
+
+    A run ends with its report. This makes the same page of the model and the facts in the folder: where the
+    report could not be made, or was deleted. Rows and models that the run has read are read again, from where
+    its recipe says. Prints the path of the page.
+
+    Examples:
+      tercet report runs/reviews
+      tercet report runs/copa
+    """
+    result = api.report(options.finished)
+    for line in result.ending():
+        print(line, file=sys.stderr)
+    print(result.report)
 
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tercet.ground.messages import LinesError
 
 COMMANDS = ["demo", "recipes", "plan", "tokenizer", "prepare", "pretrain", "verify-resume"]
 COMMANDS += ["finetune", "embed", "distill", "fewshot", "play", "import", "export", "convert"]
-COMMANDS += ["doctor", "inspect", "study", "push"]
+COMMANDS += ["doctor", "inspect", "study", "push", "report"]
 
 
 def fail_with(error: BaseException):

@@ -9,11 +9,26 @@ import pytest
 from tqdm import tqdm
 
 from tercet.__main__ import say, warnings_in_lines
+from tercet.distill import summary as distillation
+from tercet.fewshot import summary as prompting
+from tercet.finetune import summary as finetuning
 from tercet.finetune.task_recipes import MultipleChoiceRecipe, QuestionAnsweringRecipe, TaggingRecipe
 from tercet.finetune.text_rows import example_texts
+from tercet.pretraining import report as pretraining
 from tercet.pretraining.report import classifies_texts, verdicts
 from tercet.reporting.next_steps import after_learning_a_task, after_pretraining, as_data
-from tercet.results import FILES, Result, Score, number
+from tercet.results import Result, Score, number
+from tercet.storage.scores import as_data as scores_as_data
+
+KINDS = {
+    "pretrain": pretraining,
+    "finetune": finetuning,
+    "distill": distillation,
+    "fewshot": prompting,
+}
+"""Command -> the module that lists the scores of its runs, and tells them."""
+
+NOTHING = {"without_context": {}, "trigram": {}}
 
 VERDICTS = [{"text": "Better than a guess.", "outcome": "better"}]
 
@@ -23,7 +38,9 @@ def end(tmp_path):
     """Return the lines with which a command ends that has written something."""
 
     def end(command, data):
-        (tmp_path / FILES[command].name).write_text(json.dumps({"verdicts": VERDICTS} | data))
+        kind = KINDS[command]
+        found = {"scores": scores_as_data(kind.scores_of(data)), "told": [*kind.told(data)]}
+        (tmp_path / "scores.json").write_text(json.dumps({"verdicts": VERDICTS} | data | found))
         return [*Result(command, tmp_path).ending()]
 
     return end
@@ -73,7 +90,8 @@ def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next
         "mlm/targets": 9,
     }
     steps = as_data(after_pretraining("m", classifies=True, export=" --onnx"))
-    lines = end("pretrain", {"scores": scores | {"nsp/accuracy": 0.512}, "next_steps": steps})
+    data = {"scores": scores | {"nsp/accuracy": 0.512}, "next_steps": steps}
+    lines = end("pretrain", NOTHING | data)
     assert lines == [
         "on held-out text: mlm: perplexity 568, accuracy 0.117; nsp: accuracy 0.512",
         "Better than a guess.",
@@ -87,7 +105,7 @@ def test_scores_come_first_then_what_they_show_then_the_report_then_what_is_next
 def test_scores_of_pretraining_have_their_intervals(end):
     scores = {"loss": 4.4, "clm/loss": 4.4, "clm/loss/interval": [4.3, 4.5], "clm/perplexity": 81.45}
     scores |= {"clm/perplexity/interval": [73.7, 90.02], "clm/bits_per_byte": 1.5}
-    assert end("pretrain", {"scores": scores})[0] == (
+    assert end("pretrain", NOTHING | {"scores": scores})[0] == (
         "on held-out text: clm: perplexity 81.5 [73.7, 90], bits_per_byte 1.5"
     )
 
@@ -131,7 +149,8 @@ def test_few_rows_end_without_an_interval(end, tmp_path):
     assert end("finetune", summary)[0] == (
         "accuracy 1 on 3 test rows (no interval: fewer than 10 rows; majority class 0.5)"
     )
-    assert Result("finetune", tmp_path).scores == {"accuracy": Score(1.0)}
+    guess = {"majority class": 0.5}
+    assert Result("finetune", tmp_path).scores == {"accuracy": Score("accuracy", 1.0, None, guess, 3, "test")}
     shots = {"0": {"mean": 1.0, "rows": 3, "interval": None}}
     results = {"criterion": "accuracy", "models": [{"name": "gpt2", "shots": shots}], "baselines": {}}
     assert end("fewshot", results)[0] == "gpt2, K = 0: accuracy 1 (no interval: fewer than 10 rows)"
@@ -153,10 +172,13 @@ def test_of_several_seeds_score_and_interval_are_the_kept_ones(end, tmp_path):
         "(95 % interval 0.88 to 0.92; mean of 2 seeds 0.7, majority class 0.5)"
     )
     assert Result("finetune", tmp_path).scores == {
-        "accuracy": Score(0.9, (0.88, 0.92)),
-        "accuracy, mean of 2 seeds": Score(0.7),
-        "f1": Score(0.8),
-        "f1, mean of 2 seeds": Score(0.6),
+        name: Score(name, value, interval, baseline, 50, "test")
+        for name, value, interval, baseline in (
+            ("accuracy", 0.9, (0.88, 0.92), {"majority class": 0.5}),
+            ("accuracy, mean of 2 seeds", 0.7, None, {}),
+            ("f1", 0.8, None, {}),
+            ("f1, mean of 2 seeds", 0.6, None, {}),
+        )
     }
 
 

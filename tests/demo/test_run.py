@@ -108,9 +108,8 @@ def test_every_member_has_one_card_and_every_run_its_verdicts_beside_what_it_mus
     for name in ("no context", "trigram", "without pretraining", "bag of words", "majority class", "random"):
         assert re.search(rf"^{name} +█* +[\d.]+$", markdown, re.MULTILINE), name
     told = [verdict["text"] for verdict in read(finished, "scores.json")["verdicts"]]
-    files = dict.fromkeys(MEMBERS, "evaluation.json") | {FINETUNED: "scores.json", CONTINUING: "results.json"}
-    for run, file in files.items():
-        own = [verdict["text"] for verdict in read(finished, run, file)["verdicts"]]
+    for run in (*MEMBERS, FINETUNED, CONTINUING):
+        own = [verdict["text"] for verdict in read(finished, run, "scores.json")["verdicts"]]
         assert own
         assert all(any(text.endswith(each) for text in told) for each in own)
     assert any("the same encoder without pretraining (accuracy " in text for text in told)
@@ -167,7 +166,7 @@ def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished, monk
     assert summary["scores"]["clm/loss"] == pytest.approx(scores["trained"]["clm/loss"], rel=1e-4)
     assert read(finished, "encoder", "evaluation.json")["trigram"] == {}
     monkeypatch.setattr("tercet.pretraining.comparison.MOST_COUNTED", 100)
-    assert trigram_losses(recipe) == {}
+    assert trigram_losses(recipe, AutoTokenizer.from_pretrained(folder)) == {}
 
 
 def test_both_runs_differ_in_their_beginning_alone(finished):

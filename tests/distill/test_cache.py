@@ -16,7 +16,6 @@ from tercet.distill.model_outputs import RequiredOutputs
 from tercet.distill.output import STUDENT, WITHOUT_TEACHER
 from tercet.distill.prepared import variants
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe
-from tercet.distill.run import distill
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.examples import pick
@@ -24,6 +23,8 @@ from tercet.training.objective import IGNORE
 from tercet.training.precision import build_accelerator
 from tercet.training.static_shapes import POSITIONS
 from tercet.training.tracking import LOG, read_log
+
+from ..reported import distill
 
 CPU = torch.device("cpu")
 FIXED = {"encoder": {"masking": "static"}, "decoder": {}, "seq2seq": {}}

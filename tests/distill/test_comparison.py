@@ -151,7 +151,7 @@ def test_translators_are_judged_by_bleu(recipe_of, tmp_path):
         "verdicts": [],
         "general": {"term": "translation", "drawn": DRAWN, "scores": {"student": scores, "teacher": scores}},
     }
-    page = as_markdown(build_report(recipe, summary))
+    page = as_markdown(build_report(recipe, summary, recipe.folder))
     assert "Distillation: 97.0% kept" in page
     assert "BLEU of greedy translations" in page
     assert for_card(summary)["distillation/retained"] == 0.97
@@ -176,7 +176,7 @@ def test_reports_and_cards_show_a_dash_and_no_number(tmp_path, recipe_of):
         },
     }
     assert kept_table(summary).rows[1] == ["student", "0", "-", "-"]
-    page = as_markdown(build_report(recipe, summary))
+    page = as_markdown(build_report(recipe, summary, recipe.folder))
     assert "Distillation: - kept with 40% fewer parameters" in page
     assert "No share: the teacher's score is not above 0" in page
     told = for_card(summary)

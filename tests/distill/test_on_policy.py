@@ -19,12 +19,13 @@ from tercet.distill.model_outputs import ModelOutputs
 from tercet.distill.objective import Distillation
 from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy
 from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
-from tercet.distill.run import distill
 from tercet.modeling.layers.position_wise import joint_product
 from tercet.objectives.token_objective import sample_tokens
 from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.training.step_planning import share
 from tercet.training.tracking import LOG, read_log
+
+from ..reported import distill
 
 MEMBERS = ["decoder", "seq2seq"]
 QUICKLY = ["decoder", pytest.param("seq2seq", marks=pytest.mark.slow)]

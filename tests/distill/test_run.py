@@ -13,12 +13,13 @@ from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
 from tercet.distill.comparison import Kept
 from tercet.distill.recipe import DistillationRecipe
-from tercet.distill.run import distill
 from tercet.distill.student import build_student
 from tercet.hub.publication import prepare
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.finished_run import find_run
 from tercet.training.tracking import LOG, read_log
+
+from ..reported import distill
 
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 

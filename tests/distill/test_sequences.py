@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from tercet.distill.general_prepared import own_tokens, prepare_general, source_of, written_pairs
-from tercet.distill.run import distill
 from tercet.objectives.writing import padded
+
+from ..reported import distill
 
 CPU = torch.device("cpu")
 

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tercet.distill.report import saved_time, size_table
 from tercet.distill.size_and_speed import (
     BATCH,
     measure_speeds,
     pass_of,
-    saved_time,
     size_of,
-    size_table,
     time_all,
 )
 from tercet.storage.checkpoint import Checkpoint

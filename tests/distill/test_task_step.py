@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from tercet.configs.recipe import parse_recipe
 from tercet.distill.comparison import predict_split
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
-from tercet.distill.run import distill
 from tercet.distill.task_objective import SOFT, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
 from tercet.finetune.chat import Chat
@@ -28,6 +27,7 @@ from tercet.training.examples import pick
 from tercet.training.tracking import read_log
 
 from ..finetune.conftest import ROWS, bases, recipe_of, write_rows  # noqa: F401
+from ..reported import distill
 
 HEADS = [*ROWS, "generation"]
 SLOW = [pytest.mark.slow]

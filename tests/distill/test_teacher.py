@@ -11,7 +11,6 @@ from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.distill.general_prepared import build_setup, prepare_general
 from tercet.distill.loss_recipes import build_losses
 from tercet.distill.recipe import DistillationRecipe
-from tercet.distill.run import distill
 from tercet.distill.teacher import require_same_vocabulary
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
 from tercet.pretraining import text
@@ -19,6 +18,7 @@ from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 from tercet.training.precision import build_accelerator
 
+from ..reported import distill
 from .conftest import WORDS
 
 
@@ -36,7 +36,7 @@ def test_a_stock_model_teaches(recipe_of, tmp_path, monkeypatch):
         assert sizes == {name: model.num_parameters() for name, model in models.items()}
         return {name: {"latency": 1.0, "throughput": 2.0, "memory": 3.0} for name in models}
 
-    monkeypatch.setattr("tercet.distill.summary.measure_speeds", load_each)
+    monkeypatch.setattr("tercet.distill.facts.measure_speeds", load_each)
     tokenizer = train_tokenizer([" ".join(WORDS)] * 20, "wordpiece", 300, template="pair")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,

@@ -255,4 +255,4 @@ def recipe_of(tmp_path):
 def read(folder):
     """Read results and items."""
     items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
-    return json.loads((folder / "results.json").read_text()), items
+    return json.loads((folder / "scores.json").read_text()), items

@@ -301,7 +301,7 @@ def test_what_is_wrong_is_one_line_with_a_remedy(name, model_of, tmp_path):
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         fewshot(recipe)
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run" / "results.json").exists()
+    assert not (tmp_path / "run" / "evaluation.json").exists()
 
 
 def test_a_head_is_chosen_for_decoders_of_ours_alone(saved):

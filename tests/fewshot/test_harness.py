@@ -16,8 +16,8 @@ from lm_eval.tasks import TaskManager
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
 
+from ..reported import fewshot
 from .conftest import WORDS, write_rows
 
 MODELS = ["decoder", "decoder-learned", "gpt2", "llama"]
@@ -149,7 +149,7 @@ def test_accuracies_and_picks_are_equal(kind, name, harness, saved, tmp_path):
         "output": str(tmp_path / "run"),
     }
     folder = fewshot(parse_recipe(FewShotRecipe, recipe))
-    found = json.loads((folder / "results.json").read_text())["models"][0]["shots"]["0"]["scores"]
+    found = json.loads((folder / "scores.json").read_text())["models"][0]["shots"]["0"]["scores"]
     for their_name, our_name in task["scores"].items():
         assert found[our_name] == pytest.approx(expected["results"]["asked"][their_name], rel=1e-4)
     items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]

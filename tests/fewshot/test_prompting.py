@@ -2,8 +2,7 @@
 
 import pytest
 
-from tercet.fewshot.run import fewshot
-
+from ..reported import fewshot
 from .conftest import read
 
 

@@ -11,9 +11,9 @@ from tercet.__main__ import main
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.explanation import explain
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
 from tercet.storage.checkpoint import Checkpoint
 
+from ..reported import fewshot
 from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of
 
 

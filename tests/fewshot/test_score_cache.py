@@ -8,9 +8,9 @@ import pytest
 
 from tercet.configs.recipe import recipe_data
 from tercet.fewshot.request import Request, Score, Scorer
-from tercet.fewshot.run import fewshot
 from tercet.fewshot.score_cache import ScoreCache
 
+from ..reported import fewshot
 from .conftest import read
 
 KILLED = """
@@ -18,7 +18,7 @@ import json, os, signal, sys
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot import run
 from tercet.fewshot.recipe import FewShotRecipe
-run.summarize_model = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+run.require_counted = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
 run.fewshot(parse_recipe(FewShotRecipe, json.loads(sys.argv[1])))
 """
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tercet.fewshot.boundary import SpecialTokenPolicy
-from tercet.fewshot.run import fewshot
 from tercet.fewshot.score_cache import AnswerCache
 from tercet.fewshot.writing import Writer
 
+from ..reported import fewshot
 from .conftest import read
 
 

@@ -9,13 +9,13 @@ import pytest
 from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.learning import training_of
 from tercet.finetune.recipe import FineTuningSchedule
-from tercet.finetune.run import finetune
 from tercet.training import batches
 from tercet.training.checkpoint import is_due
 from tercet.training.packing import ragged
 from tercet.training.step_planning import plan_steps
 from tercet.training.tracking import read_log
 
+from ..reported import finetune
 from .conftest import ROWS
 
 ROW_COUNT = 13

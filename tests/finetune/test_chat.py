@@ -24,7 +24,6 @@ from tercet.finetune.chat_encoding import (
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import ChatRecipe
 from tercet.finetune.tasks import build_task
 from tercet.objectives.writing import read_out
@@ -33,6 +32,7 @@ from tercet.text.bad_records import RowError
 from tercet.training.examples import pick
 from tercet.training.objective import IGNORE
 
+from ..reported import finetune
 from .conftest import WORDS, write_rows
 
 CHATML = (

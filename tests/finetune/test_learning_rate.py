@@ -11,7 +11,8 @@ from tercet.finetune import learning_rate
 from tercet.finetune import run as finetuning
 from tercet.finetune.explanation import explain, settled
 from tercet.finetune.learning_rate import choose_learning_rate, count_parameters, in_recipes, rate_of_size
-from tercet.finetune.run import finetune
+
+from ..reported import finetune
 
 MILLION = 10**6
 

@@ -6,9 +6,10 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.prepared import prepare
-from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import GenerationRecipe
 from tercet.finetune.tasks import build_task
+
+from ..reported import finetune
 
 SCRIPT = """
 import datasets

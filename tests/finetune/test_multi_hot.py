@@ -7,12 +7,12 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List
 
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.run import finetune
 from tercet.finetune.task_recipes import MultiLabelRecipe
 from tercet.finetune.tasks import build_task, task_of
 from tercet.storage.checkpoint import Checkpoint
 from tercet.text.bad_records import RowError
 
+from ..reported import finetune
 from .conftest import write_rows
 
 NAMES = ("a", "b", "c")

@@ -10,9 +10,9 @@ from datasets import Dataset
 from tercet.finetune.evaluation import prediction_loop
 from tercet.finetune.prepared import prepare
 from tercet.finetune.regression import Regression
-from tercet.finetune.run import finetune
 from tercet.finetune.splits import find_task, read_splits
 
+from ..reported import finetune
 from .conftest import write_rows
 
 

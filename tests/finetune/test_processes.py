@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from tercet.configs.recipe import recipe_data
-from tercet.finetune.run import finetune
 
 from ..launches import LAUNCHERS
+from ..reported import finetune
 from ..saved_weights import require_near_models
 from ..small_taggers import save_characters, save_static
 

@@ -3,8 +3,11 @@
 import json
 from types import SimpleNamespace
 
+import pytest
 from datasets import Dataset
 
+import tercet
+from tercet.__main__ import main
 from tercet.finetune.explanation import explain
 from tercet.finetune.learning import results_of
 from tercet.finetune.report import best_and_worst, curve, glance, score_table
@@ -13,6 +16,7 @@ from tercet.finetune.tasks import build_task
 from tercet.reporting.blocks import Beside
 from tercet.training.loop import Progress
 
+from ..reported import finetune, read_report, remove_report
 from .conftest import write_rows
 
 
@@ -109,3 +113,34 @@ def test_the_label_that_f1_is_of_is_named(recipe_of, tmp_path):
         assert names == ["accuracy", f"F1 of '{second}'", "macro F1"]
     three = Dataset.from_dict({"text": ["a", "b", "c"], "label": ["x", "y", "z"]})
     assert build_task(ClassificationRecipe(kind="classification"), three).score_names == {}
+
+
+@pytest.mark.parametrize("seeds", [[0], [0, 1]])
+def test_reports_are_made_again_from_the_folder(recipe_of, tmp_path, seeds):
+    recipe = recipe_of("classification", training={"seeds": seeds, "epochs": 1})
+    finetune(recipe)
+    made, evaluation = read_report(recipe.folder), (recipe.folder / "evaluation.json").read_bytes()
+    assert "scores.json" in made
+    remove_report(recipe.folder)
+    assert tercet.report(recipe.folder / "model").folder == recipe.folder
+    assert read_report(recipe.folder) == made
+    assert (recipe.folder / "evaluation.json").read_bytes() == evaluation
+    rows = tmp_path / "train.jsonl"
+    rows.write_text(rows.read_text().replace("sat", "ran"))
+    with pytest.raises(ValueError, match="is not what the run began with"):
+        tercet.report(recipe.folder)
+    assert read_report(recipe.folder) == made
+
+
+def test_a_run_whose_report_fails_has_its_model(recipe_of, monkeypatch, capsys):
+    recipe = recipe_of("classification", training={"seeds": [0], "epochs": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr("tercet.finetune.report.build_report", lambda *arguments: 1 / 0)
+        with pytest.raises(RuntimeError, match=rf"make it with tercet report {recipe.folder}"):
+            tercet.finetune(recipe)
+    assert tercet.predict(recipe.folder / "model", ["the cat sat"])
+    assert (
+        json.loads((recipe.folder / "evaluation.json").read_text())["scores"]["classification/accuracy"] >= 0
+    )
+    assert main(["report", str(recipe.folder)]) == 0
+    assert "accuracy" in capsys.readouterr().err

@@ -17,8 +17,8 @@ from tercet.finetune.learning import learn
 from tercet.finetune.model import load_pretrained_model
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
-from tercet.finetune.run import finetune
 
+from ..reported import finetune
 from .conftest import ROWS, write_rows
 
 
@@ -266,7 +266,7 @@ import json, os, signal, sys
 from tercet.training import disk
 flush = disk.flush
 def flush_or_die(path):
-    if path.name == ".scores.json.partial" and path.parent.name == "run":
+    if path.name == ".evaluation.json.partial" and path.parent.name == "run":
         os.kill(os.getpid(), signal.SIGKILL)
     flush(path)
 disk.flush = flush_or_die
@@ -281,11 +281,11 @@ def test_a_run_killed_while_it_concludes_goes_on(recipe_of, fork_server):
     recipe = recipe_of("classification", training={"epochs": 1})
     killed = fork_server.start(KILLED_WHILE_IT_CONCLUDES, json.dumps(recipe_data(recipe)))
     assert fork_server.wait(killed) == -signal.SIGKILL
-    assert (recipe.folder / ".scores.json.partial").exists()
+    assert (recipe.folder / ".evaluation.json.partial").exists()
     with pytest.raises(ValueError, match=r"holds an earlier run .*--resume"):
         finetune(recipe)
     finetune(recipe, resume=True)
-    assert not (recipe.folder / ".scores.json.partial").exists()
+    assert not (recipe.folder / ".evaluation.json.partial").exists()
     finetune(recipe, overwrite=True)
 
 

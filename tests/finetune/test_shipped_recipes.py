@@ -9,8 +9,8 @@ import pytest
 
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import DataRecipe, FineTuningRecipe
-from tercet.finetune.run import finetune
 
+from ..reported import finetune
 from ..small_taggers import save_characters, save_static
 from .conftest import multiple_choice_rows, question_answering_rows, sentences, tagging_rows, write_rows
 

@@ -20,7 +20,6 @@ from tercet.finetune.model import freeze
 from tercet.finetune.output import seed_folder
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.prepared import prepare
-from tercet.finetune.run import finetune
 from tercet.modeling import TercetTaggerForTokenClassification
 from tercet.modeling.recurrent import tagger as word_features
 from tercet.modeling.recurrent.words import read_words
@@ -28,6 +27,7 @@ from tercet.storage.checkpoint import Checkpoint
 from tercet.training.examples import pick
 from tercet.training.tracking import LOG, read_log
 
+from ..reported import finetune
 from ..small_taggers import save_sources
 from .conftest import ROWS, write_rows
 

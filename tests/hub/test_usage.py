@@ -21,7 +21,7 @@ PAIRS = [
 def usage(name: str, **fields: Any) -> Usage:
     config: Any = {"architectures": [name]} | fields
     nothing: Any = {}
-    return usage_of(FinishedRun(Path(), config, nothing, nothing, nothing, None, nothing, []))
+    return usage_of(FinishedRun(Path(), Path(), config, nothing, nothing, nothing, None, nothing, []))
 
 
 @pytest.mark.parametrize(("model_type", "stock", "ours"), PAIRS, ids=[stock for _, stock, _ in PAIRS])

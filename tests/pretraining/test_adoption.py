@@ -33,11 +33,11 @@ from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer, prepare
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
 from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 from tercet.training.precision import build_accelerator
 from tercet.training.tracking import LOG, read_log
 
+from ..reported import pretrain
 from .conftest import TINY, WORDS, recipe_data_of
 
 SIZES = {

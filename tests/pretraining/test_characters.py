@@ -6,8 +6,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from tercet.pretraining.run import pretrain
-
+from ..reported import pretrain
 from ..saved_weights import require_same_models
 from .conftest import changed
 

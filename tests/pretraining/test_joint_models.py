@@ -11,9 +11,9 @@ from tercet import TercetEncoderForMaskedLM, TercetEncoderForReplacedTokenDetect
 from tercet.configs.recipe import parse_recipe
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
 from tercet.training.tracking import LOG, read_log
 
+from ..reported import pretrain
 from ..saved_weights import weights_in
 from .conftest import recipe_data_of
 

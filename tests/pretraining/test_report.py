@@ -1,12 +1,16 @@
 """Reports of pretraining: intervals over documents, samples of held-out text, what is said at the start."""
 
 import math
+import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tercet
+from tercet.__main__ import main
 from tercet.pretraining.comparison import TokenLosses
 from tercet.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
 from tercet.pretraining.prepared import find_inputs, prepare
@@ -15,8 +19,9 @@ from tercet.pretraining.samples import samples
 from tercet.pretraining.start import start_lines, waiting_for
 from tercet.training.batches import one_pass
 from tercet.training.evaluation import evaluate, micro_batches
-from tercet.training.precision import build_accelerator
+from tercet.training.precision import build_accelerator, precision_of
 
+from ..reported import pretrain, read_report, remove_report
 from .conftest import changed
 
 SCORED = [
@@ -50,9 +55,9 @@ def test_scores_of_documents_add_up_to_those_of_the_evaluation(kind, prepared):
     steps = parts.data.held_out_steps
     batches = micro_batches(one_pass(steps), accelerator.device)
     scores = evaluate(parts.model, parts.objective.at(1.0), batches, accelerator)
-    found = unit_scores(parts.model.eval(), steps, accelerator)
+    found = unit_scores(parts.model.eval(), steps, accelerator.device, precision_of(accelerator))
     assert set(found) == set(parts.objective.weights)
-    levels = losses_without_context(recipe, parts.objective, parts.held_out, accelerator)
+    levels = losses_without_context(recipe, parts.objective, parts.held_out, accelerator.device)
     for term, own in found.items():
         targets = own.targets.sum()
         assert (own.unit, targets) == (DOCUMENT, scores[f"{term}/targets"])
@@ -75,7 +80,12 @@ def test_scores_of_documents_add_up_to_those_of_the_evaluation(kind, prepared):
 )
 def test_what_is_not_cut_into_documents_has_no_intervals(kind, prepared):
     _, parts, accelerator = prepared(kind)
-    assert unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator) == {}
+    assert (
+        unit_scores(
+            parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
+        )
+        == {}
+    )
 
 
 @pytest.mark.parametrize(("sequence_length", "is_enough"), [(8, True), (16, False)])
@@ -90,7 +100,9 @@ def test_few_documents_are_drawn_by_their_sequences(sequence_length, is_enough, 
     )
     accelerator = build_accelerator(recipe.training, tmp_path)
     parts = prepare(recipe, find_inputs(recipe), accelerator, None)
-    own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
+    own = unit_scores(
+        parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
+    )["clm"]
     assert (own.unit, len(own.targets)) == (SEQUENCE, len(parts.held_out.source.epoch(0)))
     summary = {"scores": {"clm/loss": 5.0}, "without_context": {"clm": 5.01}, "trigram": {}}
     add_intervals(summary, {"clm": own}, {})
@@ -110,7 +122,9 @@ def test_a_trigram_is_compared_on_the_same_tokens(isolate_documents, tmp_path, r
     )
     accelerator = build_accelerator(recipe.training, tmp_path)
     parts = prepare(recipe, find_inputs(recipe), accelerator, None)
-    own = unit_scores(parts.model.eval(), parts.data.held_out_steps, accelerator)["clm"]
+    own = unit_scores(
+        parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
+    )["clm"]
     examples = parts.held_out.source.epoch(0)
     assert own.unit == DOCUMENT
     assert np.diff(own.bounds).tolist() == own.targets.tolist()
@@ -206,3 +220,31 @@ def test_the_start_tells_of_windows_of_a_large_text(prepared, monkeypatch):
     lines = start_lines(recipe, parts.model, len(parts.tokenizer), parts.data, accelerator)
     assert lines["text"].endswith(" (the first of 2 windows)")
     assert lines["steps"].endswith(" windows")
+
+
+def test_reports_are_made_again_from_the_folder(recipe_of, ragged_texts, tmp_path):
+    texts = Path(shutil.copytree(ragged_texts, tmp_path / "texts"))
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run", steps=3, evaluate_every=1)
+    pretrain(recipe)
+    made, evaluation = read_report(recipe.folder), recipe.folder / "evaluation.json"
+    assert "trigram" in made["report.md"].decode()
+    facts = evaluation.read_bytes()
+    remove_report(recipe.folder)
+    assert tercet.report(recipe.folder).folder == recipe.folder
+    assert read_report(recipe.folder) == made
+    assert evaluation.read_bytes() == facts
+    with (texts / "validation.txt").open("a") as file:
+        file.write("\n\nThe cat saw the dog.")
+    with pytest.raises(ValueError, match="is not what the run began with"):
+        tercet.report(recipe.folder)
+
+
+def test_a_run_whose_report_fails_has_its_model(recipe_of, texts, tmp_path, monkeypatch, capsys):
+    recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("tercet.pretraining.report.build_report", lambda *arguments: 1 / 0)
+        with pytest.raises(RuntimeError, match=rf"make it with tercet report {recipe.folder}"):
+            tercet.pretrain(recipe)
+    assert (recipe.folder / "model" / "model.safetensors").exists()
+    assert main(["report", str(recipe.folder)]) == 0
+    assert "hidden tokens" in capsys.readouterr().err

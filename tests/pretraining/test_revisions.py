@@ -133,7 +133,7 @@ def test_models_are_loaded_by_the_run_alone(recipe_on, hub, monkeypatch):  # noq
     recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
     pretrain(recipe)
     assert {"step-2", "step-4"} <= set(hub.repositories[REPO].branches)
-    assert len(loading) > 4
+    assert len(loading) >= 4
     assert set(loading) == {threading.main_thread()}
 
 

@@ -19,13 +19,14 @@ from tercet.hub.publication import prepare
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining import text as run_text
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain, train_recipe_tokenizer
+from tercet.pretraining.run import train_recipe_tokenizer
 from tercet.storage.finished_run import find_run
 from tercet.text.streaming import TokenizedStream
 from tercet.training.checkpoint import latest, read_state
 from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import LOG, read_log
 
+from ..reported import pretrain
 from ..saved_weights import require_same_models, weights_in
 from .conftest import changed
 

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from tercet.configs.recipe import parse_recipe
 from tercet.pretraining.prepared import find_inputs, prepare
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
 from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 from tercet.training.evaluation import evaluate_held_out
 
+from ..reported import pretrain
 from .conftest import recipe_data_of
 
 TEXTS = ["Yes.", "No", "a", "Hi!", "\u00ad", "the cat sat under the tree and ran. " * 4, "ababab", "é"]

@@ -9,11 +9,12 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.pretraining.run import pretrain
 from tercet.text.prepared import PiecewiseArray
 from tercet.text.special_tokens import share_of_unknown, tell_of_unknown
 from tercet.text.tokenization import tokenize
 from tercet.text.tokenizer import train_tokenizer
+
+from ..reported import pretrain
 
 TEXTS = ["the cat sat under the tree.", "a big dog ran over the fish."] * 20
 

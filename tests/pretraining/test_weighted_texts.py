@@ -8,11 +8,11 @@ import pytest
 
 from tercet.configs.recipe import parse_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
 from tercet.pretraining.text import open_text
 from tercet.training.run_folder import EVALUATION
 from tercet.training.tracking import LOG, read_log
 
+from ..reported import pretrain
 from ..saved_weights import require_same_models
 from .conftest import recipe_data_of
 

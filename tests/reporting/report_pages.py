@@ -14,13 +14,12 @@ from pathlib import Path
 
 from page_checks import SCHEMES, WIDTHS, browser, photograph, problems_of
 
+import tercet
 from tercet.configs.recipe import load_recipe
 from tercet.demo.report import MEMBERS
 from tercet.demo.run import RUNS, run_demo
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.run import fewshot
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.run import finetune
 from tercet.inspection.page import inspect_model
 from tercet.text.cache import cache_folder
 from tercet.text.documentation import Document, read_documentation
@@ -71,8 +70,8 @@ def write_pages(folder: Path, *, steps: int = 30, modules: Mapping[str, int] = M
     )
     for kind in MODELS:
         write_rows(kind, folder)
-        finetune(task_of(kind, folder), overwrite=True)
-    fewshot(prompts_of(folder), overwrite=True)
+        tercet.finetune(task_of(kind, folder), overwrite=True)
+    tercet.fewshot(prompts_of(folder), overwrite=True)
     model, page = folder / "demo" / "decoder" / "model", folder / PAGES["inspection"]
     inspect_model(str(model), "The function returns a list of strings. The function returns", str(page))
     return {kind: folder / page for kind, page in PAGES.items()}
