@@ -76,7 +76,7 @@ CASES = {
     ),
     "fine-tuning": (
         *(FineTuningRecipe, FINE_TUNING, of_finetuning),
-        {"output"} | {f"training.{name}" for name in OF_THE_ROWS},
+        {"output", "trust_remote_code"} | {f"training.{name}" for name in OF_THE_ROWS},
     ),
     "distillation": (
         *(DistillationRecipe, DISTILLATION, of_distillation),

@@ -179,7 +179,7 @@ def test_what_is_no_number_is_written_as_nothing(ending, folder, tmp_path):
 def test_a_table_that_cannot_hold_its_rows_is_refused_before_they_are_predicted(
     folder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(prediction, "load_predictor", pytest.fail)
+    monkeypatch.setattr(prediction, "Predictor", pytest.fail)
     (tmp_path / "rows.jsonl").write_text('{"text": "a", "id": 9007199254740993}\n{"text": "b", "id": 0.5}\n')
     with pytest.raises(ValueError, match=r"a column has values of several kinds .* write .jsonl"):
         predict_file(str(folder), str(tmp_path / "rows.jsonl"), str(tmp_path / "out.parquet"))

@@ -13,6 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_data
+from tercet.finetune import run
 from tercet.finetune.learning import learn
 from tercet.finetune.model import load_pretrained_model
 from tercet.finetune.prediction import predict_file
@@ -317,9 +318,10 @@ def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_
 
 
 def test_a_model_is_opened_once_for_all_seeds(recipe_of, bases, hub):
+    """A report, which is made from the folder later, opens it by itself."""
     fetched = hub({"somebody/model": bases / "encoder"})
     training = {"epochs": 1, "seeds": [0, 1]}
-    finetune(recipe_of("ranking", count=8, model={"path": "somebody/model"}, training=training))
+    run.finetune(recipe_of("ranking", count=8, model={"path": "somebody/model"}, training=training))
     assert fetched == {"somebody/model": 1}
 
 

@@ -17,10 +17,10 @@ from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data
 from tercet.hub.publication import prepare
 from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
-from tercet.pretraining import text as run_text
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import train_recipe_tokenizer
 from tercet.storage.finished_run import find_run
+from tercet.text import streaming
 from tercet.text.streaming import TokenizedStream
 from tercet.training.checkpoint import latest, read_state
 from tercet.training.fit import CHECKPOINTS
@@ -197,7 +197,7 @@ def test_streamed_text_is_resumed_in_the_middle_of_a_window_and_in_a_later_one(
     num_workers, texts, tmp_path, monkeypatch, recipe_of
 ):
     """A window of 40 of the 60 documents goes on across the stream's end, and has five or six steps."""
-    monkeypatch.setattr(run_text, "TokenizedStream", partial(run_text.TokenizedStream, window_documents=40))
+    monkeypatch.setattr(streaming, "TokenizedStream", partial(TokenizedStream, window_documents=40))
     settings = CONSTANT | {"num_workers": num_workers}
 
     def train(name, **more):
@@ -222,7 +222,7 @@ def newest_checkpoint(folder):
 def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeypatch, recipe_of):
     """A stream finds it late, in the middle of the run."""
     monkeypatch.setattr(
-        "tercet.pretraining.text.TokenizedStream", partial(TokenizedStream, window_documents=40)
+        "tercet.text.streaming.TokenizedStream", partial(TokenizedStream, window_documents=40)
     )
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())

@@ -23,6 +23,7 @@ import os, signal, sys
 from functools import partial
 from tercet.__main__ import main
 from tercet.pretraining import text
+from tercet.text import streaming
 
 tokenize, rank, (noted, victim, *command) = text.tokenize_text, os.environ.get("RANK", "0"), sys.argv[1:]
 first = []
@@ -36,7 +37,7 @@ def noting(documents, **options):
     return tokenize(documents, **options)
 
 text.tokenize_text = noting
-text.TokenizedStream = partial(text.TokenizedStream, window_documents=40)
+streaming.TokenizedStream = partial(streaming.TokenizedStream, window_documents=40)
 assert main(command) == 0
 """
 
