@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.utils import logging
@@ -24,6 +25,7 @@ from .attention.packing import (
     PackedSequences,
     Padding,
     bounds_of,
+    filling,
     has_holes,
     is_padding_mask,
     positions_in,
@@ -99,6 +101,34 @@ def dtype_of_stream(x: Tensor) -> torch.dtype:
     """
     can_round = x.dtype == torch.float32 and not (x.is_cpu or x.is_meta)
     return torch.bfloat16 if can_round and dtype_of_scores(x) == torch.bfloat16 else x.dtype
+
+
+def compiles_products(x: Tensor) -> bool:
+    """Return whether each size of products of states `x` is compiled once: those in bfloat16 on a CPU are."""
+    return x.is_cpu and dtype_of_scores(x) == torch.bfloat16
+
+
+def filled(
+    x: Tensor, position_ids: Tensor, masks: Masks, source: Tensor | None, source_mask: Mask
+) -> tuple[Tensor, Tensor, Masks, Tensor | None, Mask]:
+    """Fill a packed stream (1, N, C), and that of its source, up to one of few sizes; see `filling`.
+
+    The new tokens are sequences of their own, which no other one reads. Streams whose products need no
+    compilation, or that are not kept apart by their bounds alone, stay as they are.
+    """
+    sequences, *others = masks.values()
+    reads_bounds = source is None or isinstance(source_mask, PackedSequences)
+    if not isinstance(sequences, PackedSequences) or sequences.tiles is not None:
+        return x, position_ids, masks, source, source_mask
+    is_packed = all(mask is sequences for mask in others)
+    if not (is_packed and reads_bounds and compiles_products(x)):
+        return x, position_ids, masks, source, source_mask
+    more = filling(x.shape[1])
+    masks = dict.fromkeys(masks, sequences.extended(more, more))
+    if source is not None and isinstance(source_mask, PackedSequences):
+        more_keys = filling(source.shape[1])
+        source, source_mask = F.pad(source, (0, 0, 0, more_keys)), source_mask.extended(more, more_keys)
+    return F.pad(x, (0, 0, 0, more)), F.pad(position_ids, (0, more)), masks, source, source_mask
 
 
 def separate_by_mask(implementation: str | None) -> None:
@@ -407,9 +437,6 @@ class TercetStack(TercetPreTrainedModel):
         noted in `arguments["layer_states"]`, lists by their stack, if there is such a dictionary: hooks, by
         which transformers records it, keep layers from being compiled. Where none of them records, training
         `can_round` the stream; see `dtype_of_stream`.
-
-        Raises:
-            ValueError: If a stack that reads an encoder is given `output_positions`, or no states of it.
         """
         require_source(source, cast(Block, self.layers[0]).cross_attention is not None)
         if source is not None:
@@ -417,9 +444,12 @@ class TercetStack(TercetPreTrainedModel):
         is_token = None
         if output_positions is not None and layout.padding is not None and layout.padding.has_pads:
             output_positions, is_token = layout.padding.places(output_positions)
+        num_tokens, position_ids = x.shape[1], layout.position_ids
+        if can_round and cache is None:
+            x, position_ids, masks, source, source_mask = filled(x, position_ids, masks, source, source_mask)
         masks = self.relative_bias(masks, x, cache, arguments.get("is_causal"))
         packed_bias = self.relative_bias.of_packed(masks, x.device)
-        rotations = {kind: self.embeddings.positions.rotation(layout.position_ids, kind) for kind in masks}
+        rotations = {kind: self.embeddings.positions.rotation(position_ids, kind) for kind in masks}
         dtype = x.dtype
         if can_round and self.training:
             x = x.to(dtype_of_stream(x))
@@ -446,7 +476,7 @@ class TercetStack(TercetPreTrainedModel):
         if noted is not None:
             noted[self].append(x)
         if output_positions is None:
-            return layout.unpack(x)
+            return layout.unpack(x[:, :num_tokens])
         return x if is_token is None else x.masked_fill(~is_token[:, None], 0.0)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:

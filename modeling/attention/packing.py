@@ -36,6 +36,9 @@ from ..compatibility import is_tracing
 
 MOST_GROUPS = 4
 
+LEAST_STEP, LARGEST_STEP = 8, 64
+"""Bounds of the steps between the sizes to which streams are filled up, in tokens."""
+
 
 @dataclass(frozen=True)
 class Slots:
@@ -122,6 +125,8 @@ def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torc
     for start, stop in pairwise(cuts):
         members = order[start:stop]
         longest = int(lengths[members].max())
+        if longest > lengths[members].min():
+            longest = rounded_length(longest)
         offsets = np.arange(longest)[None]
         is_pad = offsets >= lengths[members, None]  # (b, t)
         # An empty sequence at the end of the stream begins behind its last token.
@@ -135,6 +140,17 @@ def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torc
     slot_of_token[token_of_slot[~is_pad]] = np.flatnonzero(~is_pad)
     arrays = (torch.from_numpy(array).to(device) for array in (token_of_slot, slot_of_token, is_pad))
     return Slots(*arrays, lengths=tuple(group_lengths), sizes=tuple(sizes))
+
+
+def rounded_length(length: int) -> int:
+    """Round the length of a group that has pads anyway, so that few lengths occur; see `filling`.
+
+    >>> from tercet.modeling.attention.packing import rounded_length
+    >>> [rounded_length(length) for length in (3, 13, 20, 33, 100)]
+    [3, 13, 20, 36, 104]
+    """
+    step = 1 << max(length.bit_length() - 4, 0)
+    return -(-length // step) * step
 
 
 class _ToSlots(torch.autograd.Function):
@@ -214,6 +230,17 @@ class PackedSequences:
         """Sequences of similar length, for kernels that know padded batches only."""
         keys = None if self.cu_seq_lens_k is self.cu_seq_lens_q else self.cu_seq_lens_k
         return group_sequences(self.cu_seq_lens_q, keys)
+
+    def extended(self, num_queries: int, num_keys: int) -> "PackedSequences":
+        """Append sequences of further tokens, which are no longer than the others where that is possible."""
+        sides = ((self.cu_seq_lens_q, num_queries), (self.cu_seq_lens_k, num_keys))
+        count = max(-(-more // max(longest(bounds), 1)) for bounds, more in sides)
+        count = min(count, num_queries, num_keys)
+        parts = torch.arange(1, count + 1)
+        queries, keys = (torch.cat([b, b[-1] + (parts * more // count).to(b.dtype)]) for b, more in sides)
+        is_self = self.cu_seq_lens_k is self.cu_seq_lens_q
+        chosen = None if self.global_tokens is None else F.pad(self.global_tokens, (0, num_queries))
+        return PackedSequences(queries, queries if is_self else keys, global_tokens=chosen)
 
     @property
     def flash_arguments(self) -> dict[str, Any]:
@@ -345,6 +372,20 @@ def require_source_bounds(
             f"cu_seq_lens_k bounds {len(cu_seq_lens) - 1} sources, but cu_seq_lens_q "
             f"{len(targets.cu_seq_lens_q) - 1} targets: give each target its source, in the same order"
         )
+
+
+def filling(num_tokens: int) -> int:
+    """Count the tokens, one or more, that fill a stream up to one of few sizes: 3 % on average at most.
+
+    oneDNN compiles each product for its sizes, which takes longer than a small product itself. Packed streams
+    have another size in every step; filled up, most are of a size that has occurred.
+
+    >>> from tercet.modeling.attention.packing import filling
+    >>> [number + filling(number) for number in (5, 100, 420, 431, 432, 4090)]
+    [8, 104, 432, 432, 448, 4096]
+    """
+    step = min(max(1 << max(num_tokens.bit_length() - 5, 0), LEAST_STEP), LARGEST_STEP)
+    return step - num_tokens % step
 
 
 def longest(cu_seq_lens: Tensor) -> int:

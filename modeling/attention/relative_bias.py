@@ -28,7 +28,7 @@ from transformers import PreTrainedConfig
 from transformers.cache_utils import Cache
 
 from ..compatibility import is_tracing
-from .packing import Mask, Masks, PackedSequences, longest
+from .packing import Mask, Masks, PackedSequences, longest, rounded_length
 
 
 class NoBias(nn.Module):
@@ -97,6 +97,7 @@ class DistanceBias(NoBias):
         length = sequences.max_length_q or longest(sequences.cu_seq_lens_q)
         if sequences.tiles is not None:
             return self.of_distances(torch.arange(1 - length, length, device=device)).contiguous()
+        length = rounded_length(length)  # as groups are
         return self.bias(device, length, length)
 
     def biased(self, mask: Mask, x: Tensor, cache: Cache | None, layer_idx: int, is_causal: bool) -> Tensor:

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from tercet.modeling.attention import packing
 from tercet.modeling.attention.kernels import KERNELS
 from tercet.modeling.attention.packing import MOST_GROUPS, group_sequences
+from tercet.modeling.layers.block import Block
 
 from ..corners import corners
 from .conftest import VARIANTS
@@ -74,6 +75,31 @@ def test_short_and_long_sequences_take_two_ways_to_one_result(
         results.append((loss.detach(), gradients(model)))
     for result in results[1:]:
         assert_close(result, results[0], **CLOSE)
+
+
+@pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "alibi"])
+def test_filled_streams_give_the_same_loss_and_gradients(
+    member, variant, builder, batch, targets, monkeypatch
+):
+    model, results, seen = builder(member, variant).train(), [], []
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    for block in blocks:
+        block.register_forward_pre_hook(lambda block, given: seen.append(given[0].shape[1]))
+    for fills in (False, True):
+        monkeypatch.setattr("tercet.modeling.stack.compiles_products", lambda x, fills=fills: fills)
+        for inputs in (
+            packed_inputs_of(member, batch, targets),
+            inputs_of(member, batch, targets, slice(None), "left"),
+        ):
+            loss = model(**inputs, reduction="sum").loss
+            loss.backward()
+            results.append((loss.detach(), gradients(model)))
+    plain, filled = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert all(
+        number % 8 == 0 and 0 < number - before <= 8 for before, number in zip(plain, filled, strict=True)
+    )
+    for before, result in zip(results[:2], results[2:], strict=True):
+        assert_close(result, before, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

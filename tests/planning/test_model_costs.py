@@ -201,8 +201,12 @@ def planned_kept(recipe: PretrainingRecipe, precision: str, *, computes_again: b
 
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
 @pytest.mark.parametrize(("kind", "fields"), MODELS)
-def test_activations_are_those_that_training_keeps(kind, fields, precision, tokenizer):
-    """Within 10 %: what the heads keep does not grow with the layers, and is left out here."""
+def test_activations_are_those_that_training_keeps(kind, fields, precision, tokenizer, monkeypatch):
+    """Within 10 %: what the heads keep does not grow with the layers, and is left out here.
+
+    So are the tokens that fill small streams up.
+    """
+    monkeypatch.setattr("tercet.modeling.stack.compiles_products", lambda x: False)
     recipe = recipe_of(kind, **fields)
     four, eight = (kept_in_training(*prepare(recipe, tokenizer, size), precision) for size in (4, 8))
     # Four texts that are cut at random are read and written in parts that are far from the expected ones.
