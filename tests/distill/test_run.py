@@ -11,6 +11,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
+from tercet.distill import run
 from tercet.distill.comparison import Kept
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.student import build_student
@@ -28,7 +29,7 @@ def test_teacher_and_student_are_opened_once(recipe_of, teachers, hub):
     """Also where several runs learn with the same student."""
     fetched = hub(dict.fromkeys(["somebody/teacher", "somebody/student"], teachers / "encoder"))
     recipe = recipe_of("encoder", student={"path": "somebody/student"}, report={"without_teacher": True})
-    distill(replace(recipe, general=replace(recipe.general, teacher="somebody/teacher")))
+    run.distill(replace(recipe, general=replace(recipe.general, teacher="somebody/teacher")))
     assert fetched == {"somebody/teacher": 1, "somebody/student": 1}
 
 

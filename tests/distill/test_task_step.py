@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe
+from tercet.distill import run
 from tercet.distill.comparison import predict_split
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.task_objective import SOFT, divergence
@@ -310,7 +311,7 @@ def test_teacher_and_student_are_opened_once(fine_tuned, hub):
     folder = Path(recipe.task.teacher)
     fetched = hub(dict.fromkeys(["somebody/teacher", "somebody/student"], folder))
     task = replace(recipe.task, teacher="somebody/teacher")
-    distill(replace(recipe, task=task, student=StudentRecipe(path="somebody/student")))
+    run.distill(replace(recipe, task=task, student=StudentRecipe(path="somebody/student")))
     assert fetched == {"somebody/teacher": 1, "somebody/student": 1}
 
 
