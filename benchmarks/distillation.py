@@ -40,6 +40,7 @@ from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.objectives.masking import StaticMasking
 from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe
+from tercet.storage.checkpoint import Checkpoint
 from tercet.training.objective import IGNORE, Batch, Example
 from tercet.training.packing import sequence_lengths
 from tercet.training.precision import build_accelerator, fastest_float32_products
@@ -161,7 +162,7 @@ def build_objective(
     )
     folder = Path(tempfile.mkdtemp())
     teacher.save_pretrained(folder)
-    binding = binding_of(folder, source, general, cache, live.precision)
+    binding = binding_of(Checkpoint.open(str(folder)), source, general, cache, live.precision)
     live.needs = RequiredOutputs(logits=True)
     write_cache(folder, live, base, source, cache, binding, [TEMPERATURE])
     return Distillation(base, WEIGHTS["mlm"], losses, CachedTeacher(folder, binding, device))

@@ -56,6 +56,7 @@ def model_of(kind: str, positions: int | None, ids: dict[str, int]) -> PreTraine
         rotary = {"position_embedding_type": "rotary", "max_position_embeddings": positions}
         return TercetDecoderForCausalLM(TercetDecoderConfig(**SIZES, **rotary, **ids))
     if kind == "roberta":  # whose first positions are those of pads
+        assert positions is not None
         behind_pads = positions + ids["pad_token_id"] + 1
         return RobertaForMaskedLM(RobertaConfig(**SIZES, max_position_embeddings=behind_pads, **ids))
     if kind == "mamba":

@@ -30,6 +30,7 @@ def test_attention_and_a_vocabulary_that_meets_targets_alone_are_added(member):
     }
     inner = sum(each.numel() for each in model.parameters() if each.dim() > 1 and id(each) not in tables)
     config = model.config
+    assert config.head_dim is not None
     channels = config.num_hidden_layers * config.num_attention_heads * config.head_dim
     attention = 12 * channels * (4**2 + 20**2) / 24
     assert found == pytest.approx(6 * (inner + head.numel() / 4) + attention)
