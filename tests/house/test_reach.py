@@ -15,14 +15,14 @@ OTHERS = ("tests", "benchmarks", "documentation", "examples")
 FOLDERS = sorted(file.parent for file in ROOT.glob("*/__init__.py") if file.parent.name not in OTHERS)
 """The folders of the package `tercet`, and the folder of that name, whose modules lie at its top."""
 
-FUNCTIONS_WITH_A_RECIPE = 215
+FUNCTIONS_WITH_A_RECIPE = 213
 """Functions and methods with a parameter `recipe`."""
 
 MOST = {
-    "pretraining": (206, 45_141),
-    "finetune": (246, 52_926),
-    "distill": (278, 59_822),
-    "fewshot": (137, 29_367),
+    "pretraining": (183, 40_060),
+    "finetune": (226, 48_402),
+    "distill": (251, 53_256),
+    "fewshot": (128, 27_189),
 }
 """Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
 
