@@ -77,9 +77,8 @@ def test_a_shipped_recipe_learns_from_as_much_as_it_asks_for(
         (run,) = tmp_path.glob("run/*/general")
         require_books(run, recipe.general.training, said)
     if recipe.task is not None:
-        (file,) = tmp_path.glob("run/*/task/scores.json")
-        (result,) = json.loads(file.read_text())["seeds"].values()
-        learned = result["learned"]
+        (file,) = tmp_path.glob("run/*/task/seed-0/scores.json")
+        learned = json.loads(file.read_text())["learned"]
         assert learned["examples_of_epochs"] == [COUNT] * int(recipe.task.training.epochs)
         assert learned["skipped_steps"] == 0
         assert learned["scored"] == learned["saved"]
