@@ -23,22 +23,8 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.storage.checkpoint import Checkpoint
 from tercet.text.tokenizer import train_tokenizer
 
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "fish",
-    "tree",
-    "sat",
-    "ran",
-    "ate",
-    "saw",
-    "under",
-    "over",
-    "big",
-    "small",
-]
+from ..finetune.conftest import WORDS
+
 TINY = {
     "hidden_size": 32,
     "intermediate_size": 64,

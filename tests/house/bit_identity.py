@@ -1,6 +1,6 @@
 """Digests of what tiny runs of every kind come to, equal before and after a change of no number.
 
-    python tests/house/bit_identity.py > before.txt
+    python -m tests.house.bit_identity > before.txt
 
 Two runs of each kind with fixed seeds, on this CPU with one thread. A line is a run, what is compared,
 and its digest: losses of the log, weights, logits, generated ids, predictions, scores with intervals,
@@ -23,22 +23,8 @@ import torch
 
 import tercet
 
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "fish",
-    "tree",
-    "sat",
-    "ran",
-    "ate",
-    "saw",
-    "under",
-    "over",
-    "big",
-    "small",
-]
+from ..finetune.conftest import WORDS
+
 TINY = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 TIMED = re.compile(r"[\d,.]+ s(econds)?\b|\d{4}-\d\d-\d\d\S*|\b[mp][0-9a-f]{10}\b")
 """What differs from run to run in a report, such as the names that matplotlib gives to shapes."""
