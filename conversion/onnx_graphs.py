@@ -39,7 +39,7 @@ from ..stock.probes import MOST_TOKENS, NUM_CHOICES, NUM_RANDOM, TEXTS, pad_id, 
 from ..stock.run import claimed, write_folder
 from ..storage.checkpoint import Checkpoint
 from ..storage.model_folder import CERTIFICATE, require_fit, save_tokenizer
-from ..storage.own_model import keep_known_fields
+from ..storage.saving import keep_known_fields
 from ..storage.sentence_vectors import carried_files, vectors_of, write_files
 from .members import member_of
 

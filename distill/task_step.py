@@ -34,7 +34,7 @@ from ..modeling import TercetPreTrainedModel
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.finished_run import RECIPE, read_facts
 from ..storage.model_folder import save_tokenizer
-from ..storage.own_model import save_loadable
+from ..storage.saving import save_loadable
 from ..text.cache import made_once
 from ..text.rows import read_rows
 from ..training.disk import replace_text

@@ -16,7 +16,7 @@ from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import save_tokenizer
-from ..storage.own_model import save_loadable
+from ..storage.saving import save_loadable
 from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
 from ..training.checkpoint import best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text

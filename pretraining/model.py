@@ -39,7 +39,7 @@ from ..storage.model_folder import (
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import save_loadable
+from ..storage.saving import save_loadable
 from ..text.cache import cache_folder, made_once, name_of
 from ..training.disk import explaining_a_full_disk
 from ..training.recipe import TrainingRecipe

@@ -19,7 +19,7 @@ from ..storage.model_folder import (
     require_fit,
     save_tokenizer,
 )
-from ..storage.own_model import save_loadable
+from ..storage.saving import save_loadable
 from ..storage.sentence_vectors import (
     MODULES,
     carried_files,

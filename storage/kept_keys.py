@@ -47,10 +47,10 @@ OF_TOKENS = ("_token", "_tokens", "_token_id")
 
 
 def keep_known(file: Path, known: Container[str], *, kind: str) -> dict[str, Any]:
-    """Take what is unknown out of a configuration that has just been saved, say so, and return the rest.
+    """Return what is known of a configuration that has just been saved, and say what is left out.
 
     Args:
-        file: It is written again.
+        file: Holds it.
         known: Keys that are kept; of `auto_map`, only if all its code lies in the folder.
         kind: What its keys are said not to be of.
     """

@@ -43,7 +43,7 @@ from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassif
 from tercet.play.loaded_model import load_model
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import save_tokenizer
-from tercet.storage.own_model import save_loadable
+from tercet.storage.saving import save_loadable
 from tercet.storage.sentence_vectors import SentenceVectors, sentence_files, write_files
 from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 

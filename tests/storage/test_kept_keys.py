@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForMaskedLM
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_tokenizer, save_tokenizer
-from tercet.storage.own_model import save_loadable
+from tercet.storage.saving import save_loadable
 from tercet.text.tokenizer import train_tokenizer
 
 THEIRS = "them/theirs--code.Theirs"
