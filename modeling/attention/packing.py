@@ -375,10 +375,10 @@ def require_source_bounds(
 
 
 def filling(num_tokens: int) -> int:
-    """Count the tokens, one or more, that fill a stream up to one of few sizes: 3 % on average at most.
+    """Count the tokens, one or more, that fill a stream up to one of few sizes.
 
-    oneDNN compiles each product for its sizes, which takes longer than a small product itself. Packed streams
-    have another size in every step; filled up, most are of a size that has occurred.
+    oneDNN compiles each product for its sizes, which takes longer than a small product itself, and packed
+    streams have another size in every step. From 128 tokens on, about 3 % are filling, on average at most.
 
     >>> from tercet.modeling.attention.packing import filling
     >>> [number + filling(number) for number in (5, 100, 420, 431, 432, 4090)]
