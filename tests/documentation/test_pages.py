@@ -1,11 +1,10 @@
 """Written pages keep their text, and their links lead to pages of the site."""
 
-import re
 from pathlib import PurePosixPath
 
 import pytest
 
-from documentation.pages import ROOT, WrittenPages, boosted, show_source
+from documentation.pages import WrittenPages, boosted, show_source
 
 
 @pytest.mark.parametrize(
@@ -43,14 +42,6 @@ def test_link_to_nothing_is_refused():
 def test_fences_are_left_alone():
     page = WrittenPages().relocate(PurePosixPath("docs/encoder.md"))
     assert "    input_ids=torch.tensor([[5, 6, 7, 8, 9]]),\n" in page
-
-
-def test_decisions_have_an_index_of_all_entries():
-    """In their order; that a line leads to its entry, `make docs` checks."""
-    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
-    index, entries = page.partition("\n## Index\n")[2].split("\n## ", 1)
-    headings = re.findall(r"^#{2,3} (.+)$", f"## {entries}", re.MULTILINE)
-    assert re.findall(r"^(?:- |\*\*)\[(.+)\]\(#", index, re.MULTILINE) == headings
 
 
 def test_guides_outweigh_the_api_in_the_search():
