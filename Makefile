@@ -62,7 +62,7 @@ pages: $(VENV)/.installed ## write one report of each kind from small runs, and 
 	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python tests/reporting/report_pages.py --folder runs/pages
 
 ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
-	$(BIN)/python benchmarks/ecosystem.py --page docs/ecosystem.md
+	$(BIN)/python benchmarks/ecosystem.py
 
 conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
 	OMP_NUM_THREADS=1 $(BIN)/python tests/conformance/conformance.py --folder .conformance

@@ -1,7 +1,6 @@
 """Bring a small model of every stock architecture in and out again, and write down what the certificates say.
 
-    python benchmarks/certificates.py                                two minutes on two cores
-    python benchmarks/certificates.py --page docs/interop.md         and put the table there
+    python benchmarks/certificates.py     two minutes on two cores; `make docs` shows the table in interop.md
 
 The models are random: what differs between two computations does not depend on what was learned.
 """
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 import transformers
-from publishing import RESULTS, Result, describe_run, keep, lines_of, publish
+from publishing import RESULTS, Result, describe_run, keep, lines_of, read
 
 from tercet.modeling import TercetEncoderConfig
 from tercet.stock import certify, from_stock, to_stock
@@ -63,16 +62,20 @@ HEAD = (
 
 
 def main(arguments: list[str]) -> int:
-    """Certify every counterpart, print the table, write it down, and put it into a page."""
+    """Certify every counterpart, print the table and write it down."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
     parser.add_argument("--output", type=Path, default=RESULTS / "certificates.json")
     options = parser.parse_args(arguments)
     rows = [row for architecture in ARCHITECTURES.values() for row in rows_of(architecture)]
     versions = {name: version(name) for name in ("tercet", "torch", "transformers")}
     keep(options.output, result := {"machine": {"versions": versions}, "rows": rows})
-    publish(render(result), options.page, "certificates")
+    print(render(result))
     return 0
+
+
+def read_results() -> Result:
+    """Read what was written down."""
+    return read(RESULTS / "certificates.json")
 
 
 def render(result: Result) -> str:

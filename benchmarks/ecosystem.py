@@ -1,21 +1,19 @@
 """Try what the libraries around can do with our models, and write down what works.
 
-    python benchmarks/ecosystem.py                               a minute and a half on one core
-    python benchmarks/ecosystem.py --page docs/ecosystem.md      and put the table there
+    python benchmarks/ecosystem.py     90 seconds on one core; `make docs` shows the table in ecosystem.md
 
 Each test of tests/ecosystem that bears the mark `ecosystem` is a cell of the table, or a part of one. Each
 version of transformers has a file of results: run this with another one installed, and the table shows both.
 """
 
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections import defaultdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pytest
-from publishing import RESULTS, keep, lines_of, read, write_between_marks
+from publishing import RESULTS, keep, lines_of, read
 
 ROOT = Path(__file__).parents[1]
 NAME = "ecosystem-transformers-{}"
@@ -66,19 +64,14 @@ def member_of(item: Any, mark: pytest.Mark) -> str:
     return mark.kwargs.get("member") or parameters.get("member") or parameters["kind"]
 
 
-def main(arguments: list[str]) -> int:
-    """Run the tests, keep what came of them, and put the table of all such runs into a page."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    options = parser.parse_args(arguments)
+def main() -> int:
+    """Run the tests, and keep what came of them."""
     cells = Cells()
     status = pytest.main(["-q", "-p", "no:cacheprovider", str(ROOT / "tests" / "ecosystem")], plugins=[cells])
     verdicts = cells.verdicts()
     libraries = dict.fromkeys(["tercet", "torch", *(row["library"] for row in verdicts)])
     result = {"versions": versions_of(libraries), "cells": verdicts}
     keep(RESULTS / f"{NAME.format(version('transformers'))}.json", result)
-    if options.page:
-        write_between_marks(options.page, render(read_results()), NAME.format("*"))
     return int(status)
 
 
@@ -133,4 +126,4 @@ def text_of(verdicts: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The written pages, as the site has them: links lead to pages of the site, and nested lists are nested.
+"""The written pages, as the site has them: links lead to pages of the site, tables of results are filled in.
 
 A link from docs/ to a file of the code leads to a page that shows the file: the site needs no network.
 """
@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from .module_pages import first_line
 from .notebooks import offer
+from .tables import with_tables
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
@@ -41,7 +42,7 @@ class WrittenPages:
 
     def relocate(self, place: PurePosixPath) -> str:
         """Read a page, and let its links lead where the targets are in the site."""
-        text = (ROOT / place).read_text(encoding="utf-8")
+        text = with_tables((ROOT / place).read_text(encoding="utf-8"))
         parts = re.split(r"(^ *```.*?^ *```$)", text, flags=re.MULTILINE | re.DOTALL)
         for index in range(0, len(parts), 2):  # what is fenced stays
             prose = LINK.sub(lambda link: link[1] + self.target(place, link[2]) + link[3], parts[index])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from documentation.tables import MARK, with_tables
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MARKED = re.compile(
@@ -17,6 +19,10 @@ TABLES = {
     for page in sorted((ROOT / "docs").glob("*.md"))
     for name, shown in MARKED.findall(page.read_text(encoding="utf-8"))
 }
+NAMED = sorted(
+    name for page in (ROOT / "docs").glob("*.md") for name in MARK.findall(page.read_text(encoding="utf-8"))
+)
+"""Tables that the site alone has."""
 COMMANDS = sorted(
     {
         command.replace("\\\n", " ")
@@ -31,14 +37,12 @@ UNMEASURED = "No GPU has been measured with this program yet."
 
 def rendered(module, name: str) -> str:
     """Render a committed result as the program does that has measured it."""
-    if name.startswith("ecosystem"):
-        return module("ecosystem").render(module("ecosystem").read_results())
     if name == "gpu" and not (RESULTS / "gpu.json").exists():
         return UNMEASURED
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     if (study := ROOT / "benchmarks" / "studies" / f"{name}.yaml").exists():
         return module("standings").render(module("study_file").load_study(study), result)
-    if name in ("certificates", "gpu", "versions"):
+    if name in ("gpu", "versions"):
         return module({"gpu": "gpu_table"}.get(name, name)).render(result)
     return module("speed").load(name).render(result)
 
@@ -61,9 +65,17 @@ def test_every_command_of_a_page_is_understood(command, module):
         module("study").study_of(options)
 
 
+@pytest.mark.parametrize("name", NAMED)
+def test_the_site_has_the_tables_that_pages_name(name, module):
+    filled = with_tables(f"before\n\n<!-- table: {name} -->\n\nafter\n")
+    results = module(name).read_results()
+    assert filled == f"before\n\n{module(name).render(results)}\n\nafter\n"
+    assert "\n|---|" in filled
+
+
 def test_every_result_is_shown_on_a_page_and_every_study_has_one():
     kept = {path.stem for path in RESULTS.glob("*.json") if not path.stem.startswith("ecosystem")}
-    assert kept == {name for name in TABLES if not name.startswith("ecosystem")} - {"gpu"} | (kept & {"gpu"})
+    assert kept == {*TABLES, *NAMED} - {"gpu", "ecosystem"} | (kept & {"gpu"})
     assert {path.stem for path in (RESULTS.parent / "studies").glob("*.yaml")} <= kept
 
 
