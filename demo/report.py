@@ -19,6 +19,7 @@ from ..distill.report import kept_of, kept_table, size_table
 from ..fewshot.report import glance as glance_at_prompts
 from ..finetune.report import glance as glance_at_task
 from ..finetune.report import score_table as task_table
+from ..ground.messages import counted
 from ..pretraining.report import curves, glance, levels_of, score_table, terms_of
 from ..reporting.blocks import (
     Bar,
@@ -30,7 +31,6 @@ from ..reporting.blocks import (
     Report,
     Table,
     Verdicts,
-    counted,
     format_score,
     percent,
 )

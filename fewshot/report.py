@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..configs.recipe import load_recipe, recipe_data, written
+from ..ground.messages import counted
 from ..reporting.blocks import (
     Block,
     Card,
@@ -23,7 +24,6 @@ from ..reporting.blocks import (
     Run,
     Table,
     bars_of,
-    counted,
     first_block,
     name_of_model,
 )

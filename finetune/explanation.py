@@ -5,8 +5,8 @@ from typing import cast
 
 import torch
 
+from ..ground.messages import counted
 from ..pretraining.start import as_block, device_in_words
-from ..reporting.blocks import counted
 from ..storage.checkpoint import Checkpoint, Opener, opening_once
 from ..training.precision import choose_precision, join_processes
 from .learning import training_of

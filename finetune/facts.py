@@ -8,8 +8,8 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+from ..ground.messages import counted
 from ..pretraining.text import UNKNOWN
-from ..reporting.blocks import counted
 from ..text.bad_rows import in_words
 from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..text.texts_read import keep_texts

@@ -13,6 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from ..configs.recipe import load_recipe
+from ..ground.messages import counted
 from ..pretraining.report import write_report as report_of_pretraining
 from ..reporting.blocks import (
     Beside,
@@ -25,7 +26,6 @@ from ..reporting.blocks import (
     Report,
     Table,
     bars_of,
-    counted,
     first_block,
     format_score,
     name_of_model,

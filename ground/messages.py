@@ -37,6 +37,15 @@ def shortened(names: Iterable[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + rest
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number of things.
+
+    >>> counted(1, "row"), counted(1600, "training row")
+    ('1 row', '1,600 training rows')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 _ONE_AT_A_TIME = RLock()
 
 

@@ -16,20 +16,9 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..doctor.examined_model import ExaminedModel, load_examined_model
-from ..ground.messages import quietly
+from ..ground.messages import counted, quietly
 from ..ground.saved_weights import require_finite, require_fit
-from ..reporting.blocks import (
-    Block,
-    Bullets,
-    Figure,
-    Heading,
-    Maps,
-    Prose,
-    Report,
-    Table,
-    counted,
-    name_of_model,
-)
+from ..reporting.blocks import Block, Bullets, Figure, Heading, Maps, Prose, Report, Table, name_of_model
 from ..reporting.charts import draw_heads
 from ..reporting.line_charts import LinePanel, draw_lines
 from ..reporting.page import as_page

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_recipe
-from ..ground.messages import quietly
+from ..ground.messages import counted, quietly
 from ..modeling import AUTO_CLASSES
 from ..objectives.character_language_modeling import CharacterLanguageModeling
 from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
@@ -35,7 +35,6 @@ from ..reporting.blocks import (
     Report,
     Table,
     bars_of,
-    counted,
     first_block,
     format_score,
     number,

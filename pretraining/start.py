@@ -19,7 +19,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from ..reporting.blocks import counted
+from ..ground.messages import counted
 from ..training.environment import device_name
 from ..training.precision import precision_in_words, precision_of
 from ..training.stages import TrainingData, epochs_of

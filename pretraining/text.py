@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from ..ground.messages import counted
 from ..objectives.base_recipe import Corpus, ObjectiveContext
-from ..reporting.blocks import counted
 from ..text.cache import cache_folder
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora

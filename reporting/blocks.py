@@ -310,15 +310,6 @@ def bars_of(
     ]
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a number of things.
-
-    >>> counted(1, "row"), counted(1600, "training row")
-    ('1 row', '1,600 training rows')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def percent(share: float) -> str:
     """Write a share in percent, small ones with more digits.
 
