@@ -307,7 +307,7 @@ def render(result: Result) -> str:
     """Write a run's result as Markdown."""
     machine = result["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    head = ["flow", "stock, tokens/s", SPREAD, "tercet, tokens/s", SPREAD, "ratio", "two workers"]
+    head = ["flow", "stock, tokens/s", "tercet, tokens/s", "ratio", "two workers"]
     return "\n".join(
         [
             f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
@@ -319,19 +319,15 @@ def render(result: Result) -> str:
     )
 
 
-SPREAD = "slowest to fastest"
-
-
 def row(name: str, flow: dict[str, Any]) -> list[str]:
     """Return the cells of a flow."""
     speeds = flow["speeds"]
     ratio = f"{median(speeds['tercet']) / median(speeds['stock']):.0f}x" if "stock" in speeds else "-"
-    cells = [name]
-    for found in (speeds.get(side) for side in ("stock", "tercet")):
-        cells += (
-            [f"{median(found):,.0f}", f"{min(found):,.0f} to {max(found):,.0f}"] if found else ["none", "-"]
-        )
-    return [*cells, ratio, f"{flow['speed_with_workers']:,.0f}"]
+    cells = (
+        f"{median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})" if found else "none"
+        for found in (speeds.get(side) for side in ("stock", "tercet"))
+    )
+    return [name, *cells, ratio, f"{flow['speed_with_workers']:,.0f}"]
 
 
 BENCHMARK = Benchmark(FLOWS, measure_flow, text=render, defaults={"threads": 1, "heap": "retained"})

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from measuring import Conditions, measure
-from publishing import Result, summarize
+from publishing import Result, spread, summarize
 from sides import Pass, Side, as_they_are
 from speed import Benchmark
 
@@ -176,12 +176,14 @@ BENCHMARK = Benchmark(
     sides=tuple(SIDES),
     columns={
         "texts": "{case}",
-        "side": "{side}",
-        "texts/s": "{texts_per_second:,.0f}",
-        "slowest to fastest": "{slowest:,.0f} to {fastest:,.0f}",
-        "over stock": "{ratio_to_stock:.2f}x",
-        "over the best of stock and onnx": "{ratio_to_best_stock:.2f}x",
-        "difference": "{difference:.0e}",
+        "stock, texts/s": spread("stock", "texts_per_second"),
+        "onnx": "{onnx[texts_per_second]:,.0f}",
+        "tercet": spread("tercet", "texts_per_second"),
+        "tercet-bf16": "{tercet-bf16[texts_per_second]:,.0f}",
+        "over stock": "{tercet[ratio_to_stock]:.2f}x",
+        "difference": "{tercet[difference]:.0e}",
     },
+    has_row_per_case=True,
+    alignment="lr",
     facts=facts_of,
 )

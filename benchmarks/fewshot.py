@@ -203,15 +203,14 @@ BENCHMARK = Benchmark(
     ASKING_CASES,
     measure_case,
     {
-        "case": "{case}",
         "side": "{side} ({precision})",
         "choices/s": "{choices_per_second:,.1f}",
         "slowest to fastest": "{slowest:,.1f} to {fastest:,.1f}",
         "over harness": "{ratio_to_harness:.2f}x",
-        "its bf16": "{ratio_to_harness-bf16:.2f}x",
-        "prefix cache": "{ratio_to_prefix-cache:.2f}x",
-        "difference": "{difference:.0e}",
+        "over harness-bf16": "{ratio_to_harness-bf16:.2f}x",
+        "over prefix-cache": "{ratio_to_prefix-cache:.2f}x",
         "equal": "{same_picks:.0%}",
     },
+    alignment="lr",
     facts=questions,
 )

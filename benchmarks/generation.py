@@ -21,7 +21,7 @@ import torch
 from cases import BASE, SEED, DecoderCase
 from measuring import Conditions, in_fresh_process, measure
 from peers import copy_weights
-from publishing import Result, summarize
+from publishing import Result, spread, summarize
 from sides import Pass, Side, as_they_are
 from speed import Benchmark
 from torch import Tensor
@@ -153,27 +153,31 @@ def measure_bandwidth() -> float:
 
 
 def varieties(result: Result) -> list[str]:
-    """Describe of each case how large the models are, and how varied their texts."""
-    shown = (
-        "- {name}: {parameters:,} parameters on both sides; {different_tokens:.0f} different tokens in a "
-        "text of {num_new_tokens}"
-    )
-    return [shown.format(name=name, **case["texts"]) for name, case in result["cases"].items()]
+    """Describe how varied the texts are, and whether ours are the stock model's."""
+    texts = [case["texts"] for case in result["cases"].values()]
+    fewest = min(each["different_tokens"] for each in texts)
+    same = min(each["same_tokens"]["tercet"] for each in texts)
+    return [
+        f"Texts of {texts[0]['num_new_tokens']} tokens have {fewest:.0f} different ones or more; in float32, "
+        f"at least {same:.0%} of our tokens are the stock model's."
+    ]
 
 
 BENCHMARK = Benchmark(
     WRITING_CASES,
     measure_case,
     {
-        "case": "{case}",
-        "side": "{side} ({precision})",
-        "tokens/s": "{tokens_per_second:,.0f}",
-        "slowest to fastest": "{slowest:,.0f} to {fastest:,.0f}",
-        "over stock-bf16": "{ratio_to_stock-bf16:.2f}x",
-        "over stock": "{ratio_to_stock:.2f}x",
-        "weights, GB/s": "{gigabytes_per_second:.1f}",
-        "same tokens": "{same_tokens:.0%}",
+        "layers x width": "{case}",
+        "stock, tokens/s": "{stock[tokens_per_second]:,.0f}",
+        "stock-bf16": spread("stock-bf16", "tokens_per_second"),
+        "tercet": "{tercet[tokens_per_second]:,.0f}",
+        "tercet-bf16": spread("tercet-bf16", "tokens_per_second"),
+        "over stock-bf16": "{tercet-bf16[ratio_to_stock-bf16]:.2f}x",
+        "over stock": "{tercet-bf16[ratio_to_stock]:.2f}x",
+        "weights, GB/s": "{tercet-bf16[gigabytes_per_second]:.1f}",
     },
+    has_row_per_case=True,
+    alignment="lr",
     begin=lambda conditions: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
     remarks=lambda result: [f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"],
     facts=varieties,

@@ -10,23 +10,28 @@ from publishing import describe_run, lines_of
 DATA_SHEETS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}
 """Dense operations in bfloat16 per second, by what the name of a GPU contains."""
 
-LAWS = ("law", "member", "relative difference", "limit", "verdict")
-GATES = ("work", "what", "gate", "goal", "measured", "verdict")
-SIDES = ("work", "side", "tokens/s", "slowest to fastest", "share of peak", "share of the measured one")
-SIDES += ("memory, GiB", "launches a step", "waits a step", "optimizer's share")
-SIDES += ("first step, s", "graphs", "compiled later")
+LAWS = ("law", "member", "relative difference", "limit")
+GATES = ("work", "what", "gate", "measured", "verdict")
+SIDES = ("work", "side", "tokens/s", "share of peak", "memory, GiB", "first step, s")
 
 
 def render(result: Mapping[str, Any]) -> str:
     """Write a run's result as Markdown; parts that were not measured say so."""
     parts, peak = result["parts"], peak_of(result)
     peaks = f"peak {peak / 1e12:,.1f} TFLOP/s in bf16 (measured: {result['peaks']['bf16'] / 1e12:,.1f})"
-    tables = {LAWS: law_rows(parts), GATES: gate_rows(parts, peak), SIDES: side_rows(result, peak)}
-    lines = describe_run(result, peaks)
+    broken = [row[:-1] for row in law_rows(parts) if row[-1] != "holds"]
+    gates = [*gate_rows(parts, peak)]
+    shown = [row for row in gates if row[-1] not in ("goal reached", "met")]
+    lines = [*describe_run(result, peaks), ""]
+    lines += [
+        f"Laws: {len([*law_rows(parts)]) - len(broken)} hold, {len(broken)} are broken. "
+        f"Gates: {len(gates) - len(shown)} of {len(gates)} are met; the others are:"
+    ]
+    tables = {LAWS: broken, GATES: shown, SIDES: [*side_rows(result, peak)]}
     if result["is_smoke"]:
         lines += ["", "**Tiny shapes, only to see that everything runs: the figures mean nothing.**"]
     for head, rows in tables.items():
-        lines += ["", *lines_of(head, rows, "l")]
+        lines += ["", *lines_of(head, rows, "l")] if rows else []
     return "\n".join([*lines, "", *remarks(parts)]).rstrip()
 
 
@@ -60,7 +65,7 @@ def gate_rows(parts: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
         found = metrics(name, parts, peak)
         for gate in PARTS[name].gates:
             value = found.get(gate.metric)
-            numbers = ("" if each is None else f"{each:,.3g}" for each in (gate.gate, gate.goal, value))
+            numbers = ("" if each is None else f"{each:,.3g}" for each in (gate.gate, value))
             yield [PARTS[name].case.name, gate.metric, *numbers, gate.verdict(value)]
 
 
@@ -100,22 +105,15 @@ def side_rows(result: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
         work, flops = PARTS[name].case.name, part.get("flops_per_token")
         for side, found in part.get("sides", {"tercet": part}).items():
             if "failure" in found:
-                yield [work, side, f"not measured: {found['failure']}".replace("|", "/"), *[""] * 10]
+                failure = f"not measured: {found['failure']}".replace("|", "/")
+                yield [work, side, failure, *[""] * (len(SIDES) - 3)]
             elif side != "laws":
                 speeds = found.get("tokens_per_second") or speeds_of(part, side)
-                shares = (
-                    median(speeds) * flops / own if flops else None for own in (peak, result["peaks"]["bf16"])
-                )
-                memory = found["memory_mib"] / 1024 if "memory_mib" in found else None
-                keys = ("launches", "waits", "optimizer_share")
-                keys += ("seconds_to_first_step", "graphs", "recompilations")
-                formats = dict.fromkeys(keys, ",.0f") | {"optimizer_share": ".1%"}
                 yield [
                     work,
                     side,
-                    f"{median(speeds):,.0f}",
-                    f"{min(speeds):,.0f} to {max(speeds):,.0f}",
-                    *("" if own is None else f"{own:.1%}" for own in shares),
-                    "" if memory is None else f"{memory:.1f}",
-                    *(format(found[key], shown) if key in found else "" for key, shown in formats.items()),
+                    f"{median(speeds):,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f})",
+                    f"{median(speeds) * flops / peak:.1%}" if flops else "",
+                    f"{found['memory_mib'] / 1024:.1f}" if "memory_mib" in found else "",
+                    f"{found['seconds_to_first_step']:,.0f}" if "seconds_to_first_step" in found else "",
                 ]

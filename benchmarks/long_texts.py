@@ -1,4 +1,4 @@
-"""Read long texts side by side with transformers' BigBird: time, peak of memory, and how both grow.
+"""Read long texts side by side with transformers' BigBird: time and peak of memory.
 
 Encoders of equal sizes without heads read one text, by patterns of attention:
 
@@ -17,36 +17,29 @@ weights of attention are dropped, ours is dense.
 
 Each of our blocks draws two earlier ones, and those that it drew attend to it, which makes four on average.
 Ours therefore read at least as many pairs as the stock model: `blocks_per_query` counts them.
-
-A slope is a power of the length: 1 is linear growth, 2 quadratic.
 """
 
 from argparse import Namespace
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import pairwise
-from math import log
-from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 import torch
 from cases import SEED, TINY
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 from measuring import Conditions, measure
-from publishing import Result, describe_run, lines_of, table
+from publishing import Result, describe_run, table
 from sides import Pass, Side, as_they_are
-from speed import Benchmark
+from speed import Benchmark, NotMeasured
 from torch import Tensor, nn
 from transformers import BigBirdConfig, BigBirdModel
 
 from tercet.modeling import TercetEncoderConfig, TercetEncoderModel
 from tercet.modeling.attention.big_bird import BigBirdAttention
 from tercet.modeling.generation.prepacked_weights import prepacked_weights
-from tercet.reporting.curves import FIRST, INK, LOOK, QUIET, SECOND, THIRD
 from tercet.training.precision import fastest_float32_products
 
 LONGEST_FULL = {"stock-full": 4096, "tercet-full": 8192}
@@ -202,15 +195,21 @@ WORKS = ("training", "forward")
 
 CASES = {f"{work}-{length}": ReadingCase(length, work == "training") for length in LENGTHS for work in WORKS}
 
+SECONDS = "{SIDE[median]:.3g} ({SIDE[fastest]:.3g} to {SIDE[slowest]:.3g})"
+"""A cell: the median of a side, its fastest and its slowest round."""
+
 COLUMNS = {
     "work": "{work}",
     "tokens": "{length:,}",
-    "side": "{name}",
-    "seconds": "{median:.3f}",
-    "slowest to fastest": "{slowest:.3f} to {fastest:.3f}",
-    "over stock": "{ratio_to_stock:.2f}x",
-    "memory, MiB": "{memory_mib:,.0f}",
-    "stock's memory over it": "{memory_ratio:.2f}x",
+    "stock, s": SECONDS.replace("SIDE", "stock"),
+    "stock-bf16": "{stock-bf16[median]:.3g}",
+    "tercet": SECONDS.replace("SIDE", "tercet"),
+    "tercet-bf16": "{tercet-bf16[median]:.3g}",
+    "over stock": "{tercet[ratio_to_stock]:.2f}x",
+    "in bf16": "{tercet-bf16[ratio_to_stock]:.2f}x",
+    "MiB, stock": "{stock[memory_mib]:,.0f}",
+    "MiB, tercet": "{tercet[memory_mib]:,.0f}",
+    "MiB, tercet-bf16": "{tercet-bf16[memory_mib]:,.0f}",
 }
 
 
@@ -223,92 +222,44 @@ def measure_case(case: ReadingCase, options: Namespace, conditions: Conditions, 
 
 
 def relate(sides: dict[str, dict[str, Any]]) -> None:
-    """Add to each side's `seconds` their median and bounds, and its ratios to those of the stock model."""
+    """Add to each side's `seconds` their median and bounds, and its ratio to that of the stock model."""
     for side in sides.values():
         seconds = side["seconds"]
         side |= {"median": median(seconds), "slowest": max(seconds), "fastest": min(seconds)}
     for side in sides.values():
         side["ratio_to_stock"] = sides["stock"]["median"] / side["median"]
-        side["memory_ratio"] = sides["stock"]["memory_mib"] / max(side["memory_mib"], 1)
 
 
 def render(result: Result) -> str:
-    """Write a run's result as Markdown: the machine, the times, their growth."""
-    cases = [*result["cases"].values()]
-    blocks = {case["case"]["length"]: case["blocks"] for case in cases}
+    """Write a run's result as Markdown: the machine, the length from which blocks pay, the times."""
+    cases = sorted(
+        result["cases"].values(), key=lambda case: (WORKS.index(case["work"]), case["case"]["length"])
+    )
     rows = [
-        {"work": case["work"], "length": case["case"]["length"], "name": name} | side
-        for case in sorted(cases, key=lambda case: WORKS.index(case["work"]))
-        for name, side in case["sides"].items()
+        defaultdict(NotMeasured, case["sides"] | {"work": case["work"], "length": case["case"]["length"]})
+        for case in cases
     ]
-    head = ["work", "side", "from", "to", "time", "slope", "memory", "slope"]
     return "\n".join(
         [
             *describe_run(result),
             "",
-            *(
-                f"- {length:,} tokens: a block attends to {found['tercet']:.1f} blocks on average (tercet) "
-                f"and {found['stock']:.1f} (stock)"
-                for length, found in blocks.items()
-            ),
             *(f"- {work}: {pays_from(cases, work)}" for work in WORKS),
             "",
-            *table(COLUMNS, rows, "lrlr"),
-            "",
-            *lines_of(head, (row for work in WORKS for row in growth_rows(cases, work)), "llr"),
+            *table(COLUMNS, rows, "lr"),
         ]
     )
 
 
-LOOKS = {
-    "tercet": (FIRST, "-"),
-    "tercet-bf16": (FIRST, "--"),
-    "tercet-full": (THIRD, "-"),
-    "stock": (SECOND, "-"),
-    "stock-bf16": (SECOND, "--"),
-    "stock-full": (SECOND, ":"),
-}
-"""Colour and line of each side."""
-
-QUANTITIES = {"median": "seconds", "memory_mib": "MiB"}
-"""What grows, and its unit."""
-
-
-def curve(cases: list[dict[str, Any]], work: str, side: str, quantity: str) -> dict[int, float]:
-    """Return what a side needs, by length, from the shortest text to the longest."""
-    found = {
-        case["case"]["length"]: case["sides"][side][quantity]
-        for case in cases
-        if case["work"] == work and side in case["sides"]
-    }
-    return dict(sorted(found.items()))
-
-
-def slope(values: dict[int, float], begin: int, end: int) -> float:
-    """Return the power of the length by which a quantity grows between two lengths."""
-    return log(values[end] / values[begin]) / log(end / begin)
-
-
-def growth_rows(cases: list[dict[str, Any]], work: str) -> list[list[str]]:
-    """Write how much more each side needs from each length to the next, and from 4,096 to the longest."""
-    rows = []
-    for side in dict.fromkeys(name for case in cases for name in case["sides"]):
-        quantities = [curve(cases, work, side, quantity) for quantity in QUANTITIES]
-        lengths = list(quantities[0])
-        spans = list(pairwise(lengths))
-        if 4096 in lengths[:-2]:
-            spans.append((4096, lengths[-1]))
-        for begin, end in spans:
-            cells = [work, side, f"{begin:,}", f"{end:,}"]
-            for values in quantities:
-                cells += [f"{values[end] / values[begin]:.2f}x", f"{slope(values, begin, end):.2f}"]
-            rows.append(cells)
-    return rows
-
-
 def pays_from(cases: list[dict[str, Any]], work: str) -> str:
     """Describe from which length on blocks are faster than full attention, of those that were measured."""
-    sparse, full = (curve(cases, work, side, "median") for side in ("tercet", "tercet-full"))
+    sparse, full = (
+        {
+            case["case"]["length"]: case["sides"][side]["median"]
+            for case in cases
+            if case["work"] == work and side in case["sides"]
+        }
+        for side in ("tercet", "tercet-full")
+    )
     slower = [length for length in full if sparse[length] >= full[length]]
     faster = [length for length in full if length > max(slower, default=0)]
     if not faster:
@@ -317,28 +268,4 @@ def pays_from(cases: list[dict[str, Any]], work: str) -> str:
     return f"tercet is faster than tercet-full from {faster[0]:,} tokens ({ratios})"
 
 
-def draw(result: Result, file: Path) -> None:
-    """Draw time and memory over the length into a PNG file, on logarithmic axes."""
-    cases = [*result["cases"].values()]
-    works = list(dict.fromkeys(case["work"] for case in cases))
-    with rc_context(LOOK):
-        figure = Figure(figsize=(10, 3.6 * len(works)), layout="constrained")
-        panels = figure.subplots(len(works), len(QUANTITIES), squeeze=False)
-        for row, work in zip(panels, works, strict=True):
-            for axes, (quantity, unit) in zip(row, QUANTITIES.items(), strict=True):
-                axes.set_title(f"{work}: {unit} over tokens", loc="left", fontsize=10.5, color=INK)
-                for side, (colour, line) in LOOKS.items():
-                    values = curve(cases, work, side, quantity)
-                    axes.plot(list(values), list(values.values()), line, marker="o", color=colour, label=side)
-                axes.set(xscale="log", yscale="log")
-                axes.set_xticks(sorted({case["case"]["length"] for case in cases}), minor=False)
-                axes.minorticks_off()
-                axes.xaxis.set_major_formatter("{x:,.0f}")
-                axes.yaxis.set_major_formatter("{x:,g}")
-                axes.grid()
-        panels[0, 0].legend(frameon=False, labelcolor=QUIET, fontsize=9)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, dpi=130, facecolor="white")
-
-
-BENCHMARK = Benchmark(CASES, measure_case, draw=draw, text=render)
+BENCHMARK = Benchmark(CASES, measure_case, text=render)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from cases import CASES, Case
 from measuring import Conditions, in_fresh_process, measure, measure_peaks, present_device
-from publishing import Result, summarize
+from publishing import Result, spread, summarize
 from sides import SIDES, compare
 from speed import Benchmark
 
@@ -43,13 +43,15 @@ def largest_products(result: Result) -> list[str]:
 
 
 def parities(result: Result) -> list[str]:
-    """Describe of each case how equal the models are."""
-    shown = (
-        "- {name}: {parameters:,} parameters on both sides; loss {stock_loss:.6f} (stock) and "
-        "{tercet_loss:.6f} (Tercet), relative difference {loss_difference:.0e}, of all gradients "
-        "{gradient_difference:.0e}"
+    """Describe how equal the models of all cases are."""
+    loss, gradient = (
+        max(case["parity"][f"{what}_difference"] for case in result["cases"].values())
+        for what in ("loss", "gradient")
     )
-    return [shown.format(name=name, **case["parity"]) for name, case in result["cases"].items()]
+    return [
+        f"Parameters are equal on both sides; relative differences of losses {loss:.0e} and of gradients "
+        f"{gradient:.0e} at most."
+    ]
 
 
 BENCHMARK = Benchmark(
@@ -57,14 +59,18 @@ BENCHMARK = Benchmark(
     measure_case,
     {
         "case": "{case}",
-        "side": "{side} ({precision})",
-        "tokens/s": "{tokens_per_second:,.0f}",
-        "slowest to fastest": "{slowest:,.0f} to {fastest:,.0f}",
-        "over best stock": "{ratio_to_best_stock:.2f}x",
-        "over stock": "{ratio_to_stock:.2f}x",
-        "share of peak": "{utilization:.0%}",
-        "memory, MiB": "{memory_mib:,.0f}",
+        "stock, tokens/s": "{stock[tokens_per_second]:,.0f}",
+        "stock-tuned": spread("stock-tuned", "tokens_per_second"),
+        "tercet-float32": "{tercet-float32[tokens_per_second]:,.0f}",
+        "tercet": spread("tercet", "tokens_per_second"),
+        "over best stock": "{tercet[ratio_to_best_stock]:.2f}x",
+        "over stock": "{tercet[ratio_to_stock]:.2f}x",
+        "share of peak": "{tercet[utilization]:.0%}",
+        "MiB, stock-tuned": "{stock-tuned[memory_mib]:,.0f}",
+        "MiB, tercet": "{tercet[memory_mib]:,.0f}",
     },
+    has_row_per_case=True,
+    alignment="lr",
     sides=[*SIDES],
     # On a CPU the compiled stock model takes minutes, and was never faster.
     defaults={"sides": [name for name in SIDES if name != "stock-compiled" or torch.cuda.is_available()]},

@@ -68,6 +68,11 @@ def write_between_marks(page: Path, text: str, name: str) -> None:
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
+def spread(side: str, speed: str) -> str:
+    """Return what a cell shows of a side in a row of all sides: its median speed and its range."""
+    return f"{{{side}[{speed}]:,.0f}} ({{{side}[slowest]:,.0f}} to {{{side}[fastest]:,.0f}})"
+
+
 def table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], alignment: str = "lr") -> list[str]:
     """Write rows as a Markdown table.
 
@@ -78,7 +83,7 @@ def table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], alignme
     """
     return lines_of(
         [title.strip() for title in columns],
-        ([shown.format(**row) for shown in columns.values()] for row in rows),
+        ([shown.format_map(row) for shown in columns.values()] for row in rows),
         alignment,
     )
 

@@ -12,6 +12,7 @@ and all options. `measuring.py` explains how the time is taken. Let the machine 
 
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -34,6 +35,16 @@ def no_facts(*_: Any) -> list[str]:
     return []
 
 
+class NotMeasured:
+    """A side that a case lacks, in a table whose rows are cases."""
+
+    def __getitem__(self, _: str) -> "NotMeasured":
+        return self
+
+    def __format__(self, _: str) -> str:
+        return "-"
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """What is measured, and how it is shown."""
@@ -43,6 +54,8 @@ class Benchmark:
     """Gets a case, the options, the conditions and the result so far; `sides` of what it gives are rows."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Of the table: title -> what is shown of a row, which has `case`, `side` and the side's fields."""
+    has_row_per_case: bool = False
+    """Whether a row is a case instead, and has `case` and the fields of each side: `{tercet[seconds]}`."""
     alignment: str = "llr"
     sides: Sequence[str] = ()
     """Names that `--sides` chooses from."""
@@ -65,14 +78,20 @@ class Benchmark:
         """Write a result as Markdown: the machine, what is known of the cases, the table."""
         if self.text:
             return self.text(result)
-        rows = [
-            {"case": name, "side": side} | found
-            for name, case in result["cases"].items()
-            for side, found in case["sides"].items()
-        ]
         facts = self.facts(result)
         lines = [*describe_run(result, *self.remarks(result)), "", *([*facts, ""] if facts else [])]
-        return "\n".join([*lines, *table(self.columns, rows, self.alignment)])
+        return "\n".join([*lines, *table(self.columns, self.rows(result), self.alignment)])
+
+    def rows(self, result: Result) -> list[Mapping[str, Any]]:
+        """Return the rows of the table: cases, or the sides of all cases."""
+        cases = result["cases"].items()
+        if self.has_row_per_case:
+            return [defaultdict(NotMeasured, case["sides"] | {"case": name}) for name, case in cases]
+        return [
+            {"case": name, "side": side} | found
+            for name, case in cases
+            for side, found in case["sides"].items()
+        ]
 
 
 def main(arguments: Sequence[str]) -> int:

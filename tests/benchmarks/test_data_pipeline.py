@@ -57,4 +57,4 @@ def test_speed_is_tokens_by_seconds(module):
 
 def test_a_flow_without_peer_has_no_ratio(module):
     alone = {"speeds": {"tercet": [90.0]}, "speed_with_workers": 70.0}
-    assert module("data_pipeline").row("other", alone) == ["other", "none", "-", "90", "90 to 90", "-", "70"]
+    assert module("data_pipeline").row("other", alone) == ["other", "none", "90 (90 to 90)", "-", "70"]
