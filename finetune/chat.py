@@ -26,8 +26,6 @@ from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective
 from ..objectives.token_objective import without_targets
 from ..objectives.writing import before_end, read_out
-from ..reporting.blocks import Example as Shown
-from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of, texts_of
 from ..text.special_tokens import writes_lowercase
@@ -46,7 +44,7 @@ from .chat_encoding import (
 from .encoding import TextEncoder, as_ragged
 from .examples import LabelledExamples
 from .generation import ceiling_of, texts_in
-from .task import Facts, Prediction, Predictions, RowScore, Task, shortened
+from .task import Facts, Prediction, Predictions, RowScore, Shown, Task, shortened
 from .task_recipes import ChatRecipe
 from .writing_defaults import settle_end
 
@@ -331,11 +329,12 @@ class Chat(Task):
     def show(self, row: Row, prediction: Prediction, reference: str, *, is_right: bool = False) -> Shown:
         """Lay out the dialogue before the last answer, the answer, and what the model makes of it."""
         dialogue = without_last_answer(dialogue_of(row, self.recipe))
-        said = [Line(message["role"], [Run(shortened(message["content"]))]) for message in dialogue]
-        expected = Line("reference", [Run(shortened(reference), "right")])
         role = "right" if is_right else "wrong"
-        found = Line("prediction", [Run(shortened(self.format_prediction(prediction)), role)])
-        return Shown([*said, expected, found])
+        return [
+            *((message["role"], [(shortened(message["content"]), "plain")]) for message in dialogue),
+            ("reference", [(shortened(reference), "right")]),
+            ("prediction", [(shortened(self.format_prediction(prediction)), role)]),
+        ]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict each token by how frequent it is in the answers of the training rows, plus one."""

@@ -20,10 +20,13 @@ from ..reporting.blocks import (
     Block,
     Card,
     Cards,
+    Example,
     Figure,
     Heading,
+    Line,
     Prose,
     Report,
+    Run,
     Table,
     bars_of,
     first_block,
@@ -165,11 +168,12 @@ def best_and_worst(
     all_right = all(errors[row] == 0 for row in kept)
     correct = "Correct predictions" if sureness is None else "The surest correct predictions"
     lists = {correct if all_right else "The smallest errors": kept, "The largest errors": worst}
-    shown = [
-        (name, [task.show(rows[row], predictions[row], references[row], is_right=row in good) for row in own])
-        for name, own in lists.items()
-        if own
-    ]
+
+    def laid_out(row: int) -> Example:
+        lines = task.show(rows[row], predictions[row], references[row], is_right=row in good)
+        return Example([Line(label, [Run(*piece) for piece in pieces]) for label, pieces in lines])
+
+    shown = [(name, [*map(laid_out, own)]) for name, own in lists.items() if own]
     if not worst:
         about += " Every prediction is correct."
     return [Heading("Best and worst predictions"), Prose(about), Beside(shown)]

@@ -27,8 +27,6 @@ from ..modeling.recurrent.configurations import with_insides
 from ..modeling.recurrent.tagger import TercetTaggerOutput
 from ..objectives.streams import fields_of, one_stream
 from ..objectives.task_objectives import TaskObjective, inputs_of
-from ..reporting.blocks import Example as Shown
-from ..reporting.blocks import Line, Run
 from ..text.bad_records import RowError
 from ..text.rows import Row, lists_of
 from ..training.examples import gather
@@ -46,7 +44,7 @@ from .labels import (
     name_of,
     require_labels_from_zero,
 )
-from .task import Facts, Prediction, Predictions, RowScore, Task
+from .task import Facts, Prediction, Predictions, RowScore, Shown, Task
 from .task_recipes import TaggingRecipe
 
 Outputs = TypeVar("Outputs")
@@ -256,15 +254,17 @@ class Tagging(Task):
         """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
         words = row[self.recipe.words]
         sides = {"right": reference, "model": self.found([prediction])[0]}
-        return Shown([Line(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()])
+        return [(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()]
 
-    def marked(self, words: Sequence[str], tags: Sequence[str], right_tags: Sequence[str]) -> Iterator[Run]:
+    def marked(
+        self, words: Sequence[str], tags: Sequence[str], right_tags: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
         """Mark the words that are in a span, and those with a wrong label."""
         for word, tag, right in zip(words, tags, right_tags, strict=True):
             if tag == right and (tag == OUTSIDE or self.recipe.scheme == "none"):
-                yield Run(f"{word} ")
+                yield f"{word} ", "plain"
             else:
-                yield Run(f"{word}/{tag} ", "right" if tag == right else "wrong")
+                yield f"{word}/{tag} ", "right" if tag == right else "wrong"
 
     def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
         """Score each type of span, or each label."""

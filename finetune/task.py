@@ -18,8 +18,6 @@ from ..metrics.bootstrap import bootstrap_scores, percentile_interval
 from ..metrics.labels import LabelRow
 from ..modeling import TercetConfig
 from ..objectives.task_objectives import TaskObjective
-from ..reporting.blocks import Example as Shown
-from ..reporting.blocks import Line, Run
 from ..storage.checkpoint import Checkpoint, Opener
 from ..text.rows import Row, texts_of
 from .encoding import TextEncoder
@@ -40,6 +38,9 @@ Predictions = Sequence[Prediction]
 
 RowScore = Callable[[np.ndarray], float]
 """Computes the metric of some rows, by their indices (E,)."""
+
+Shown = Sequence[tuple[str, Sequence[tuple[str, str]]]]
+"""Lines of a report: the label of each, and its pieces of text, which are `right`, `wrong` or `plain`."""
 
 Facts = dict[str, Any]
 """Plain data, kept with the model: a task is the same again wherever its recipe and its facts are."""
@@ -237,18 +238,12 @@ class Task(ABC):
 
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
         """Lay out a row and what was predicted, for people to read."""
-        read = [Line(column, [Run(shortened(row[column]))]) for column in self.recipe.input_columns]
-        expected = Line("reference", [Run(shortened(self.format_reference(reference)), "right")])
-        return Shown(
-            [
-                *read,
-                expected,
-                Line(
-                    "prediction",
-                    [Run(shortened(self.format_prediction(prediction)), "right" if is_right else "wrong")],
-                ),
-            ]
-        )
+        role = "right" if is_right else "wrong"
+        return [
+            *((column, [(shortened(row[column]), "plain")]) for column in self.recipe.input_columns),
+            ("reference", [(shortened(self.format_reference(reference)), "right")]),
+            ("prediction", [(shortened(self.format_prediction(prediction)), role)]),
+        ]
 
     def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
         """Score every label on its own, where there are labels."""
