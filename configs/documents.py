@@ -8,6 +8,7 @@ is therefore counted before it is built.
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -184,3 +185,21 @@ def _unshared(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: _unshared(value) for key, value in data.items()}
     return [_unshared(value) for value in data] if isinstance(data, list) else data
+
+
+def read_facts(file: Path) -> dict[str, Any]:
+    """Read a JSON or YAML file; one that does not exist has no facts.
+
+    Raises:
+        ValueError: The file is damaged.
+    """
+    if not file.exists():
+        return {}
+    try:
+        is_recipe = file.suffix == ".yaml"
+        facts = read_document(file.read_text("utf-8")) if is_recipe else json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is damaged ({error}): write it again, or remove it") from error
+    if not isinstance(facts, dict):
+        raise ValueError(f"{file} is damaged (no keys with values): write it again, or remove it")
+    return facts

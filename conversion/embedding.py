@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..configs.documents import read_facts
 from ..ground.messages import shortened
 from ..ground.saved_weights import NO_KERNELS, require_no_adapter
 from ..modeling.generation.prepacked_weights import prepacked_weights
@@ -32,7 +33,6 @@ from ..modeling.pretrained import TercetPreTrainedModel
 from ..stock.architectures import NAMES
 from ..stock.models import as_ours
 from ..storage.checkpoint import Checkpoint
-from ..storage.finished_run import read_facts
 from ..storage.length import max_length
 from ..storage.model_folder import require_fit
 from ..storage.sentence_vectors import (

@@ -18,6 +18,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
+from ..configs.documents import read_facts
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.facts import keep_best, keep_rows
@@ -32,7 +33,7 @@ from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..storage.checkpoint import Checkpoint, Opener
-from ..storage.finished_run import RECIPE, read_facts
+from ..storage.finished_run import RECIPE
 from ..storage.model_folder import save_tokenizer
 from ..storage.saving import save_loadable
 from ..text.cache import made_once

@@ -18,10 +18,10 @@ from typing import Any, Literal
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from ..configs.documents import write_document
+from ..configs.documents import read_facts, write_document
 from ..ground.named_files import require_inside
 from ..storage.checkpoint import Checkpoint
-from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, read_facts, without_folders
+from ..storage.finished_run import RECIPE, TASK, FinishedRun, find_run, without_folders
 from ..storage.foreign_folder import OF_ANOTHER, texts_in
 from ..storage.model_folder import CERTIFICATE, CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from ..storage.remote_code import add_auto_map, code_of, saved_code

@@ -20,8 +20,8 @@ from threading import Thread
 
 from tqdm import tqdm
 
+from ..configs.documents import read_facts
 from ..ground.messages import first_line, shortened
-from ..storage.finished_run import read_facts
 from ..storage.model_folder import CONFIG
 from ..training.disk import replace_text
 from ..training.run_folder import EVALUATION, REVISIONS

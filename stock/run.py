@@ -7,10 +7,10 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..configs.documents import read_facts
 from ..ground.messages import quietly
 from ..storage.checkpoint import Checkpoint
 from ..storage.earlier_names import with_global_layers, with_rotary_fields
-from ..storage.finished_run import read_facts
 from ..storage.model_folder import (
     CERTIFICATE,
     CONFIG,

@@ -19,7 +19,7 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from ..configs.documents import read_document
+from ..configs.documents import read_facts
 from ..ground.named_files import require_inside
 from ..training.model_paths import MODEL
 from ..training.model_paths import TASK as TASK
@@ -131,24 +131,6 @@ def report_on(folder: Path, write_report: Callable[[FinishedRun], None], *, make
     run = find_run(folder, needs_model=makes_model)
     with writing(run.folder, remedy=f"make the report with tercet report {folder}"):
         write_report(run)
-
-
-def read_facts(file: Path) -> Facts:
-    """Read a JSON or YAML file; one that does not exist has no facts.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
-    if not file.exists():
-        return {}
-    try:
-        is_recipe = file.suffix == ".yaml"
-        facts = read_document(file.read_text("utf-8")) if is_recipe else json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is damaged ({error}): write it again, or remove it") from error
-    if not isinstance(facts, dict):
-        raise ValueError(f"{file} is damaged (no keys with values): write it again, or remove it")
-    return facts
 
 
 def operations(log: Path) -> float | None:

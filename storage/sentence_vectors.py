@@ -19,12 +19,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from ..configs.documents import read_facts
 from ..ground.named_files import files_below
 from ..modeling.configuration_neural import ClassifierPooling
 from ..modeling.heads.tasks import TercetForSentenceEmbedding
 from ..modeling.pretrained import TercetPreTrainedModel
 from ..training.disk import replace_text
-from .finished_run import read_facts
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
