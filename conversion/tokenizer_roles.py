@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..storage.model_folder import keep_option
+from ..storage.model_folder import give_segments, keep_option
 from ..text.tokenizer import Template, framing
 
 if TYPE_CHECKING:
@@ -46,12 +46,6 @@ def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: "Member", *, has_s
     if type(tokenizer) is PreTrainedTokenizerFast:
         keep_option(tokenizer, "padding_side", "left" if to == "decoder" else "right")
         frame(tokenizer, to)
-
-
-def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> None:
-    """Return token types from calls of the tokenizer if, and only if, the model has vectors of segments."""
-    names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
-    keep_option(tokenizer, "model_input_names", [*names, "token_type_ids"] if has_segments else names)
 
 
 def frame(tokenizer: PreTrainedTokenizerFast, to: "Member") -> None:

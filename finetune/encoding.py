@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..conversion.tokenizer_roles import give_segments
+from ..storage.model_folder import give_segments
 from ..text.bad_records import SHOWN, RowError
 from ..text.special_tokens import DroppedText
 from ..training.packing import Ragged, ragged

@@ -284,6 +284,12 @@ def keep_option(tokenizer: PreTrainedTokenizerBase, name: str, value: Any) -> No
     tokenizer.init_kwargs[name] = value
 
 
+def give_segments(tokenizer: PreTrainedTokenizerBase, has_segments: bool) -> None:
+    """Return token types from calls of the tokenizer if, and only if, the model has vectors of segments."""
+    names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
+    keep_option(tokenizer, "model_input_names", [*names, "token_type_ids"] if has_segments else names)
+
+
 def untrusted(who: str, trust_remote_code: bool | None) -> ValueError:
     """Return the error of code that would have to be run; it is not allowed wherever models are read."""
     if trust_remote_code is None:
