@@ -9,9 +9,8 @@ import sys
 from collections.abc import Mapping
 
 from ..ground.messages import counted
-from ..pretraining.text import UNKNOWN
 from ..text.bad_rows import in_words
-from ..text.special_tokens import share_of_unknown, tell_of_unknown, tell_of_unwritable
+from ..text.special_tokens import UNKNOWN, share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..text.texts_read import keep_texts
 from ..training.disk import replace_text
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 
 from ..metrics.bootstrap import deviation, percentile_interval
-from ..pretraining.text import UNKNOWN
 from ..reporting.verdicts import (
     FEWEST_ROWS,
     Verdict,
@@ -29,6 +28,7 @@ from ..reporting.verdicts import (
 from ..storage.finished_run import FinishedRun
 from ..storage.scores import METRICS, Score, as_pair, between, number
 from ..text.record_files import naming_keys
+from ..text.special_tokens import UNKNOWN
 from ..text.texts_read import keep_texts
 from ..training.precision import choose_precision, join_processes, products_in
 from ..training.run_folder import SCORES, TEXTS

@@ -31,6 +31,7 @@ from ..text.packed_files import ending
 from ..text.prepared import PreparedDocuments, manifest_of, open_source
 from ..text.record_files import TEXT_LINES
 from ..text.special_tokens import (
+    UNKNOWN,
     control_tokens,
     ends_read_as_text,
     tell_of_control_tokens,
@@ -63,9 +64,6 @@ MOST_PLANNED = 2**24
 
 BLOCK, BLOCKS_OF_WINDOW = 2**12, 64
 """Neighbouring documents that stay together in an order of blocks, and the blocks of a window, about."""
-
-UNKNOWN = "unknown_tokens"
-"""Under this name it is told which share of the text's tokens the tokenizer does not know."""
 
 
 def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:

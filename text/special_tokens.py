@@ -37,6 +37,9 @@ FIM_TOKENS = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>")
 MODES = ("[R]", "[S]", "[X]")
 """The mode tokens of a mixture of denoisers."""
 
+UNKNOWN = "unknown_tokens"
+"""Under this name it is told which share of the text's tokens the tokenizer does not know."""
+
 OF_OBJECTIVES = (*FIM_TOKENS, *MODES)
 """Tokens without a role that only objectives put into a text."""
 
