@@ -15,57 +15,17 @@ Legend: V old ids, W new ids, P pieces of all new ids.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 from tokenizers import Tokenizer, pre_tokenizers
-from torch import Tensor
-from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from ..text.new_terms import backend_of, unknown_id
+from .inheritance import TokenRows
 
 ROLES = ("pad", "unk", "cls", "bos", "sep", "eos", "mask")
 """What special tokens are for; one of a new tokenizer begins as the old one's of the same role."""
-
-
-@dataclass(frozen=True)
-class TokenRows:
-    """For each id of a new vocabulary the old ids whose mean row it begins with."""
-
-    pieces: Sequence[Sequence[int]]
-    """Old ids of each new id (W,); none means all."""
-    num_old: int
-    """Old tokens of which the mean of all is taken; rows behind them are of no token."""
-
-    @property
-    def num_kept(self) -> int:
-        """Number of ids that keep the row of one old token."""
-        return sum(len(own) == 1 for own in self.pieces)
-
-    @property
-    def num_joined(self) -> int:
-        """Number of ids that begin with a mean of pieces."""
-        return sum(len(own) > 1 for own in self.pieces)
-
-    @property
-    def num_unknown(self) -> int:
-        """Number of ids that begin with the mean of all old tokens."""
-        return sum(not own for own in self.pieces)
-
-    def apply(self, tensor: Tensor) -> Tensor:
-        """Arrange what an old vocabulary has for each of its ids (V, ...) for the new one's (W, ...)."""
-        flat = tensor.reshape(len(tensor), -1).float()
-        table = torch.cat((flat, flat[: self.num_old].mean(0, keepdim=True)))  # (V + 1, C)
-        pieces = [list(own) or [len(flat)] for own in self.pieces]
-        lengths = torch.tensor([0, *map(len, pieces)])
-        ids = torch.tensor([number for own in pieces for number in own])  # (P,)
-        rows = F.embedding_bag(ids, table, lengths.cumsum(0)[:-1], mode="mean")
-        single = lengths[1:] == 1
-        rows[single] = table[ids[lengths.cumsum(0)[:-1]][single]]  # exactly
-        return rows.reshape(-1, *tensor.shape[1:]).to(tensor.dtype)
 
 
 def rows_between(

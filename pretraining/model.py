@@ -25,8 +25,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
 from ..configs.schema import no_field
-from ..conversion.inheritance import inherit, inherit_writing
-from ..conversion.token_rows import TokenRows, keeps_ids, new_ids, rows_between
+from ..conversion.inheritance import TokenRows, inherit, inherit_writing
+from ..conversion.token_rows import keeps_ids, new_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
