@@ -19,10 +19,10 @@ import transformers
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from .. import modeling
+from ..ground.hashes import hash_of_model
 from ..ground.saved_weights import StoredWeights, inspect_weights, load_whole, tell_of_unread
 from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
-from ..training.manifest import hash_of_model
 from .heads import Member, classes_of, loader_of
 from .length import max_length
 from .model_folder import CONFIG, find_folder, load_config, load_tokenizer

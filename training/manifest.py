@@ -3,9 +3,10 @@
 It is written after everything else, so that a folder without one was never finished.
 """
 
-import hashlib
 import json
 from pathlib import Path
+
+from ..ground.hashes import hash_of
 
 MANIFEST = "manifest.json"
 """Its name."""
@@ -50,19 +51,3 @@ def find_damage(folder: Path, *, contents: bool = True) -> str | None:
         except (OSError, ValueError) as error:
             return f"{name} cannot be read ({error})"
     return None
-
-
-def hash_of(path: Path) -> str:
-    """Compute a file's SHA-256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def hash_of_model(folder: Path) -> str:
-    """Identify a model by its weights, its vocabulary, and how it computes and writes."""
-    digest = hashlib.sha256()
-    names = ("config.json", "generation_config.json", "tokenizer.json")
-    described = [folder / name for name in names if (folder / name).exists()]
-    for file in sorted([*folder.glob("*.safetensors"), *described]):
-        digest.update(bytes.fromhex(hash_of(file)))
-    return digest.hexdigest()

@@ -19,11 +19,11 @@ from accelerate.utils import broadcast_object_list
 
 from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
+from ..ground.hashes import hash_of_model
 from .disk import explaining_a_full_disk, replace_text
 from .exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
 from .lock import occupied
-from .manifest import hash_of_model
 from .model_paths import MODEL as MODEL
 from .ownership import (
     earlier_models,
