@@ -24,7 +24,6 @@ from ..ground.named_files import files_below
 from ..modeling.configuration_neural import ClassifierPooling
 from ..modeling.heads.tasks import TercetForSentenceEmbedding
 from ..modeling.pretrained import TercetPreTrainedModel
-from ..training.disk import replace_text
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
@@ -233,10 +232,10 @@ def carried_files(vectors: SentenceVectors | None, folder: Path, width: int) -> 
 
 
 def write_files(files: dict[str, Any], folder: Path) -> None:
-    """Write JSON files into a folder."""
+    """Write JSON files into a folder that gets its name when it is complete."""
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        replace_text(folder / name, json.dumps(content, indent=2) + "\n")
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def files_of_transformer(folder: Path) -> Iterator[Path]:
