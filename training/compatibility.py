@@ -1,13 +1,12 @@
-"""What a run uses of torch, accelerate and Python without its being public: no other module here does.
+"""What a run uses of torch and accelerate without its being public: no other module here does.
 
-What models use stands in `modeling/compatibility.py`, which each model's folder contains.
+What models use stands in `modeling/compatibility.py`, which each model's folder contains; what data loading
+uses, in `training/loader_compatibility.py`.
 """
 
-import multiprocessing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from multiprocessing.queues import Queue
 from typing import Any
 
 import torch
@@ -65,13 +64,3 @@ def first_row(tensor: DTensor) -> int:
 def forget_accelerator() -> None:
     """Let the next `Accelerator` of this process choose its precision anew."""
     AcceleratorState._reset_state()
-
-
-def call_on_unsent(handle: Callable[[Exception, object], None]) -> None:
-    """Let queues of this process call `handle` with what they could not send, instead of printing it."""
-    Queue._on_queue_feeder_error = staticmethod(handle)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def renew_end_of_workers(loader: Any) -> None:
-    """Give a data loader's iterator a new signal of its end, whose lock no killed worker holds."""
-    loader._workers_done_event = multiprocessing.Event()
