@@ -26,7 +26,7 @@ from ..storage.model_folder import CONFIG
 from ..training.disk import replace_text
 from ..training.run_folder import EVALUATION, REVISIONS
 from .publication import Publication, prepare
-from .push import branches_of, push
+from .push import branches_of, make_repository, push
 
 PUSHED = "pushed.json"
 """In the folder of an intermediate model: repository -> address of the commit."""
@@ -61,6 +61,20 @@ def missing_revisions(folder: Path, repo: str) -> list[Path]:
     if models == missing:
         warn_of_others(repo, there)
     return [model for model in models if model in missing or model.name not in there]
+
+
+def open_repository(repo: str, *, is_new: bool) -> None:
+    """Make a repository for the intermediate models of a run, unless there is one.
+
+    Warns:
+        UserWarning: The run is new, and the repository has some already.
+
+    Raises:
+        ValueError, ConnectionError: As in `push`.
+    """
+    make_repository(repo)
+    if is_new:
+        warn_of_others(repo, branches_of(repo))
 
 
 def warn_of_others(repo: str, branches: Iterable[str]) -> None:

@@ -34,6 +34,11 @@ from .prepared import Inputs, Prepared
 from .recipe import PretrainingRecipe
 
 
+def hub() -> Any:
+    """Return the module that pushes intermediate models; `tercet/registration.py` puts it in this place."""
+    raise NotImplementedError("nothing pushes models where the package tercet is not imported")
+
+
 @contextmanager
 def keeping_revisions(
     recipe: PretrainingRecipe, inputs: Inputs, parts: Prepared, accelerator: Accelerator
@@ -48,10 +53,9 @@ def keeping_revisions(
         yield None
         return
     if training.push_checkpoints is not None and accelerator.is_main_process:
-        from ..hub.revisions import BackgroundPush, not_pushed
-
-        pushes = BackgroundPush(recipe.folder, training.push_checkpoints)
-        pushes.wake(not_pushed(recipe.folder, training.push_checkpoints))  # by an earlier part of the run
+        pushes = hub().BackgroundPush(recipe.folder, training.push_checkpoints)
+        earlier = hub().not_pushed(recipe.folder, training.push_checkpoints)
+        pushes.wake(earlier)
 
     def keep(
         name: str, weights: Mapping[str, Tensor], progress: Progress, scores: Mapping[str, float]
@@ -100,13 +104,8 @@ def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator, *, g
     if repo is None:
         return
     if accelerator.is_main_process:
-        from ..hub.push import branches_of, make_repository
-        from ..hub.revisions import warn_of_others
-
         try:
-            make_repository(repo)
-            if not goes_on:
-                warn_of_others(repo, branches_of(repo))
+            hub().open_repository(repo, is_new=not goes_on)
         except ValueError as error:
             problem = str(error)
         except ConnectionError as error:

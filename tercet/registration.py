@@ -12,6 +12,8 @@ themselves, as they do whoever imports them.
 Where a class is registered with `register_for_auto_class`, transformers saves and pushes the module of the
 class with the model, and what that imports from its own folder. Ours lie in several folders: of them, the
 code is written as `storage/remote_code.py` joins it.
+
+A run of pretraining imports nothing that sends models to the Hub: that is put in its place here, too.
 """
 
 import os
@@ -32,13 +34,16 @@ CONFIGURATIONS = "transformers.models.auto.configuration_auto"
 MODELS = f"{__package__}.modeling"
 """Our models."""
 
+REVISIONS = f"{__package__}.pretraining.revisions"
+"""The module of a run that keeps its intermediate models."""
+
 OURS = "tercet_"
 """How the types of our models begin."""
 
 
 def register_when_asked() -> None:
     """Let transformers find our models from now on, whether it is imported already or later."""
-    tasks = {CONFIGURATIONS: offer_configurations, MODELS: publish_classes}
+    tasks = {CONFIGURATIONS: offer_configurations, MODELS: publish_classes, REVISIONS: offer_hub}
     for name in tasks.keys() & sys.modules.keys():
         tasks[name](sys.modules[name])
     sys.meta_path.insert(0, AfterImport(tasks))  # pyright: ignore[reportArgumentType]
@@ -90,6 +95,11 @@ def publish_classes(modeling: ModuleType) -> None:
         usual = owner.register_for_auto_class
         setattr(owner, usual.__name__, registering(usual.__func__))
     setattr(configuration, usual_save.__name__, save_pretrained)
+
+
+def offer_hub(revisions: ModuleType) -> None:
+    """Let a run push its intermediate models, by a module that it does not import itself."""
+    vars(revisions)["hub"] = lambda: import_module(f"{__package__}.hub.revisions")
 
 
 def write_code(config: "NeuralConfig", folder: Path) -> None:

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "reporting": {"ground", "training"},
     "studies": {"configs", "modeling", "training", "text", "metrics", "reporting", "inspection"},
     "preparation": {"configs", "ground", "text", "training"},
-    "pretraining": BASE | {"hub"},
+    "pretraining": BASE,
     "planning": BASE | {"pretraining"},
     "finetune": BASE | {"pretraining"},
     "distill": BASE | {"pretraining", "finetune"},
