@@ -73,8 +73,8 @@ from ..training.objective import Objective
 from ..training.precision import choose_precision, join_processes
 from ..training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
 from ..training.tracking import LOG, Record, as_json, read_log
+from .changed_scores import change_of_scores, change_of_tokens, losses_before
 from .comparison import TokenLosses, answers, batches_of, trigram_losses
-from .continuation import change_of_scores, change_of_tokens, losses_before
 from .document_scores import DOCUMENT, UnitScores, unit_scores
 from .recipe import PretrainingRecipe, in_words
 from .samples import Samples, as_lines, samples
