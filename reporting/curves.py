@@ -20,6 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
+from ..training.disk import written_beside
+
 COLOURS = {
     "--first": "#1f5fbf",
     "--second": "#c4581d",
@@ -131,7 +133,8 @@ def figure_of(panels: Sequence[Panel]) -> Figure:
 
 def write_png(figure: Figure, file: Path) -> None:
     """Write a figure as PNG."""
-    figure.savefig(file, dpi=160, facecolor="white")
+    with written_beside(file) as partial:
+        figure.savefig(partial, format="png", dpi=160, facecolor="white")
 
 
 def drawn(figure: Figure, file: Path) -> str:

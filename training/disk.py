@@ -1,7 +1,8 @@
 """Files that are whole or not there, and errors that explain why they cannot be written.
 
 What is written gets its name only when its contents are on the disk: a process that is killed on the way, or
-that finds no room, leaves what was there before. Until then it is called `.NAME.partial`.
+that finds no room, leaves what was there before. Until then it is called `.NAME.partial`. A link of either
+name is replaced: nothing is written to where it leads.
 """
 
 import errno
@@ -32,6 +33,7 @@ def replace_text(path: Path, text: str) -> None:
     """
     partial = partial_path(path)
     with explaining_a_full_disk(path, len(text.encode())), removing_on_failure(partial):
+        partial.unlink(missing_ok=True)
         partial.write_text(text, encoding="utf-8")
         flush(partial)
         partial.replace(path)
@@ -89,6 +91,7 @@ def written_beside(path: Path) -> Iterator[Path]:
     """
     partial = partial_path(path)
     with explaining_a_full_disk(path, None, "repeat the command"), removing_on_failure(partial):
+        partial.unlink(missing_ok=True)
         yield partial
         flush(partial)
         partial.replace(path)

@@ -28,6 +28,9 @@ ATTEMPTS = 5
 COMMAND_LENGTH = 200
 """Characters of a command that are shown of who holds a lock, at most."""
 
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""Opens no link, which would have the name of the holder written to where it leads; Windows lacks it."""
+
 HELD: set[Path] = set()
 """Locks of this process. The system does not tell a process's own locks apart."""
 
@@ -108,7 +111,7 @@ def locked(file: Path, what: str, choice: str) -> Iterator[None]:
 def acquire(file: Path, what: str) -> int | None:
     """Lock a file and return its descriptor, or `None` if someone else holds it."""
     for _ in range(ATTEMPTS):
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | NO_LINK, 0o666)
         try:
             if fcntl is not None:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,7 +4,7 @@ import pytest
 
 from tercet.pretraining.report import curves
 from tercet.reporting.charts import score_limits
-from tercet.reporting.curves import MARGIN, limits, panel_of
+from tercet.reporting.curves import MARGIN, draw, limits, panel_of
 
 LOG = [
     {"tokens": 1e6, "mlm/loss": 3.0, "nsp/loss": 0.7, "loss": 3.7},
@@ -26,6 +26,13 @@ def test_a_log_with_steps_and_evaluations_is_drawn(log, is_drawn, tmp_path):
     summary = {"scores": {"mlm/loss": 2.0, "nsp/loss": 0.6}, "without_context": {"mlm": 3.1}, "trigram": {}}
     assert bool([*curves(log, summary, tmp_path / "curves.png")]) == is_drawn
     assert (tmp_path / "curves.png").exists() == is_drawn
+
+
+def test_no_curve_is_drawn_to_where_a_link_leads(tmp_path):
+    (tmp_path / "private.txt").write_text("private")
+    (tmp_path / "curves.png").symlink_to(tmp_path / "private.txt")
+    draw([panel_of(LOG, "nsp", "pairs")], tmp_path / "curves.png")
+    assert (tmp_path / "private.txt").read_text() == "private"
 
 
 def test_a_flat_curve_looks_flat():

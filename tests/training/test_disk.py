@@ -11,6 +11,7 @@ from tercet.training.disk import (
     explaining_a_full_disk,
     reason_of,
     replace_text,
+    written_beside,
 )
 
 
@@ -23,6 +24,25 @@ def test_replaced_text_is_new(tmp_path):
         replace_text(tmp_path / "file", text)
         assert (tmp_path / "file").read_text() == text
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["file", ".file.partial"])
+def test_nothing_is_written_to_where_a_link_leads(name, tmp_path):
+    """Whoever made the folder may have put one there."""
+    (tmp_path / "private.txt").write_text("private")
+    write_whole = {"text": replace_text, "file": write_beside}
+    for what, write in write_whole.items():
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).symlink_to(tmp_path / "private.txt")
+        write(tmp_path / "file", what)
+        assert (tmp_path / "private.txt").read_text() == "private"
+        assert (tmp_path / "file").read_text() == what
+        assert not (tmp_path / "file").is_symlink()
+
+
+def write_beside(path, text):
+    with written_beside(path) as partial:
+        partial.write_text(text)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])

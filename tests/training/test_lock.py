@@ -33,6 +33,14 @@ def test_link_to_a_folder_is_the_folder(hold, tmp_path):
         pass
 
 
+def test_no_name_is_written_to_where_a_link_leads(tmp_path):
+    (tmp_path / "private.txt").write_text("private")
+    lock_of(tmp_path / "run").symlink_to(tmp_path / "private.txt")
+    with pytest.raises(ValueError, match=r"output .*run cannot be written"), occupied(tmp_path / "run"):
+        pass
+    assert (tmp_path / "private.txt").read_text() == "private"
+
+
 def test_runs_inside_a_run_have_locks_of_their_own(tmp_path):
     with occupied(tmp_path / "demo"), occupied(tmp_path / "demo" / "encoder"):
         (tmp_path / "demo" / "encoder" / "model").mkdir(parents=True)
