@@ -54,6 +54,29 @@ def named_file(folder: Path, name: object, named_by: Path) -> Path:
     return path
 
 
+def require_own_contents(folder: Path) -> None:
+    """Refuse a folder that is read and written, such as a run's, with what leads or waits elsewhere.
+
+    Raises:
+        ValueError: A file in it, however deep, is a link that leads out, or no file.
+    """
+    for each in files_below(folder):
+        require_plain(require_inside(each, folder))
+
+
+def require_plain(*files: Path) -> None:
+    """Refuse pipes, sockets and devices, which a reader may wait for without end.
+
+    Raises:
+        ValueError: Naming the first.
+    """
+    for file in files:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise ValueError(
+                f"{file} is no file but a pipe, a socket or a device: put a copy of the file there"
+            )
+
+
 def is_plain(name: str) -> bool:
     r"""Return whether a name is that of a file in a folder, and no path.
 

@@ -27,7 +27,7 @@ from transformers import CONFIG_MAPPING, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from .messages import first_line, quietly, shortened
-from .named_files import named_file
+from .named_files import named_file, require_plain
 
 PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 """Names of files that run foreign code when they are read."""
@@ -216,19 +216,6 @@ def read_header(file: Path) -> dict[str, tuple[str, list[int]]]:
             return {name: (part.get_dtype(), part.get_shape()) for name, part in slices.items()}
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{file} is damaged ({error}): copy it again, or save the model again") from error
-
-
-def require_plain(*files: Path) -> None:
-    """Refuse pipes, sockets and devices, which a reader may wait for without end.
-
-    Raises:
-        ValueError: Naming the first.
-    """
-    for file in files:
-        if file.exists() and not (file.is_file() or file.is_dir()):
-            raise ValueError(
-                f"{file} is no file but a pipe, a socket or a device: put a copy of the file there"
-            )
 
 
 def count_parameters(tensors: dict[str, tuple[str, list[int]]]) -> dict[str, int]:

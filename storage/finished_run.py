@@ -20,7 +20,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from ..configs.documents import read_facts
-from ..ground.named_files import require_inside
+from ..ground.named_files import require_inside, require_own_contents
 from ..training.model_paths import MODEL
 from ..training.model_paths import TASK as TASK
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS, writing
@@ -125,9 +125,10 @@ def report_on(folder: Path, write_report: Callable[[FinishedRun], None], *, make
         makes_model: Whether such runs do.
 
     Raises:
-        ValueError: As in `find_run`; or what the run has read has changed.
+        ValueError: As in `find_run` and `require_own_contents`; or what the run has read has changed.
         FileNotFoundError: What the run has read is not there any more.
     """
+    require_own_contents(folder)
     run = find_run(folder, needs_model=makes_model)
     with writing(run.folder, remedy=f"make the report with tercet report {folder}"):
         write_report(run)

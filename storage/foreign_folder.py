@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..ground.named_files import files_below, is_inside, named_file, require_inside
-from ..ground.saved_weights import require_plain
+from ..ground.named_files import files_below, is_inside, named_file, require_inside, require_plain
 
 OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")
 """Files whose keys become arguments of a tokenizer's class."""

@@ -20,6 +20,7 @@ from accelerate.utils import broadcast_object_list
 from ..configs.documents import read_document, write_document
 from ..configs.recipe import recipe_data
 from ..ground.hashes import hash_of_model
+from ..ground.named_files import require_own_contents
 from .disk import explaining_a_full_disk, replace_text
 from .exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
@@ -85,12 +86,14 @@ class RunFolder:
         """Make sure that `take` can do its part; nothing is changed.
 
         Raises:
-            ValueError: The folder is in use, an earlier run there had another recipe, or what the run reads
-                lies there.
+            ValueError: The folder is in use, an earlier run there had another recipe, what the run reads
+                lies there, or as in `require_own_contents`.
         """
         folders = [self.folder, *([previous_of(self.folder)] if overwrite else [])]
         require_apart(folders, self.inputs((*self.models, *self.texts)))
         self.require_unused(resume=resume, overwrite=overwrite)
+        if not overwrite:
+            require_own_contents(self.folder)
         if not overwrite and (self.folder / RECIPE).exists():
             if resume:
                 self.require_same_recipe(self.kept)
