@@ -35,7 +35,7 @@ from ..training.run_folder import SCORES, TEXTS
 from ..training.tracking import as_json, as_scores
 from .evaluation import Evaluation, evaluate_rows
 from .facts import unknown_in
-from .library_metrics import load_metrics
+from .library_metrics import is_own, load_metrics
 from .model import load_pretrained_model
 from .output import seed_folder
 from .prepared import Prepared, Results
@@ -88,6 +88,8 @@ def called(name: str, summary: Mapping[str, Any]) -> str:
 def prepared_again(recipe: FineTuningRecipe, run: FinishedRun) -> Prepared:
     """Read the rows of a finished run, and the model that it began with, as the run did.
 
+    Code of others is not run again: somebody else may have made the folder, and trusted it.
+
     Args:
         recipe: Of the run.
         run: Its model knows the labels, and its folder which rows they were.
@@ -100,9 +102,7 @@ def prepared_again(recipe: FineTuningRecipe, run: FinishedRun) -> Prepared:
         with naming_keys(recipe.task.keys):
             rows = read_splits(recipe)
         task = load_task(run.model)
-        task.modules = load_metrics(
-            getattr(recipe.task, "metrics", ()), trust_remote_code=recipe.trust_remote_code
-        )
+        task.modules = load_metrics([*filter(is_own, getattr(recipe.task, "metrics", ()))])
         pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
         encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
         splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)

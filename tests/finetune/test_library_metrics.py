@@ -5,9 +5,12 @@ import json
 import pytest
 from datasets import Dataset
 
+from tercet.configs.documents import write_document
+from tercet.configs.recipe import recipe_data
 from tercet.finetune.prepared import prepare
 from tercet.finetune.task_recipes import GenerationRecipe
 from tercet.finetune.tasks import build_task
+from tercet.reports import write_report
 
 from ..reported import finetune
 
@@ -71,6 +74,17 @@ def test_a_run_reports_a_module_beside_its_own_metrics(recipe_of, script_of):
     assert "agreement (evaluate: agreement_of_int64)" in (recipe.folder / "report.md").read_text().replace(
         "\\", ""
     )
+
+
+def test_no_code_of_others_runs_for_a_report(recipe_of, script_of, tmp_path, monkeypatch):
+    """The recipe that trusts it lies in the folder, which somebody else may have made."""
+    recipe = recipe_of("classification", training={"epochs": 1})
+    finetune(recipe)
+    told = recipe_data(recipe) | {"trust_remote_code": True}
+    told["task"]["metrics"] = [script_of("int64")]
+    (recipe.folder / "recipe.yaml").write_text(write_document(told))
+    monkeypatch.setattr("evaluate.load", lambda *arguments, **options: pytest.fail("it runs"))
+    write_report("finetune", recipe.folder)
 
 
 def test_a_module_that_cannot_be_loaded_or_does_not_fit_is_refused_before_a_run(
