@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ground.named_files import files_below, is_inside, named_file, require_inside, require_plain
+from .tokenizer_growth import require_bounded
 
 OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")
 """Files whose keys become arguments of a tokenizer's class."""
@@ -31,6 +32,8 @@ BESIDE = re.compile(r"([\w-]+)\.\w+")
 OF_ANOTHER = re.compile(rf"[\w.-]+/[\w.-]+--{BESIDE.pattern}")
 """How it names one whose module lies in another repository on the Hub."""
 
+TOKENIZER = "tokenizer.json"
+
 MODULES = "modules.json"
 """Names the folders of sentence-transformers' modules."""
 
@@ -43,7 +46,8 @@ def require_own_files(folder: Path) -> None:
 
     Raises:
         ValueError: A file is a pipe, a socket or a device, or a link that leads out; a file of the tokenizer
-            names a file elsewhere; or code or a module's folder is named by a path.
+            names a file elsewhere, or may make a text far longer; or code or a module's folder is named by a
+            path.
     """
     entries = sorted(folder.iterdir())
     require_plain(*entries)
@@ -51,6 +55,7 @@ def require_own_files(folder: Path) -> None:
         require_inside(file, folder)
     for name in OF_TOKENIZERS:
         require_own_names(folder / name)
+    require_bounded(read_json(folder / TOKENIZER), folder / TOKENIZER)
     for name in WITH_CODE:
         require_references(folder / name)
     for key, value in texts_in(read_json(folder / MODULES)):
