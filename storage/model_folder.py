@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from huggingface_hub import snapshot_download
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -193,6 +193,7 @@ def settle_reading(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
             flush=True,
         )
         model.dropout = None
+    _place_all_letters(cast(Any, tokenizer).backend_tokenizer)
     source = getattr(tokenizer, "vocab_file", None)
     if source is None and type(tokenizer) is PreTrainedTokenizerFast:  # which is the file
         return
@@ -207,6 +208,25 @@ def settle_reading(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         _tell_of_other_tokens(tokenizer, name, file)
     elif str(source).endswith((".model", ".spm")):
         _tell_of_other_pieces(tokenizer, name, str(source))
+
+
+def _place_all_letters(backend: Tokenizer) -> None:
+    """Let tokens have their spaces, where leaving these out of a token's place leaves out a letter.
+
+    So it is if the words are cut at spaces, and then get one each (RobBERT's): "a" in "is a" has no place.
+    """
+    whole = backend.post_processor
+    parts = list(whole) if isinstance(whole, processors.Sequence) else [whole]
+    trimming = [part for part in parts if getattr(part, "trim_offsets", False)]
+    if not trimming:
+        return
+    with suppress(Exception):  # whoever encodes a text is told of it
+        places = backend.encode(ORDINARY_TEXT, add_special_tokens=False).offsets
+        placed = {letter for first, last in places for letter in range(first, last)}
+        letters = {place for place, letter in enumerate(ORDINARY_TEXT) if letter != " "}
+        if not letters <= placed or places != sorted(places):
+            for part in trimming:
+                part.trim_offsets = False
 
 
 def _tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str, file: str) -> None:

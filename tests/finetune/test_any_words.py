@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers, processors
 
 from tercet.finetune.encoding import NO_WORD, TextEncoder, words_at
+from tercet.finetune.question_answering import encode_pairs
+from tercet.storage.model_folder import load_tokenizer
+from tercet.text.tokenizer import train_tokenizer
 
 ODD = [
     "", " ", "  ", " lead", "\t", "\n",
@@ -148,3 +152,35 @@ def test_what_is_cut_off_takes_no_word_with_it_that_stands_before(families, enco
         assert set(cut_numbers[end:]) <= {NO_WORD}
 
     law()
+
+
+SPACED = pre_tokenizers.ByteLevel(add_prefix_space=True)
+"""Puts a space before the first word."""
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "is_trimmed"),
+    [(pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), SPACED]), False), (SPACED, True)],
+    ids=["every_word", "first_word"],
+)
+def test_words_have_all_their_letters_where_a_tokenizer_puts_spaces_before_them(
+    tmp_path, pre_tokenizer, is_trimmed
+):
+    """RobBERT's takes a first letter for the space that it has put there: one letter alone has no place."""
+    tokenizer = train_tokenizer(["(that) is a dog , a cat é 5"] * 9, "byte_bpe", 330)
+    backend = tokenizer.backend_tokenizer
+    backend.pre_tokenizer = pre_tokenizer
+    backend.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    assert loaded is not None
+    encoder = TextEncoder(loaded, LONG, has_token_types=False)
+    words = ["is", "a", ",", "(", "5", "é", "dog"]
+    numbers = encoder.encode_words([words])["words"][0]
+    assert numbers[numbers != NO_WORD].tolist() == [*range(len(words))]
+    text = "(that) is a dog, 5"
+    [pair] = encode_pairs(encoder, ["is"], [text])
+    found = {text[begin:end] for begin, end in zip(pair["begins"], pair["ends"], strict=True)}
+    assert found >= {"(", ")", "a", ",", "5"}
+    assert not found & {"(t", "dog,", "hat"}
+    assert loaded.backend_tokenizer.post_processor.trim_offsets == is_trimmed
