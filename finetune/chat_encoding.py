@@ -11,6 +11,7 @@ with limits of time and memory.
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -105,7 +106,9 @@ def encode_dialogues(
     Raises:
         RowError: The template refuses a dialogue, or it has no answer within `max_length` tokens.
     """
-    encoded = [encoded_dialogue(text, spans, tokenizer) for text, spans in marked_texts(dialogues, tokenizer)]
+    marked = [*marked_texts(dialogues, tokenizer)]
+    tell_of_left_out(dialogues, [text for text, _ in marked])
+    encoded = [encoded_dialogue(text, spans, tokenizer) for text, spans in marked]
     lengths = [len(each.ids) for each in encoded]
     tell_of_cuts(lengths, max_length, [each[0]["content"] for each in dialogues], "dialogues")
     cut = [EncodedDialogue(each.ids[:max_length], each.is_target[:max_length]) for each in encoded]
@@ -125,10 +128,26 @@ def encode_prompts(dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizer
         RowError: The template refuses a dialogue.
     """
     chats = ([Chat([*dialogue], is_prompt=True)] for dialogue in dialogues)
-    return [
-        np.array(tokenized(text, tokenizer)["input_ids"], dtype=np.int64)
-        for [(text, _)] in rendered(chats, tokenizer)
-    ]
+    texts = [text for [(text, _)] in rendered(chats, tokenizer)]
+    tell_of_left_out(dialogues, texts)
+    return [np.array(tokenized(text, tokenizer)["input_ids"], dtype=np.int64) for text in texts]
+
+
+def tell_of_left_out(dialogues: Sequence[Dialogue], texts: Sequence[str]) -> None:
+    """Warn of messages that the chat template leaves out, or writes otherwise than they are."""
+    lost = Counter(
+        message["role"]
+        for dialogue, text in zip(dialogues, texts, strict=True)
+        for message in dialogue
+        if message["content"].strip() not in text
+    )
+    if lost:
+        told = ", ".join(f"{count:,} of {role!r}" for role, count in lost.most_common())
+        warnings.warn(
+            f"of the messages in {len(dialogues):,} dialogues, the tokenizer's chat template leaves out or "
+            f"changes {told}: the model does not read them as they are",
+            stacklevel=2,
+        )
 
 
 def require_room(prompts: Sequence[np.ndarray], max_length: int) -> None:

@@ -160,6 +160,31 @@ def test_a_template_that_cannot_end_is_refused_before_rows_are_read(families):
     tokenizer.chat_template = None
 
 
+def test_messages_that_a_template_leaves_out_are_told_of(families, recwarn):
+    """gpt-oss's leaves out those of the system behind the first message; one that trims leaves out none."""
+    tokenizer = families["byte_bpe"]
+    rule, question, answer = (
+        {"role": role, "content": f" {role} says so\n"} for role in ("system", "user", "assistant")
+    )
+    dialogues = [[rule, question, answer], [question, answer, rule, question, answer]]
+    written = "{{ '<|' + message.role + '|>' + message.content | trim }}"
+    dropping = f"{{% if loop.first or message.role != 'system' %}}{written}{{% endif %}}"
+    for template, told in (
+        (written, []),
+        (
+            dropping,
+            ["in 2 dialogues, the tokenizer's chat template leaves out or changes 1 of 'system': "] * 2,
+        ),
+    ):
+        tokenizer.chat_template = f"{{% for message in messages %}}{template}{{% endfor %}}"
+        encode_dialogues(dialogues, tokenizer, 10**6)
+        encode_prompts(dialogues, tokenizer)
+        found = [str(recwarn.pop().message) for _ in range(len(recwarn))]
+        assert len(found) == len(told)
+        assert all(part in message for part, message in zip(told, found, strict=True))
+    tokenizer.chat_template = None
+
+
 WRITTEN = {
     "default": DEFAULT_TEMPLATE,
     "chatml": CHATML,
