@@ -3,10 +3,14 @@
 Every condition scores all its requests at once, so that those with a common beginning are read together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 
+import numpy as np
+
+from ..text.special_tokens import share_of_unknown, tell_of_unknown
 from .items import Demonstrations
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
@@ -70,12 +74,14 @@ class Evaluation:
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is predicted in each condition."""
-        for condition in conditions_of(self.recipe):
+        for number, condition in enumerate(conditions_of(self.recipe)):
             drawn = [
                 self.drawer.draw(item, condition.num_fewshot, condition.seed, condition.order)
                 for item in self.items.test
             ]
             queries = self.items.task.queries(self.prompter, self.items.test, drawn)
+            if not number:
+                tell_of_unknown_tokens(queries, self.prompter.subject)
             counted = [query for query in queries if query.demonstrations or not condition.num_fewshot]
             records = {
                 query.item.number: describe(query, condition) | own
@@ -106,6 +112,15 @@ def drawer_of(recipe: FewShotRecipe, items: Items) -> Demonstrations:
     return Demonstrations(
         items.demonstrations, recipe.prompting, are_test=items.are_one_split, source=items.source
     )
+
+
+def tell_of_unknown_tokens(queries: Sequence[Query], subject: Subject) -> None:
+    """Say which share of the tokens of prompts and answers is unknown, if any is; warn of a large one."""
+    parts = ((each.context, each.answer, each.suffix) for query in queries for each in query.requests)
+    ids = np.fromiter(chain.from_iterable(chain.from_iterable(parts)), np.int64)
+    share = share_of_unknown([ids], subject.tokenizer)
+    if share > 0:
+        tell_of_unknown(share, f"the prompts for {subject.checkpoint.name}")
 
 
 def describe(query: Query, condition: Condition) -> Record:

@@ -144,6 +144,19 @@ def test_perplexity_per_word_is_a_sum_over_sub_words_of_a_plain_text(recipe_of, 
         assert found["scores"]["perplexity_per_word"] == found["mean"] == pytest.approx(math.exp(nats / 11))
 
 
+@pytest.mark.parametrize("letters", ["", " \u03a9 \u03a8\u2126"])
+def test_tokens_that_a_model_does_not_know_are_told_of(recipe_of, saved, tmp_path, recwarn, capsys, letters):
+    """One likely token stands for them, so that a text which the model cannot read has a low perplexity."""
+    file = tmp_path / "rows.txt"
+    file.write_text(f"the cat sat{letters}\n", encoding="utf-8")
+    fewshot(
+        recipe_of("perplexity", [saved("seq2seq")], task={"text": "{{ text }}"}, data={"test": str(file)})
+    )
+    told = [str(warning.message) for warning in recwarn if "are unknown" in str(warning.message)]
+    assert bool(told) == bool(letters)
+    assert ("of the tokens are unknown to the tokenizer" in capsys.readouterr().err) == bool(letters)
+
+
 def test_slow_and_fast_evaluations_are_equal(recipe_of, saved, tmp_path):
     both = []
     for is_slow in (False, True):
