@@ -29,7 +29,7 @@ from torch.optim import AdamW
 from tercet.training import compiling
 from tercet.training.batches import Step
 from tercet.training.compiling import compiled_blocks
-from tercet.training.loop import Progress, accumulate_gradients, train
+from tercet.training.loop import Training, accumulate_gradients, train
 from tercet.training.objective import Batch, Objective
 from tercet.training.optimizers import build_optimizer
 from tercet.training.precision import (
@@ -161,23 +161,14 @@ def engine_pass(
     optimizer = build_optimizer(bare, recipe.optimizer, products=products)
     schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
     optimizer = accelerator.prepare(optimizer)
-    steps, progress = first_epoch(data), Progress()
+    training = Training(model, objective, optimizer, schedule, accelerator, recipe.steps, graphs=graphs)
+    steps = first_epoch(data)
     if accelerator.device.type == "cuda":
         steps = [step.pin_memory() for step in steps]
 
     def train_once() -> None:
-        train(
-            model,
-            objective,
-            iter(steps),
-            optimizer,
-            schedule,
-            accelerator,
-            progress,
-            steps=progress.step + len(steps),
-            after_step=lambda progress, metrics: None,
-            graphs=graphs,
-        )
+        training.num_steps = training.progress.step + len(steps)
+        train(training, iter(steps))
 
     return train_once
 

@@ -18,12 +18,12 @@ from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import save_tokenizer
 from ..storage.saving import save_loadable
 from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
-from ..training.checkpoint import best, latest, read_state
+from ..training.checkpoint import CHECKPOINTS, best, latest, read_state
 from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.finite_json import as_json
-from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.fit import Outcome, fit
 from ..training.loop import Progress
 from ..training.objective import Objective
 from ..training.precision import build_accelerator

@@ -21,12 +21,12 @@ from ..text.cache import made_once, name_of
 from ..text.new_terms import read_terms
 from ..text.texts_read import contents_of
 from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights, tokens_asked
-from ..training.checkpoint import latest
+from ..training.checkpoint import CHECKPOINTS, latest
 from ..training.disk import replace_text
 from ..training.environment import environment_of
 from ..training.exchange import wait_for_everyone
 from ..training.final_weights import FILES, each_kind, final_kind, folder_of, kinds_of, scores_of
-from ..training.fit import CHECKPOINTS, Outcome, fit
+from ..training.fit import Outcome, fit
 from ..training.precision import build_accelerator, join_processes
 from ..training.recipe import TrainingRecipe
 from ..training.recovery import precision_kept

@@ -42,10 +42,9 @@ from ..text.special_tokens import (
 from ..text.texts_read import keep_texts, warn_of_copies
 from ..text.tokenization import TextCounter, text_backend, tokenized_corpus
 from ..text.tokenization import tokenize as tokenize_text
-from ..training.checkpoint import latest
+from ..training.checkpoint import CHECKPOINTS, latest
 from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
-from ..training.fit import CHECKPOINTS
 from ..training.revisions import BABYLM
 from ..training.run_folder import TEXTS
 from ..training.weighting import WeightedSource

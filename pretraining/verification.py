@@ -27,8 +27,7 @@ from safetensors.torch import load_file
 from ..configs.documents import write_document
 from ..configs.recipe import recipe_data
 from ..ground.processes import start_python
-from ..training.checkpoint import PREFIX, checkpoints
-from ..training.fit import CHECKPOINTS
+from ..training.checkpoint import CHECKPOINTS, PREFIX, checkpoints
 from ..training.ownership import mark
 from ..training.tracking import LOG, Record, read_log
 from .output import TOKENIZER

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from tercet import __main__
-from tercet.training import fit
+from tercet.training.checkpoint_series import CheckpointSeries
 from tercet.training.tracking import LOG, read_log
 
 from .fork_server import ForkedRun, ForkServer
@@ -45,19 +45,20 @@ def work(name: str, faults: str, folder: str, recipe: str) -> None:
         folder: Remembers which faults have come.
         recipe: Its file.
     """
-    after = fit._Run._after_step
+    after = CheckpointSeries.after_step
     due = dict(fault.split(":") for fault in faults.split())
 
-    def have_fault(run, progress, metrics):
-        after(run, progress, metrics)
-        victim, came = due.get(str(progress.step)), Path(folder) / f"{name}-{progress.step}.fault"
+    def have_fault(checkpoints, metrics):
+        after(checkpoints, metrics)
+        step = checkpoints.training.progress.step
+        victim, came = due.get(str(step)), Path(folder) / f"{name}-{step}.fault"
         if victim is not None and not came.exists():
             came.touch()
             if victim == "agent":  # with the machine, both are gone
                 os.kill(os.getppid(), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    fit._Run._after_step = have_fault
+    CheckpointSeries.after_step = have_fault
     # A function that an agent calls has to return, where torchrun's processes just end.
     __main__.leave_processes = torch.distributed.destroy_process_group
     status = __main__.main(["pretrain", recipe])

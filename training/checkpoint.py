@@ -14,16 +14,6 @@ A `Snapshot` is what it will hold, which the run does not change any more: it ca
 written (`checkpoint_writer.py`), to a hidden folder, flushed to the disk and renamed, so that what bears its
 name was complete. `recovery.py` tells whether it still is. Nothing in it can run code: it is read by
 safetensors, JSON and `weights_only` loading.
-
-    step        18   19   20   21   22   23 ...
-    gradient    ok   ok   ok   ok   inf  inf
-    checkpoint  18                                 due at 18 and 22, with checkpoint_every = 4
-    pruned           by 19, which has shown that 18 can be learned from
-
-While steps are skipped, since their gradient is not finite, nothing is saved and nothing deleted: what was
-kept before is all that there is to go on from, and the weights of a new checkpoint might be the broken ones.
-One that came due meanwhile is saved after the next finite step, and so are the scores of an evaluation. A
-checkpoint pushes others out only once a step after it was finite.
 """
 
 import json
@@ -32,34 +22,27 @@ import random
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import safetensors.torch
 import torch
-from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 
-from .averaging import WeightAverage
 from .disk import delete_folder, explaining_a_full_disk, partial_path, publish_folder, removing_on_failure
 from .environment import environment_of
 from .exchange import background_group
 from .final_weights import FILES, LAST, MEAN
 from .finite_json import as_json
-from .loop import Progress
+from .loop import Training
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
-from .metric_accumulator import MetricAccumulator
 from .optimizers import constants_of, give_back
 from .pieces import read_pieces, write_joined, write_pieces
-from .recipe import TrainingRecipe
 from .sharding import each_once, is_sharded, load_whole_optimizer_state, load_whole_weights
 
 
@@ -89,62 +72,6 @@ def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
         torch.cuda.set_rng_state(state["cuda"][0], device)
 
 
-@dataclass
-class CheckpointRetention:
-    """Watches the steps of a run."""
-
-    folder: Path
-    """Of the checkpoints."""
-    recipe: TrainingRecipe
-    """Says how often they are due, and how many stay."""
-    is_main_process: bool
-    """Whether this process is the one that deletes."""
-    grad_norm: Tensor = field(default_factory=lambda: torch.zeros(()))
-    """Of the latest step; all processes know it."""
-    is_due: bool = False
-    """Whether one is due since the newest one."""
-    is_unproved: bool = False
-    """Whether the checkpoints before the newest one are still kept."""
-    is_proved: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.bool))
-    """Whether a step after the newest checkpoint was finite."""
-    is_writing: Callable[[], bool] = lambda: False
-    """Tells whether the newest checkpoint is not on the disk yet."""
-
-    @property
-    def is_skipping(self) -> bool:
-        """Whether the latest step was skipped; a GPU is waited for."""
-        return not bool(self.grad_norm.isfinite())
-
-    def is_to_save(self, step: int, grad_norm: Tensor) -> bool:
-        """Note a step, delete what it allows to, and tell whether a checkpoint is to be saved after it.
-
-        A GPU is waited for only where something depends on the answer.
-        """
-        self.grad_norm = grad_norm
-        if self.is_unproved:
-            self.is_proved = self.is_proved.to(grad_norm.device) | grad_norm.isfinite()
-        self.is_due |= is_due(self.recipe.checkpoint_every, step)
-        if self.is_unproved and not self.is_writing():
-            self.prune()
-        return self.is_due and not self.is_skipping
-
-    def note_saved(self) -> None:
-        """Begin to wait for the next one, and for a step that proves this one."""
-        self.is_due, self.is_unproved = False, True
-        self.is_proved = torch.zeros_like(self.grad_norm, dtype=torch.bool)
-
-    def is_worth_saving(self, is_finished: bool, has_earlier: bool) -> bool:
-        """Return whether a run that ends here saves: not amid skipped steps, if it can go on from one."""
-        return is_finished or not has_earlier or not self.is_skipping
-
-    def prune(self) -> None:
-        """Delete all but the newest, which must be on the disk, unless only skipped steps followed."""
-        if self.is_unproved and (not self.is_skipping or bool(self.is_proved)):
-            self.is_unproved = False
-            if self.is_main_process:
-                prune(self.folder, self.recipe.keep_checkpoints, self.recipe.average_checkpoints or 0)
-
-
 def is_due(every: float | None, step: int) -> bool:
     """Return whether something is due after a step that is due every so many, which may be no whole number.
 
@@ -157,6 +84,9 @@ def is_due(every: float | None, step: int) -> bool:
 ROUNDING = 1e-6
 """Far less than a step, and far more than the error of a quotient."""
 
+CHECKPOINTS = "checkpoints"
+"""Folder of the checkpoints in the run's folder."""
+
 PREFIX = "step-"
 """What the name of a complete checkpoint begins with; the step follows in eight digits or more, alone."""
 
@@ -165,43 +95,6 @@ PIECES = "optimizer"
 
 REMEDY = "make room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact"
 """What to do when there is no room for a checkpoint."""
-
-
-@dataclass
-class RunState:
-    """The objects whose state a checkpoint holds."""
-
-    model: nn.Module
-    """Prepared by the accelerator."""
-    optimizer: Optimizer
-    schedule: LambdaLR
-    """Of the learning rate."""
-    progress: Progress
-    accelerator: Accelerator
-    metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
-    averages: Mapping[str, WeightAverage] = field(default_factory=dict)
-    """Averages of the weights, by their kind."""
-
-    @property
-    def num_bytes(self) -> int:
-        """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
-        states = (value for state in self.optimizer.state.values() for value in state.values())
-        tensors = [*self.model.parameters(), *self.model.buffers(), *states]
-        num_bytes = sum(
-            value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor)
-        )
-        return num_bytes + sum(average.num_bytes for average in self.averages.values())
-
-    @property
-    def bare_model(self) -> nn.Module:
-        """The model itself, without what compiles it or keeps its copies equal."""
-        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-
-    @property
-    def kinds_of_weights(self) -> Mapping[str, AbstractContextManager[None]]:
-        """Contexts in which the model has its own weights, or those of an average, by their files."""
-        averages = {FILES[kind]: average.in_place() for kind, average in self.averages.items()}
-        return {FILES[LAST]: nullcontext()} | averages
 
 
 @dataclass(frozen=True)
@@ -271,7 +164,7 @@ class Snapshot:
 
 def take_snapshot(
     folder: Path,
-    run: RunState,
+    training: Training,
     *,
     recipe: dict[str, Any],
     scores: dict[str, float] | None = None,
@@ -283,42 +176,42 @@ def take_snapshot(
 
     Args:
         folder: Holds the run's checkpoints.
-        run: What to save.
+        training: What to save.
         recipe: Plain data, kept to document what made these weights.
         scores: What was measured on held-out data at this step.
         criterion: What the best checkpoint is lowest in; the `loss` of the scores if left out.
         is_due: Whether the recipe asks for a checkpoint at this step; otherwise an end or a signal does.
         copies: Whether the run may go on before the checkpoint is written: tensors are copied to the CPU.
     """
-    index, is_main = run.accelerator.process_index, run.accelerator.is_main_process
-    group, scaler, scores = background_group(), run.accelerator.scaler, scores or {}
+    index, is_main = training.accelerator.process_index, training.accelerator.is_main_process
+    group, scaler, scores = background_group(), training.accelerator.scaler, scores or {}
     weights, optimizer, pieces = {}, {}, {}
-    if is_main or is_sharded(run.bare_model):
-        for file, in_place in run.kinds_of_weights.items():
+    if is_main or is_sharded(training.bare_model):
+        for file, in_place in training.kinds_of_weights.items():
             with in_place:
-                found = each_once(run.bare_model.state_dict(keep_vars=True))
+                found = each_once(training.bare_model.state_dict(keep_vars=True))
                 weights[file] = held(found, copies=copies or file != FILES[LAST])
-        state = held(run.optimizer.state_dict(), copies=copies)
+        state = held(training.optimizer.state_dict(), copies=copies)
         for number, values in state["state"].items():
             for name in [name for name, value in values.items() if isinstance(value, DTensor)]:
                 pieces[f"{number}.{name}"] = values.pop(name)
         optimizer = {
             "optimizer": state,
-            "schedule": held(run.schedule.state_dict(), copies=copies),
+            "schedule": held(training.schedule.state_dict(), copies=copies),
             "scaler": scaler.state_dict() if scaler is not None else {},
         }
     about = {
-        "progress": run.progress.state_dict(),
+        "progress": training.progress.state_dict(),
         "scores": as_json(scores),
         "criterion": as_json(scores.get("loss") if criterion is None else criterion),
         "is_due": is_due,
         "recipe": recipe,
-        "circumstances": environment_of(run.model, run.accelerator),
+        "circumstances": environment_of(training.model, training.accelerator),
     }
-    generators = random_state(run.accelerator.device)
-    own = {f"random-{index}.pt": generators, f"window-{index}.pt": run.metrics.state_dict()}
-    final = folder / f"{PREFIX}{run.progress.step:08d}"
-    return Snapshot(final, run.num_bytes, is_main, group, own, weights, optimizer, pieces, about)
+    generators = random_state(training.accelerator.device)
+    own = {f"random-{index}.pt": generators, f"window-{index}.pt": training.metrics.state_dict()}
+    final = folder / f"{PREFIX}{training.progress.step:08d}"
+    return Snapshot(final, training.num_bytes, is_main, group, own, weights, optimizer, pieces, about)
 
 
 def held(value: Any, *, copies: bool) -> Any:
@@ -330,22 +223,22 @@ def held(value: Any, *, copies: bool) -> Any:
     return [held(each, copies=copies) for each in value] if isinstance(value, list) else value
 
 
-def save_checkpoint(folder: Path, run: RunState, **about: Any) -> Path:
+def save_checkpoint(folder: Path, training: Training, **about: Any) -> Path:
     """Write a checkpoint below `folder` at once, and return its folder; every process calls this.
 
     Args:
         folder: Holds the run's checkpoints.
-        run: What to save.
+        training: What to save.
         about: As in `take_snapshot`.
 
     Raises:
         WriteError: There is no room; what was written of it is deleted.
     """
-    return take_snapshot(folder, run, copies=False, **about).write()
+    return take_snapshot(folder, training, copies=False, **about).write()
 
 
-def load_checkpoint(checkpoint: Path, run: RunState) -> None:
-    """Bring a run to the state of a checkpoint; every process calls this.
+def load_checkpoint(checkpoint: Path, training: Training) -> None:
+    """Bring a training to the state of a checkpoint; every process calls this.
 
     Learning rates, decays and the like stay those of the run: see `optimizers.py`.
 
@@ -353,28 +246,30 @@ def load_checkpoint(checkpoint: Path, run: RunState) -> None:
         ValueError: The checkpoint belongs to a model of another shape.
     """
     try:
-        for file, in_place in run.kinds_of_weights.items():
+        for file, in_place in training.kinds_of_weights.items():
             with in_place:
-                load_whole_weights(run.bare_model, safetensors.torch.load_file(checkpoint / file))
+                load_whole_weights(training.bare_model, safetensors.torch.load_file(checkpoint / file))
     except RuntimeError as error:
         raise ValueError(f"checkpoint {checkpoint} does not fit the recipe's model: {error}") from None
-    states, constants = _read(checkpoint / "optimizer.pt"), constants_of(run.optimizer)
+    states, constants = _read(checkpoint / "optimizer.pt"), constants_of(training.optimizer)
     if (checkpoint / PIECES).exists():
-        _add_pieces(checkpoint / PIECES, run.optimizer, states["optimizer"]["state"])
-    load_whole_optimizer_state(run.optimizer, states["optimizer"])
-    run.schedule.load_state_dict(states["schedule"])
-    give_back(run.optimizer, run.schedule, constants)
-    if run.accelerator.scaler is not None and states["scaler"]:
-        run.accelerator.scaler.load_state_dict(states["scaler"])
+        _add_pieces(checkpoint / PIECES, training.optimizer, states["optimizer"]["state"])
+    load_whole_optimizer_state(training.optimizer, states["optimizer"])
+    training.schedule.load_state_dict(states["schedule"])
+    give_back(training.optimizer, training.schedule, constants)
+    if training.accelerator.scaler is not None and states["scaler"]:
+        training.accelerator.scaler.load_state_dict(states["scaler"])
     state = read_state(checkpoint)
-    run.progress.load_state_dict(state["progress"])
+    training.progress.load_state_dict(state["progress"])
     windows = [
         _read(checkpoint / f"window-{index}.pt") for index in range(state["circumstances"]["processes"])
     ]
-    run.metrics.load_state_dicts(windows, run.accelerator.process_index, run.accelerator.num_processes)
-    generators = checkpoint / f"random-{run.accelerator.process_index}.pt"
+    training.metrics.load_state_dicts(
+        windows, training.accelerator.process_index, training.accelerator.num_processes
+    )
+    generators = checkpoint / f"random-{training.accelerator.process_index}.pt"
     if generators.exists():
-        restore_random_state(_read(generators), run.accelerator.device)
+        restore_random_state(_read(generators), training.accelerator.device)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from .batches import Part
-from .checkpoint import RunState, save_checkpoint
+from .checkpoint import save_checkpoint
 from .disk import WriteError, explaining_a_full_disk
+from .loop import Training
 from .skipping import NonFiniteError
 
 NON_FINITE = "non_finite"
@@ -26,14 +27,14 @@ NON_FINITE = "non_finite"
 
 
 def say_what_is_kept(
-    folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any], newest: Path | None
+    folder: Path, error: NonFiniteError, training: Training, recipe: dict[str, Any], newest: Path | None
 ) -> str:
     """Keep what is needed to see why a run was given up, and say where, and from where it can go on.
 
     Args:
         folder: Of the run.
         error: Why it was given up.
-        run: What to keep; every process calls this.
+        training: What to keep; every process calls this.
         recipe: Kept with it.
         newest: The checkpoint before the first of the skipped steps, if there is one.
     """
@@ -43,13 +44,15 @@ def say_what_is_kept(
         else f"--resume goes on from {newest.name}, from before them, with the values that you change"
     )
     try:
-        kept = keep_for_inspection(folder, error, run, recipe)
+        kept = keep_for_inspection(folder, error, training, recipe)
     except WriteError as full:
         return f"its data could not be kept: {full}; {goes_on}"
     return f"its batch and the weights are in {kept}; {goes_on}"
 
 
-def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, recipe: dict[str, Any]) -> Path:
+def keep_for_inspection(
+    folder: Path, error: NonFiniteError, training: Training, recipe: dict[str, Any]
+) -> Path:
     """Write down the step that an error is about, in place of an earlier one; every process calls this.
 
     Returns:
@@ -59,17 +62,17 @@ def keep_for_inspection(folder: Path, error: NonFiniteError, run: RunState, reci
         WriteError: There is no room.
     """
     target = folder / NON_FINITE
-    if run.accelerator.is_main_process:
+    if training.accelerator.is_main_process:
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
-    run.accelerator.wait_for_everyone()
+    training.accelerator.wait_for_everyone()
     for part in error.step.parts:
-        _keep_part(target, part, run.accelerator.process_index)
-    numbers = _numbers(error, run)
-    if run.accelerator.is_main_process:
+        _keep_part(target, part, training.accelerator.process_index)
+    numbers = _numbers(error, training)
+    if training.accelerator.is_main_process:
         with explaining_a_full_disk(target, len(str(numbers))):
             (target / "step.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
-    save_checkpoint(target, run, recipe=recipe)
+    save_checkpoint(target, training, recipe=recipe)
     return target
 
 
@@ -84,14 +87,14 @@ def _keep_part(target: Path, part: Part, process_index: int) -> None:
         safetensors.torch.save_file(tensors | {"edges": torch.tensor(part.edges)}, path)
 
 
-def _numbers(error: NonFiniteError, run: RunState) -> dict[str, Any]:
+def _numbers(error: NonFiniteError, training: Training) -> dict[str, Any]:
     """Name what is known of the step; a number that is not finite is a word, since JSON has none for it."""
     common = {name: float(error.metrics[name]) for name in ("learning_rate", "grad_norm")}
     shares = {name: value.float() for name, value in error.metrics.items() if name not in common}
-    losses = cast(Tensor, run.accelerator.reduce(torch.stack(list(shares.values())))).tolist()
+    losses = cast(Tensor, training.accelerator.reduce(torch.stack(list(shares.values())))).tolist()
     names = [name if name == "loss" else f"{name}/loss" for name in shares]
     numbers = common | dict(zip(names, losses, strict=True))
     epoch, number, _ = error.step.cursor
-    skipped = int(run.progress.skipped)
-    known = {"step": run.progress.step, "epoch": epoch, "number": number, "skipped": skipped}
+    skipped = int(training.progress.skipped)
+    known = {"step": training.progress.step, "epoch": epoch, "number": number, "skipped": skipped}
     return known | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}

@@ -6,8 +6,8 @@ It knows nothing of text, tasks or devices: the objective and `accelerate` do.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -17,10 +17,13 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 
+from .averaging import WeightAverage
 from .batches import Step
 from .compiling import CompiledBlocks
+from .final_weights import FILES, LAST
+from .metric_accumulator import MetricAccumulator
 from .objective import Batch, Objective
 from .recording import Recorder
 from .sharding import exchange_among_replicas, is_sharded, no_gradient, whole
@@ -107,9 +110,10 @@ class Progress:
         else:
             self.evaluations_since += 1
 
-    def is_stuck(self, patience: int | None) -> bool:
-        """Return whether as many evaluations as `patience` gave nothing better, if there is a limit."""
-        return patience is not None and self.evaluations_since >= patience
+    @property
+    def is_skipping(self) -> bool:
+        """Whether the latest step was skipped; a GPU is waited for."""
+        return bool(self.skipped_in_a_row)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
@@ -121,62 +125,111 @@ class Progress:
         self.__dict__.update(state)
 
 
+@dataclass
+class Training:
+    """A model that learns, with all that its steps change: what `train` moves on and a checkpoint holds."""
+
+    model: nn.Module
+    """Prepared by the accelerator; in training mode while it learns."""
+    objective: Objective
+    """Scores the model's answers."""
+    optimizer: Optimizer
+    """Prepared by the accelerator."""
+    schedule: LambdaLR
+    """Of the learning rate; stepped once per optimizer step, whatever the number of processes."""
+    accelerator: Accelerator
+    """Owns devices, precision and processes."""
+    num_steps: int
+    """Steps of the whole run, those of its earlier parts included."""
+    patience: int | None = None
+    """Evaluations without anything better after which it ends earlier."""
+    progress: Progress = field(default_factory=Progress)
+    metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
+    """Of the steps since the log's latest record."""
+    averages: dict[str, WeightAverage] = field(default_factory=dict)
+    """Averages of the weights, by their kind."""
+    graphs: CompiledBlocks | None = None
+    """Of the model's blocks, which compute in their place."""
+    max_grad_norm: float = 1.0
+    """Longer gradients are shortened to it."""
+    max_skipped_steps: int = 10
+    """Consecutive skipped steps after which the run is given up."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps are taken, or no further ones would help."""
+        has_patience = self.patience is None or self.progress.evaluations_since < self.patience
+        return self.progress.step >= self.num_steps or not has_patience
+
+    @property
+    def num_bytes(self) -> int:
+        """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
+        states = (value for state in self.optimizer.state.values() for value in state.values())
+        tensors = [*self.model.parameters(), *self.model.buffers(), *states]
+        num_bytes = sum(
+            value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor)
+        )
+        return num_bytes + sum(average.num_bytes for average in self.averages.values())
+
+    @property
+    def bare_model(self) -> nn.Module:
+        """The model itself, without what compiles it or keeps its copies equal."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+    @property
+    def kinds_of_weights(self) -> Mapping[str, AbstractContextManager[None]]:
+        """Contexts in which the model has its own weights, or those of an average, by their files."""
+        averages = {FILES[kind]: average.in_place() for kind, average in self.averages.items()}
+        return {FILES[LAST]: nullcontext()} | averages
+
+
+Metrics = dict[str, Tensor]
+"""What a step came to: on the device means of terms and `loss`, both of this process, and `grad_norm`; on the
+CPU the step's `learning_rate`."""
+
+
 def train(
-    model: nn.Module,
-    objective: Objective,
-    batches: Iterator[Step],
-    optimizer: Optimizer,
-    schedule: LRScheduler,
-    accelerator: Accelerator,
-    progress: Progress,
-    *,
-    steps: int,
-    max_grad_norm: float = 1.0,
-    max_skipped_steps: int = 10,
-    after_step: Callable[[Progress, dict[str, Tensor]], None] = lambda progress, metrics: None,
+    training: Training,
+    steps: Iterator[Step],
+    observers: Sequence[Callable[[Metrics], None]] = (),
     should_stop: Callable[[], bool] = lambda: False,
-    graphs: CompiledBlocks | None = None,
 ) -> None:
-    """Take optimizer steps until `steps` have been taken, counting those of earlier runs.
+    """Take optimizer steps until the training is finished, or is to stop.
 
     A step's loss is divided by its targets over all micro-batches and processes, so that neither changes what
     is learned. A step without a finite loss and gradient leaves the weights alone and is counted.
 
     Args:
-        model: Prepared by `accelerator`, in training mode.
-        objective: Scores the model's answers.
-        batches: Endless, from the progress's cursor on: this process's share of every step.
-        optimizer: Prepared by `accelerator`.
-        schedule: Stepped once per optimizer step, whatever the number of processes.
-        accelerator: Owns devices, precision and processes.
-        progress: Advanced in place.
-        steps: Optimizer steps of the whole run.
-        max_grad_norm: Longer gradients are shortened to it.
-        max_skipped_steps: Consecutive skipped steps after which the run is given up.
-        after_step: Called with the progress and metrics, on the device means of terms and `loss` (of this
-            process) and `grad_norm`, on the CPU the first `learning_rate`. It alone logs, saves, and waits.
+        training: What learns, changed in place.
+        steps: Endless, from the progress's cursor on: this process's share of the data of every step.
+        observers: Called one after another after every step. They alone log, evaluate, save, and wait.
         should_stop: Asked after every step; once it is true, the loop returns.
-        graphs: Of the model's blocks, which compute in their place.
 
     Raises:
         NonFiniteError: `max_skipped_steps` steps in a row had no finite gradient.
     """
-    skips = NonFiniteSteps(max_skipped_steps, accelerator.device, progress.skipped, progress.skipped_in_a_row)
-    while progress.step < steps:
-        step = next(batches).whole(accelerator)
+    model, optimizer, schedule = training.model, training.optimizer, training.schedule
+    accelerator, progress, graphs = training.accelerator, training.progress, training.graphs
+    skips = NonFiniteSteps(
+        training.max_skipped_steps, accelerator.device, progress.skipped, progress.skipped_in_a_row
+    )
+    while not training.is_finished:
+        step = next(steps).whole(accelerator)
         with nullcontext() if graphs is None else graphs.in_use():
             recorder = graphs and graphs.recorder
-            metrics = accumulate_gradients(model, objective, step, accelerator, recorder)
-        grad_norm = whole(cast(Tensor, accelerator.clip_grad_norm_(model.parameters(), max_grad_norm)))
+            metrics = accumulate_gradients(model, training.objective, step, accelerator, recorder)
+        norm = accelerator.clip_grad_norm_(model.parameters(), training.max_grad_norm)
+        grad_norm = whole(cast(Tensor, norm))
         skips.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
         schedule.step()
         optimizer.zero_grad()
         progress.advance(step, skips.skipped, skips.in_a_row)
         metrics |= {"grad_norm": grad_norm.detach().to(accelerator.device), "learning_rate": learning_rate}
-        skips.require_fewer(progress.step, step, metrics, is_last=progress.step == steps)
-        after_step(progress, metrics)
-        if should_stop():
+        skips.require_fewer(progress.step, step, metrics, is_last=progress.step == training.num_steps)
+        for observe in observers:
+            observe(metrics)
+        if training.is_finished or should_stop():
             skips.require_fewer(progress.step, step, metrics, is_last=True)
             return
 
@@ -187,7 +240,7 @@ def accumulate_gradients(
     step: Step,
     accelerator: Accelerator,
     recorder: Recorder | None = None,
-) -> dict[str, Tensor]:
+) -> Metrics:
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
     names = [*objective.weights, "loss"]
     metrics = {name: torch.zeros((), device=accelerator.device) for name in names}

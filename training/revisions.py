@@ -14,8 +14,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from .checkpoint import RunState
-from .loop import Progress
+from .loop import Progress, Training
 from .sharding import whole_weights
 
 BABYLM = "babylm"
@@ -61,17 +60,17 @@ class RevisionSeries:
         passed = (mark for mark in MARKS if words < mark * MILLION <= progress.words)
         return [f"chck_{mark}M" for mark in passed]
 
-    def keep_due(self, names: list[str], run: RunState, file: str, scores: Mapping[str, float]) -> None:
+    def keep_due(self, names: list[str], training: Training, file: str, scores: Mapping[str, float]) -> None:
         """Keep what is due under its names; every process calls this.
 
         Args:
             names: From `due`.
-            run: Holds the weights.
+            training: Holds the weights.
             file: Of which kind of weights: that which has this name in a checkpoint.
             scores: Measured at this step; empty if nothing was.
         """
-        with run.kinds_of_weights[file]:
-            weights = whole_weights(run.bare_model, run.accelerator)
-            if run.accelerator.is_main_process:
+        with training.kinds_of_weights[file]:
+            weights = whole_weights(training.bare_model, training.accelerator)
+            if training.accelerator.is_main_process:
                 for name in names:
-                    self.keep(name, weights, run.progress, scores)
+                    self.keep(name, weights, training.progress, scores)

@@ -22,15 +22,13 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
 from tqdm import tqdm
 
 from .disk import WriteError, explaining_a_full_disk, flush, replace_text
 from .evaluation import TARGETS, without_targets
 from .finite_json import as_json as as_json
 from .finite_json import as_scores as as_scores
-from .loop import Progress
-from .metric_accumulator import MetricAccumulator
+from .loop import Metrics, Progress, Training
 from .utilization import Utilization, measure_peak, wait_for
 
 STEPS, EVALUATIONS = 8, 4
@@ -78,39 +76,28 @@ class Tracker:
     """Follows a run: `record_step` after every step, `record_evaluation` after every evaluation."""
 
     def __init__(
-        self,
-        accelerator: Accelerator,
-        folder: Path,
-        progress: Progress,
-        *,
-        steps: int,
-        log_every: int,
-        utilization: Utilization | None = None,
-        metrics: MetricAccumulator | None = None,
+        self, training: Training, folder: Path, *, log_every: int, utilization: Utilization | None = None
     ):
-        """Open the log of a run of `steps` steps, without the records of steps that will be taken again.
-
-        A resumed run goes on adding up in the `metrics` of its checkpoint.
-        """
-        self.accelerator = accelerator
+        """Open the log of a run, without the records of steps that will be taken again."""
+        self.accelerator, self.steps = training.accelerator, training.num_steps
+        self.progress, self.metrics = training.progress, training.metrics
         self.log = folder / LOG
-        self.steps = steps
         self.log_every = log_every
         self.utilization = utilization
-        self.progress = progress
-        self.metrics = metrics or MetricAccumulator(progress.step, progress.tokens, progress.seconds)
         self.unwritten = b""
         self.since = time.perf_counter()
-        self.first_step, self.timed_from = progress.step, 0.0
+        self.first_step, self.timed_from = self.progress.step, 0.0
         self.bar = None
-        self.shown_steps, self.shown_evaluations = SparseLines(steps, STEPS), SparseLines(steps, EVALUATIONS)
-        if accelerator.is_main_process:
+        self.shown_steps, self.shown_evaluations = (
+            SparseLines(self.steps, most) for most in (STEPS, EVALUATIONS)
+        )
+        if self.accelerator.is_main_process:
             folder.mkdir(parents=True, exist_ok=True)
-            rewind(self.log, progress.step)
+            rewind(self.log, self.first_step)
             if sys.stderr.isatty():
-                self.bar = tqdm(total=steps, initial=progress.step, unit="step", dynamic_ncols=True)
+                self.bar = tqdm(total=self.steps, initial=self.first_step, unit="step", dynamic_ncols=True)
 
-    def record_step(self, metrics: dict[str, Tensor]) -> None:
+    def record_step(self, metrics: Metrics) -> None:
         """Add one step's metrics up, and write a record if it is due; only then a GPU is waited for."""
         # Of the learning rate, the present value says more than a mean.
         averaged = {name: value for name, value in metrics.items() if name != "learning_rate"}
@@ -185,10 +172,12 @@ class Tracker:
             flush(self.log)
 
     def close(self) -> None:
-        """End the bar."""
+        """End the bar, and accelerate's trackers."""
         self._read_clock()
         if self.bar is not None:
             self.bar.close()
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
 
     def write_step(self, learning_rate: float) -> None:
         """Write the means since the record before, and show the most important."""

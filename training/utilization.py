@@ -10,12 +10,11 @@ import time
 from dataclasses import dataclass, replace
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .batches import Step
-from .loop import Progress
+from .loop import Training
 from .objective import IGNORE, Batch
 
 WIDTHS = {"cpu": 2048, "cuda": 8192}
@@ -52,24 +51,17 @@ class Utilization:
         )
 
 
-def measure_utilization(
-    model: nn.Module,
-    step: Step,
-    accelerator: Accelerator,
-    progress: Progress,
-    peak_flops: float | None = None,
-) -> Utilization:
+def measure_utilization(training: Training, step: Step, peak_flops: float | None = None) -> Utilization:
     """Find what a model's speed has to be compared with: its operations per token, and the machine's peak.
 
     Args:
-        model: That learns, whole or in pieces.
+        training: Its progress keeps the operations: a resumed run would count them in another step.
         step: Some step of the run, as far on the way as is typical of it.
-        accelerator: Owns device and precision.
-        progress: Keeps the operations, which a resumed run would otherwise count in another step.
         peak_flops: The machine's peak, if it is known.
     """
+    progress, accelerator = training.progress, training.accelerator
     if progress.flops_per_token is None:
-        progress.flops_per_token = count_flops_per_token(model, step)
+        progress.flops_per_token = count_flops_per_token(training.model, step)
     peak_flops = peak_flops or measure_peak(accelerator.device, accelerator.mixed_precision)
     return Utilization(progress.flops_per_token, peak_flops)
 

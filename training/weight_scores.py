@@ -5,77 +5,85 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from accelerate import Accelerator
-from torch import nn
-
-from .averaging import WeightAverage, mean_with
+from .averaging import mean_with
 from .books import hash_of_weights
+from .checkpoint import is_due
 from .evaluation import evaluate_held_out
 from .final_weights import LAST, MEAN, judged_kind, scores_of
-from .objective import Objective
+from .finite_json import as_scores
+from .loop import Metrics, Training
 from .recipe import TrainingRecipe
 from .sharding import gathered, whole_weights
 from .stages import TrainingData
+from .tracking import Tracker
 
 
 @dataclass
 class WeightScores:
-    """Measures a run's kinds of weights, and keeps the latest scores."""
+    """Measures a run's kinds of weights when the recipe says so, and keeps the latest scores."""
 
-    model: nn.Module
-    """Prepared by the accelerator."""
-    objective: Objective
+    training: Training
     data: TrainingData
     recipe: TrainingRecipe
-    accelerator: Accelerator
-    averages: dict[str, WeightAverage]
-    """Of the model's weights, by their kind."""
+    tracker: Tracker
+    """Writes the scores into the log; its clock stops meanwhile."""
     values: dict[str, float] = field(default_factory=dict)
     """The latest scores; those of averages have their kind and a stroke before their names."""
     step: int = -1
     """When they were measured."""
+    is_owed: bool = False
+    """Whether an evaluation is due that has not been carried out."""
 
-    def measure_all(self, step: int) -> None:
-        """Score all weights after a step, if there is anything to measure them on."""
-        kinds = [LAST, *self.averages]
-        self.values = {name: value for kind in kinds for name, value in self.measure(kind).items()}
-        self.step = step
+    def recall(self, checkpoint: dict[str, Any]) -> None:
+        """Take over the scores that a checkpoint's state tells of the present weights."""
+        self.values = as_scores(checkpoint["scores"])
+        self.step = self.training.progress.step if self.values else -1
 
-    def measure(self, kind: str) -> dict[str, float]:
-        """Score one kind of weights; there are no scores if there is nothing to measure it on."""
+    def after_step(self, metrics: Metrics) -> None:
+        """Evaluate if that is due, and at the run's end.
+
+        As checkpoints, evaluations wait for a finite step: the one that is the best has its checkpoint.
+        """
+        progress = self.training.progress
+        self.is_owed |= is_due(self.recipe.evaluate_every, progress.step)
+        if progress.step == self.training.num_steps or (self.is_owed and not progress.is_skipping):
+            self.evaluate()
+        is_recorded = self.training.metrics.step == progress.step
+        if self.training.is_finished and not is_recorded:  # an early end, between two records
+            self.tracker.write_step(float(metrics["learning_rate"]))
+
+    def evaluate(self) -> None:
+        """Score all weights, if there is anything to measure them on, and judge whether they are better."""
+        self.is_owed = False
         if self.data.held_out is None:
-            return {}
-        with self._in_place(kind), gathered(self.model, self.accelerator):
-            scores = evaluate_held_out(
-                self.model,
-                self.objective,
-                self.data.held_out,
-                self.data.held_out_steps,
-                self.accelerator,
-                parts_steps=self.data.parts_steps,
-            )
-        return scores if kind == LAST else {f"{kind}/{name}": value for name, value in scores.items()}
+            return
+        progress = self.training.progress
+        with self.tracker.paused():
+            kinds = [LAST, *self.training.averages]
+            self.values = {name: value for kind in kinds for name, value in self._measure(kind).items()}
+            self.step = progress.step
+            progress.judge(self.criterion)
+            if self.training.is_finished:
+                progress.scored = self._hashes()
+        self.tracker.record_evaluation(self.values, is_last=self.training.is_finished)
 
-    def measure_mean(self, model: nn.Module, checkpoints: Sequence[Path]) -> dict[str, float]:
-        """Average the bare model's weights with those of checkpoints, and score the mean."""
-        self.averages[MEAN] = mean_with(model, checkpoints)
-        scores = self.measure(MEAN)
-        self.values |= scores
-        return scores
+    def evaluate_first(self) -> None:
+        """Score the weights that a run begins with; they are no checkpoint, so they are not judged."""
+        if scores := self._measure(LAST):
+            self.tracker.record_evaluation(scores)
 
-    def hashes(self) -> dict[str, str]:
-        """Hash the weights that are scored, by their kind; in the main process alone."""
-        found = {}
-        for kind in [LAST, *self.averages]:
-            with self._in_place(kind):
-                weights = whole_weights(self.accelerator.unwrap_model(self.model), self.accelerator)
-                if weights:
-                    found[kind] = hash_of_weights(weights)
-        return found
-
-    def _in_place(self, kind: str) -> AbstractContextManager[None]:
-        return nullcontext() if kind == LAST else self.averages[kind].in_place()
+    def evaluate_mean(self, checkpoints: Sequence[Path]) -> None:
+        """Average the weights at the run's end with those of checkpoints, and score the mean."""
+        with self.tracker.paused():
+            self.training.averages[MEAN] = mean_with(self.training.bare_model, checkpoints)
+            scores = self._measure(MEAN)
+            self.values |= scores
+            if scores:
+                self.training.progress.scored = self._hashes()
+        if scores:
+            self.tracker.record_evaluation(scores, is_last=True)
 
     @property
     def criterion(self) -> float:
@@ -83,3 +91,31 @@ class WeightScores:
         if self.data.held_out is None:
             return math.inf
         return self.data.held_out.criterion(scores_of(judged_kind(self.recipe), self.values))
+
+    def _measure(self, kind: str) -> dict[str, float]:
+        if self.data.held_out is None:
+            return {}
+        model, accelerator = self.training.model, self.training.accelerator
+        with self._in_place(kind), gathered(model, accelerator):
+            scores = evaluate_held_out(
+                model,
+                self.training.objective,
+                self.data.held_out,
+                self.data.held_out_steps,
+                accelerator,
+                parts_steps=self.data.parts_steps,
+            )
+        return scores if kind == LAST else {f"{kind}/{name}": value for name, value in scores.items()}
+
+    def _hashes(self) -> dict[str, str]:
+        """Hash the weights that are scored, by their kind; in the main process alone."""
+        found, accelerator = {}, self.training.accelerator
+        for kind in [LAST, *self.training.averages]:
+            with self._in_place(kind):
+                weights = whole_weights(accelerator.unwrap_model(self.training.model), accelerator)
+                if weights:
+                    found[kind] = hash_of_weights(weights)
+        return found
+
+    def _in_place(self, kind: str) -> AbstractContextManager[None]:
+        return nullcontext() if kind == LAST else self.training.averages[kind].in_place()

@@ -13,7 +13,7 @@ from transformers import DataCollatorWithFlattening, Seq2SeqTrainer, Seq2SeqTrai
 
 from tercet.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.training.batches import StepDataset, endless_steps
-from tercet.training.loop import Progress, train
+from tercet.training.loop import Progress, Training, train
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -82,7 +82,7 @@ def test_trainer_accumulates_as_our_loop(collator, build, rows, arguments, pad):
     sizes = {"tokens_per_step": everything, "tokens_per_micro_batch": 40}
     data = StepDataset(Rows(rows), objective, **sizes, seed=0)
     steps, schedule = endless_steps(data, progress.cursor), ConstantLR(optimizer, 1.0)
-    train(ours, objective, steps, optimizer, schedule, Accelerator(cpu=True), progress, steps=2)
+    train(Training(ours, objective, optimizer, schedule, Accelerator(cpu=True), 2, progress=progress), steps)
     assert progress.examples == 2 * len(rows)
     assert_same_weights(theirs, ours)
 

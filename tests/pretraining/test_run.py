@@ -22,8 +22,7 @@ from tercet.pretraining.run import train_recipe_tokenizer
 from tercet.storage.finished_run import find_run
 from tercet.text import streaming
 from tercet.text.streaming import TokenizedStream
-from tercet.training.checkpoint import latest, read_state
-from tercet.training.fit import CHECKPOINTS
+from tercet.training.checkpoint import CHECKPOINTS, latest, read_state
 from tercet.training.tracking import LOG, read_log
 
 from ..reported import pretrain

@@ -12,9 +12,8 @@ from tercet.configs.recipe import load_preset, parse_recipe, read_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.training.books import hash_of_weights, tokens_asked
-from tercet.training.checkpoint import latest
+from tercet.training.checkpoint import CHECKPOINTS, latest
 from tercet.training.final_weights import FILES
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.tracking import read_log
 
 from .conftest import MASKED, OVERRIDES, TINY, recipe_data_of

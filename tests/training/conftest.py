@@ -15,9 +15,8 @@ from torch.nn import functional as F
 
 from tercet.configs.recipe import recipe_data
 from tercet.objectives.randomness import SequenceDraws
-from tercet.training.checkpoint import RunState
 from tercet.training.fit import fit
-from tercet.training.loop import Progress
+from tercet.training.loop import Training
 from tercet.training.objective import IGNORE, Batch, Objective
 from tercet.training.optimizers import build_optimizer
 from tercet.training.packing import pack
@@ -125,19 +124,19 @@ def toy_recipe(**changes) -> TrainingRecipe:
     return TrainingRecipe(**(fixed | changes))
 
 
-def toy_state(step: int = 0, model: nn.Module | None = None) -> RunState:
+def toy_state(step: int = 0, model: nn.Module | None = None) -> Training:
     """Prepare a run that has taken `step` steps along random gradients."""
     accelerator = Accelerator(cpu=True)
     model = model or ToyModel()
     optimizer = build_optimizer(model, OptimizerRecipe())
     schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=WIDTH)
-    run = RunState(model, accelerator.prepare(optimizer), schedule, Progress(), accelerator)
+    run = Training(model, ToyObjective(), accelerator.prepare(optimizer), schedule, accelerator, 100)
     for _ in range(step):
         move(run)
     return run
 
 
-def move(run: RunState) -> None:
+def move(run: Training) -> None:
     """Take one step along random gradients."""
     for parameter in run.model.parameters():
         parameter.grad = torch.randn_like(parameter)

@@ -11,10 +11,10 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from tercet.training.averaging import WeightAverage
-from tercet.training.checkpoint import RunState, checkpoints, load_checkpoint, save_checkpoint, take_snapshot
+from tercet.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint, take_snapshot
 from tercet.training.checkpoint_writer import CheckpointWriter
 from tercet.training.disk import WriteError
-from tercet.training.loop import Progress
+from tercet.training.loop import Training
 from tercet.training.manifest import find_damage
 from tercet.training.optimizers import build_optimizer
 from tercet.training.precision import build_accelerator
@@ -23,24 +23,24 @@ from tercet.training.schedules import build_schedule
 from tercet.training.sharding import each_once, prepare_model, whole
 
 from ..saved_weights import moments_in, require_same, weights_in
-from .conftest import WIDTH, ToyModel, move, toy_recipe
+from .conftest import WIDTH, ToyModel, ToyObjective, move, toy_recipe
 
 
-def state_of(model: nn.Module, folder: Path) -> RunState:
+def state_of(model: nn.Module, folder: Path) -> Training:
     """Make a run of a model in pieces that has taken a step, with an average of its weights."""
     accelerator = build_accelerator(toy_recipe(), folder)
     prepared = prepare_model(model, accelerator)
     optimizer = build_optimizer(model, OptimizerRecipe(kind="normuon"))
     schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=WIDTH)
     averages = {"ema": WeightAverage(prepared)}
-    run = RunState(prepared, accelerator.prepare(optimizer), schedule, Progress(), accelerator)
+    run = Training(prepared, ToyObjective(), accelerator.prepare(optimizer), schedule, accelerator, 100)
     run.averages = averages
     move(run)
     return run
 
 
 def gathered(
-    run: RunState,
+    run: Training,
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Gather the weights, their average and the optimizer's moments, as one process would have them."""
     model = run.bare_model

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from tercet.training.averaging import WeightAverage, mean_with, moving_share
-from tercet.training.checkpoint import checkpoints, read_state
+from tercet.training.checkpoint import CHECKPOINTS, checkpoints, read_state
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log
 

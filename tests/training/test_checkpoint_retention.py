@@ -7,10 +7,9 @@ import signal
 import pytest
 import torch
 
-from tercet.training.checkpoint import best, checkpoints, read_state
+from tercet.training.checkpoint import CHECKPOINTS, best, checkpoints, read_state
 from tercet.training.checkpoint_writer import CheckpointWriter
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS
 
 
 @pytest.fixture(params=[False, True], ids=["written at once", "written slowly"])

@@ -5,10 +5,9 @@ import threading
 
 import pytest
 
-from tercet.training.checkpoint import Snapshot, checkpoints, read_state
+from tercet.training.checkpoint import CHECKPOINTS, Snapshot, checkpoints, read_state
 from tercet.training.checkpoint_writer import CheckpointWriter
 from tercet.training.disk import WriteError
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
 

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from tercet.training.checkpoint import best, checkpoints, latest, read_state
+from tercet.training.checkpoint import CHECKPOINTS, best, checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.loop import Progress
 from tercet.training.tracking import LOG, read_log
 

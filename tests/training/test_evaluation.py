@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 
 from tercet.training.batches import StepDataset, one_pass
-from tercet.training.checkpoint import best
+from tercet.training.checkpoint import CHECKPOINTS, best
 from tercet.training.evaluation import (
     HeldOut,
     _divide,
@@ -17,7 +17,6 @@ from tercet.training.evaluation import (
     micro_batches,
     without_targets,
 )
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.objective import IGNORE, Objective
 
 CPU = torch.device("cpu")

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from tercet.training.checkpoint import checkpoints, latest, save_checkpoint
+from tercet.training.checkpoint import CHECKPOINTS, checkpoints, latest, save_checkpoint
 from tercet.training.disk import WriteError
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
 

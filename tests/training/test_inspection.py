@@ -10,8 +10,7 @@ import pytest
 import safetensors.torch
 from safetensors.torch import load_file
 
-from tercet.training.checkpoint import checkpoints, latest, load_checkpoint
-from tercet.training.fit import CHECKPOINTS
+from tercet.training.checkpoint import CHECKPOINTS, checkpoints, latest, load_checkpoint
 from tercet.training.manifest import find_damage
 from tercet.training.packing import slice_sequences
 from tercet.training.tracking import LOG, read_log

@@ -9,8 +9,7 @@ from contextlib import suppress
 
 import torch
 
-from tercet.training.checkpoint import checkpoints, latest, read_state
-from tercet.training.fit import CHECKPOINTS
+from tercet.training.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
 from tercet.training.manifest import find_damage
 from tercet.training.tracking import LOG
 

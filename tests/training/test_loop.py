@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import ConstantLR
 
 from tercet.training import skipping
 from tercet.training.batches import StepDataset, endless_steps
-from tercet.training.loop import Progress, accumulate_gradients, poisoned_if_not_finite, train
+from tercet.training.loop import Progress, Training, accumulate_gradients, poisoned_if_not_finite, train
 
 LIMIT = 10_000
 """Tokens of a micro-batch that holds a whole step."""
@@ -23,7 +23,7 @@ LIMIT = 10_000
 def run(toys, source):
     """Train a fresh toy model for some steps; give it with the progress and the metrics of every step."""
 
-    def run(objective, *, steps=3, limit=LIMIT, rate=0.1, progress=None, optimizer_class=SGD, **arguments):
+    def run(objective, *, steps=3, limit=LIMIT, rate=0.1, progress=None, optimizer_class=SGD, **limits):
         torch.manual_seed(0)
         model = toys.Model()
         data = StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=limit, seed=0)
@@ -31,10 +31,12 @@ def run(toys, source):
         progress = progress or Progress()
         history = []
         train(
-            model, objective, endless_steps(data, progress.cursor), optimizer, ConstantLR(optimizer, 1.0),
-            Accelerator(cpu=True), progress, steps=steps,
-            after_step=lambda progress, metrics: history.append({k: v.item() for k, v in metrics.items()}),
-            **arguments,
+            Training(
+                model, objective, optimizer, ConstantLR(optimizer, 1.0), Accelerator(cpu=True), steps,
+                progress=progress, **limits,
+            ),
+            endless_steps(data, progress.cursor),
+            [lambda metrics: history.append({k: v.item() for k, v in metrics.items()})],
         )  # fmt: skip
         return model, progress, history
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tercet.training import loop, skipping
 from tercet.training.averaging import WeightAverage
-from tercet.training.loop import Progress, train
+from tercet.training.loop import Training, train
 from tercet.training.optimizers import build_optimizer
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
 from tercet.training.schedules import build_schedule
@@ -66,9 +66,11 @@ def take_steps(monkeypatch, tmp_path):
         products = torch.float32 if device == "cpu" else torch.bfloat16
         optimizer = build_optimizer(model, OptimizerRecipe(kind), products=products)
         schedule = build_schedule(optimizer, ScheduleRecipe(), steps=100, width=8)
-        accelerator, progress, average = Accelerator(cpu=True), Progress(), WeightAverage(model)
+        accelerator, average = Accelerator(cpu=True), WeightAverage(model)
         monkeypatch.setattr(Accelerator, "device", torch.device(device))
-        tracker = Tracker(accelerator, tmp_path, progress, steps=100, log_every=100)
+        parts = accelerator.prepare_optimizer(optimizer), schedule, accelerator, steps + 1
+        training = Training(model, SimpleNamespace(), *parts)
+        tracker = Tracker(training, tmp_path, log_every=100)
         tracker.first_step -= 10  # later in a run: the first steps are timed, which waits for a GPU twice
         seen = [Operators()]
 
@@ -81,9 +83,8 @@ def take_steps(monkeypatch, tmp_path):
             seen[-1].__enter__()
             return metrics
 
-        def after_step(progress: Progress, metrics: dict[str, Tensor]) -> None:
+        def move_average(metrics: dict[str, Tensor]) -> None:
             average.add(0.5)
-            tracker.record_step(metrics)
 
         monkeypatch.setattr(loop, "accumulate_gradients", give_gradients)
         data = SimpleNamespace(
@@ -93,10 +94,7 @@ def take_steps(monkeypatch, tmp_path):
         seen[-1].__enter__()
         try:
             with suppress(StopIteration):  # amid a run: the last step waits
-                train(
-                    model, SimpleNamespace(), repeat(data, steps), accelerator.prepare_optimizer(optimizer),
-                    schedule, accelerator, progress, steps=steps + 1, after_step=after_step,
-                )  # fmt: skip
+                train(training, repeat(data, steps), [move_average, tracker.record_step])
         finally:
             seen[-1].__exit__(None, None, None)
         return seen[1:]

@@ -5,7 +5,7 @@ import torch
 from accelerate import FullyShardedDataParallelPlugin
 from transformers.distributed.fsdp import is_fsdp_enabled
 
-from tercet.training.fit import CHECKPOINTS
+from tercet.training.checkpoint import CHECKPOINTS
 from tercet.training.precision import (
     FLOAT32_ERROR,
     agreed_precision,

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tercet.training import cpu, loop, stages
+from tercet.training import checkpoint_series, cpu, loop, stages
 from tercet.training import fit as fitting
+from tercet.training.checkpoint import CHECKPOINTS
 from tercet.training.evaluation import HeldOut
 from tercet.training.final_weights import judged_kind
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.precision import build_accelerator
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, StageRecipe, TrainingRecipe
 from tercet.training.tracking import LOG, read_log
@@ -129,10 +129,14 @@ def run(toys, tmp_path, monkeypatch):
         def compile_blocks(wanted, *_, records):
             seen.is_compiled, seen.records_graphs = wanted, records
 
-        endless, counter, writer = stages.endless_steps, loop.NonFiniteSteps, fitting.CheckpointWriter
+        endless, counter, writer = (
+            stages.endless_steps,
+            loop.NonFiniteSteps,
+            checkpoint_series.CheckpointWriter,
+        )
         with monkeypatch.context() as patch:
             patch.setattr(cpu, "retain_heap", lambda: setattr(seen, "retains_heap", True))
-            patch.setattr(fitting, "CheckpointWriter", write)
+            patch.setattr(checkpoint_series, "CheckpointWriter", write)
             patch.setattr(fitting, "prepare_model", prepare)
             patch.setattr(fitting, "compiled_blocks", compile_blocks)
             patch.setattr(stages, "endless_steps", deliver)
@@ -207,7 +211,7 @@ def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, begin, mon
     constants = {"optimizer.learning_rate": 1e-2, "optimizer.betas": (0.5, 0.6), "optimizer.epsilon": 1e-4}
     if kind != "adam":
         constants["optimizer.weight_decay"] = 0.3
-    groups, taken = {}, fitting.take_snapshot
+    groups, taken = {}, checkpoint_series.take_snapshot
 
     def take(folder, state, **options):
         groups[folder.parent.name] = [
@@ -216,7 +220,7 @@ def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, begin, mon
         ]
         return taken(folder, state, **options)
 
-    monkeypatch.setattr(fitting, "take_snapshot", take)
+    monkeypatch.setattr(checkpoint_series, "take_snapshot", take)
     recipe = changed(begin({"optimizer.kind": kind}), constants)
     run("resumed", recipe, begun="begun")
     run("straight", recipe)

@@ -6,7 +6,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from tercet.training.fit import CHECKPOINTS
+from tercet.training.checkpoint import CHECKPOINTS
 from tercet.training.sharding import each_once, load_whole_weights, prepare_model, whole_weights
 from tercet.training.tracking import LOG, read_log
 

@@ -9,9 +9,8 @@ import pytest
 from torch.utils.data import _utils
 
 from tercet.training import checkpoint
-from tercet.training.checkpoint import checkpoints, read_state
+from tercet.training.checkpoint import CHECKPOINTS, checkpoints, read_state
 from tercet.training.evaluation import HeldOut
-from tercet.training.fit import CHECKPOINTS
 from tercet.training.manifest import find_damage
 from tercet.training.schedules import build_schedule
 from tercet.training.tracking import LOG

@@ -3,26 +3,25 @@
 import math
 import shutil
 import time
-from typing import Any
 
 import pytest
 import torch
 from accelerate import Accelerator
 
-from tercet.training.loop import Progress
 from tercet.training.precision import build_accelerator
 from tercet.training.tracking import LOG, Tracker, peak_memory, read_log, rewind
 from tercet.training.utilization import Utilization
 
 
 @pytest.fixture
-def track(tmp_path):
+def track(toys, tmp_path):
     """Track steps of these losses, some seconds apart; give the tracker, its progress and the log."""
 
-    def track(*losses, seconds=0.0, start=0, **changes):
-        fixed: dict[str, Any] = {"steps": 8, "log_every": 2}
-        progress = Progress(step=start)
-        tracker = Tracker(Accelerator(cpu=True), tmp_path, progress, **(fixed | changes))
+    def track(*losses, seconds=0.0, start=0, steps=8, log_every=2, **changes):
+        training = toys.state()
+        training.num_steps, progress = steps, training.progress
+        progress.step = training.metrics.step = start
+        tracker = Tracker(training, tmp_path, log_every=log_every, **changes)
         for loss in losses:
             time.sleep(seconds)
             take(tracker, progress, loss)
