@@ -28,27 +28,20 @@ PAGES = Path(__file__).parents[1] / "docs" / "studies"
 HEAD = """\
 # Studies of claims
 
-What the literature says about Transformers, run to a verdict with Tercet's own parts. Each study states a
-claim and its source, what was predicted before the first run, how it is measured, and what came out:
-confirmed, refuted or undecided, by the 95 % interval of each value over seeds. A switch breaks what a claim
-is about, so that the verdict must change: the claim's, or a value's where another value refutes the claim
-anyway.
+What the literature says about Transformers, run to a verdict with Tercet's own parts. A claim says between
+which bounds each value lies. An interval over seeds confirms a value if it lies there, refutes it if it lies
+outside, and leaves it undecided otherwise; a claim is confirmed if all of its values are, and refuted if one
+is. Brackets hold 95 % intervals. Bounds and predictions were written before the first run
+([studies/](../../studies)).
 
 ```sh
 tercet study                                   # lists the studies
-tercet study scaled-scores                     # runs one, and writes a page with its picture
+tercet study scaled-scores                     # runs one: method, values, picture, a page
 tercet study scaled-scores --predict           # asks for your prediction first
 tercet study scaled-scores --break no-scale    # takes away what the claim is about
-make studies                                   # measures all of them, and writes these pages
 ```
 
-A claim says between which bounds each value lies. A value is confirmed if its whole interval lies there,
-refuted if none of it does, and undecided otherwise. A claim is confirmed if all of its values are, and
-refuted if one is. Bounds, prediction and method of a study are in [studies/](../../studies), in a YAML file
-and a module for each subject.
-
-The [register](register.md) has all claims, with the study, the test or the page that settles each: what is
-measured elsewhere is not measured here again.
+The [register](register.md) has all claims, with the study, the test or the page that settles each.
 """
 
 
@@ -80,10 +73,8 @@ def index(found: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for study in all_studies().values():
         verdict = judged(study, found[study.name]) if study.name in found else "not measured yet"
-        rows.append(
-            f"| [{study.title}]({study.subject}.md) | `{study.name}` | {study.predicted} | {verdict} |"
-        )
-    return "\n".join([HEAD, "| study | name | predicted | verdict |", "|---|---|---|---|", *rows, ""])
+        rows.append(f"| [{study.name}]({study.subject}.md) | {study.predicted} | {verdict} |")
+    return "\n".join([HEAD, "| study | predicted | verdict |", "|---|---|---|", *rows, ""])
 
 
 def main(arguments: Sequence[str]) -> int:

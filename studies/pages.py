@@ -1,7 +1,7 @@
 """A study as a page: claim, prediction, what was measured, the verdict, a picture, and what it teaches.
 
-One list of blocks serves the page of a single run, the terminal, and the book of all studies, which has a
-page for each subject.
+One list of blocks serves the page of a single run and the terminal. The book of all studies has a page for
+each subject, with the claim, the verdict, the values and the lesson of each study.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,22 @@ def chapter(subject: str, results: Mapping[str, Mapping[str, Any]], folder: Path
     summary = " ".join(summary.split())
     blocks: list[Block] = []
     for study in studies_of(subject):
-        blocks += [Heading(study.title), Note(about(study))]
+        blocks += [Heading(study.title), Prose(f"Claim: {study.claim} ({study.source})")]
         if (result := results.get(study.name)) is None:
-            blocks += [*opening(study, ""), Note("Not measured yet.")]
+            blocks += [Prose(f"Prediction: {study.predicted}. {study.because}"), Note("Not measured yet.")]
         else:
-            is_drawn = folder is not None
             stays = Figure(picture_of(study), "", study.picture)
-            blocks += blocks_of(study, result, figure_of(study, result, folder) if is_drawn else stays)
-        blocks.append(Prose(f"Run it: `tercet study {study.name}`"))
+            outcome = judged(study, result)
+            said = outcome.capitalize() + (
+                ", as predicted" if outcome == study.predicted else f"; predicted: {study.predicted}"
+            )
+            blocks += [
+                Verdicts([Verdict(f"{said}.", outcome)]),
+                values_of(study, result),
+                figure_of(study, result, folder) if folder else stays,
+                Prose(study.lesson),
+            ]
+        blocks.append(Prose(f"`tercet study {study.name}`"))
     return Report(f"Studies: {title.lower()}", summary[0].upper() + summary[1:], blocks)
 
 
@@ -84,13 +92,26 @@ def table_of(study: Study, result: Mapping[str, Any], answers: Mapping[str, floa
     """Show each value: where the claim has it, its mean, its interval over seeds, and a reader's guess."""
     rows = []
     for name, values in result["values"].items():
-        mean, low, high = (format_score(end, DIGITS) for end in interval_of(values))
         bounds = study.expected.get(name)
-        row = [name, "" if bounds is None else str(bounds), mean, f"{low} to {high}" if low != high else mean]
+        row = [name, "" if bounds is None else str(bounds), measured(values)]
         row.append("" if bounds is None else judge_value(values, bounds))
         rows.append(row if answers is None else [*row, format_score(answers.get(name), DIGITS)])
-    columns = ["value", "if the claim is right", "measured", "95 % interval", "so it is"]
+    columns = ["value", "claimed", "measured [95 % interval]", "verdict"]
     return Table(columns if answers is None else [*columns, "you said"], rows)
+
+
+def values_of(study: Study, result: Mapping[str, Any]) -> Table:
+    """Show the same in the book, where the verdict is named for values that are not confirmed."""
+    rows = []
+    for name, bounds, found, verdict in table_of(study, result).rows:
+        rows.append([name, bounds, found if verdict in ("", "confirmed") else f"{found}, {verdict}"])
+    return Table(["value", "claimed", "measured"], rows)
+
+
+def measured(values: Sequence[float]) -> str:
+    """Write a value's mean and its interval over seeds, if they scatter."""
+    mean, low, high = (format_score(end, DIGITS) for end in interval_of(values))
+    return f"{mean} [{low}, {high}]" if low != high else mean
 
 
 def closing(study: Study, result: Mapping[str, Any]) -> str:

@@ -2,8 +2,8 @@
 
 A study's words and bounds stand in a YAML file of its subject, and its method is the function of the same
 name in the module beside it: `scaled-scores` of `attention.yaml` is measured by `attention.scaled_scores`.
-The bounds were written before the first run, and docs/decisions.md names what trials changed of them; what
-did not come out as predicted stays, with its numbers.
+The bounds were written before the first run and stay: what did not come out as predicted is shown with its
+numbers.
 
 A claim says that each measured value lies between two bounds. The verdict follows from the interval of a
 value over seeds (`verdicts.py`). A switch breaks what the claim is about, so that the verdict must change:

@@ -31,7 +31,7 @@ def test_a_study_without_a_result_shows_its_prediction_alone(module):
     found = claims.results()
     del found["noam"]
     pages = claims.pages(found)
-    assert "| `noam` | confirmed | not measured yet |" in pages["index.md"]
+    assert "| [noam](training.md) | confirmed | not measured yet |" in pages["index.md"]
     part = pages["training.md"].partition("## The schedule of 2017")[2]
     assert "Prediction: confirmed" in part
     assert "Not measured yet" in part
