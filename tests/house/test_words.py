@@ -3,6 +3,9 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+EVIDENCE = ("decisions", "performance", "results", "scaling", "studies/")
+"""How the paths of pages begin that hold what was measured; all others are guides."""
 
 
 def words(page: Path) -> int:
@@ -12,3 +15,9 @@ def words(page: Path) -> int:
 
 def test_the_readme_is_short():
     assert words(ROOT / "README.md") <= 900
+
+
+def test_the_documentation_is_short():
+    guides = [page for page in PAGES if not page.relative_to(ROOT / "docs").as_posix().startswith(EVIDENCE)]
+    assert sum(map(words, guides)) <= 30_500
+    assert sum(map(words, PAGES)) <= 58_900
