@@ -33,7 +33,6 @@ from ..finetune.tasks import load_task
 from ..ground.messages import quietly
 from ..modeling import TercetPreTrainedModel
 from ..storage.checkpoint import Checkpoint, Opener
-from ..storage.finished_run import RECIPE
 from ..storage.model_folder import save_tokenizer
 from ..storage.saving import save_loadable
 from ..text.cache import made_once
@@ -43,7 +42,7 @@ from ..training.exchange import main_first, wait_for_everyone
 from ..training.objective import IGNORE
 from ..training.packing import Ragged
 from ..training.precision import join_processes
-from ..training.run_folder import write_recipe
+from ..training.run_folder import RECIPE, write_recipe
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
