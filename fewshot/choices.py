@@ -23,7 +23,7 @@ from .task_recipes import (
     MultipleChoiceRecipe,
     PartialEvaluationRecipe,
 )
-from .templates import MARK, Template
+from .templates import MARK
 
 
 class TargetedComparison(Comparison):
@@ -36,7 +36,7 @@ class TargetedComparison(Comparison):
         super().__init__(recipe)
         self.recipe: Any = recipe
         self.normalization = recipe.normalization
-        self.target = Template("task.target", recipe.target, is_expression=True)
+        self.target = self.templates["target"]
         if recipe.normalization == "calibrated" and not (self.has_fixed_choices and recipe.content_free):
             raise ValueError(
                 "task.normalization is calibrated, which needs a fixed list of task.choices and texts in "
@@ -63,15 +63,11 @@ class TargetedComparison(Comparison):
 class Choices(TargetedComparison):
     """One context, several answers. Abstract: they follow the context, or fill a hole in it."""
 
-    def __init__(self, recipe: MultipleChoiceRecipe | ClozeRecipe, context: Template):
+    def __init__(self, recipe: MultipleChoiceRecipe | ClozeRecipe):
         self.has_fixed_choices = not isinstance(recipe.choices, str)
         super().__init__(recipe)
-        self.context = context
-        self.choices = (
-            Template("task.choices", recipe.choices, is_expression=True)
-            if isinstance(recipe.choices, str)
-            else None
-        )
+        self.context = self.templates[recipe.texts[0]]
+        self.choices = self.templates.get("choices")
         twice = [choice for choice, count in Counter(recipe.choices).items() if count > 1]
         if self.choices is None and twice:
             raise ValueError(
@@ -129,9 +125,6 @@ class MultipleChoice(Choices):
 
     title = "Multiple choice"
 
-    def __init__(self, recipe: MultipleChoiceRecipe):
-        super().__init__(recipe, Template("task.context", recipe.context))
-
     def parts(self, row: Row) -> tuple[str, str, str]:
         """Return the context, the delimiter and the suffix."""
         return self.context(row), self.recipe.delimiter, self.recipe.suffix
@@ -143,10 +136,9 @@ class Cloze(Choices):
     title = "Cloze"
 
     def __init__(self, recipe: ClozeRecipe):
-        context = Template("task.text", recipe.text, hole=HOLE)
+        super().__init__(recipe)
         if recipe.text.count(HOLE) != 1:
             raise ValueError(f"task.text = {recipe.text!r} must have one blank {HOLE}")
-        super().__init__(recipe, context)
         behind = recipe.text.partition(HOLE)[2]
         self.is_same_behind = "{" not in behind
 
@@ -180,8 +172,7 @@ class PartialEvaluation(TargetedComparison):
 
     def __init__(self, recipe: PartialEvaluationRecipe):
         super().__init__(recipe)
-        self.contexts = Template("task.contexts", recipe.contexts, is_expression=True)
-        self.continuation = Template("task.continuation", recipe.continuation)
+        self.contexts, self.continuation = self.templates["contexts"], self.templates["continuation"]
 
     def fill_in(self, number: int, row: Row) -> Item:
         """Return the continuation in each context."""
@@ -202,7 +193,7 @@ class MinimalPair(Comparison):
 
     def __init__(self, recipe: MinimalPairRecipe):
         super().__init__(recipe)
-        self.good, self.bad = Template("task.good", recipe.good), Template("task.bad", recipe.bad)
+        self.good, self.bad = self.templates["good"], self.templates["bad"]
 
     def fill_in(self, number: int, row: Row) -> Item:
         """Return both sentences, the good one first."""

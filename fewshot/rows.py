@@ -80,7 +80,7 @@ def items_of(task: Task, data: DataRecipe, source: str, rows: list[Row]) -> list
     """
     condition = None if data.where is None else Template("data.where", data.where, is_expression=True)
     columns = dict.fromkeys(name for row in rows for name in row)
-    for template in (*task.templates, *([condition] if condition else [])):
+    for template in (*task.templates.values(), *([condition] if condition else [])):
         template.require_columns(source, columns)
     items = []
     for number, row in enumerate(rows):

@@ -19,7 +19,7 @@ from .items import Item
 from .prompted_model import PromptedModel
 from .prompting import Prompter, Query
 from .task_recipes import Common
-from .templates import Template
+from .templates import templates_of
 
 Record = dict[str, Any]
 
@@ -31,7 +31,7 @@ RowScore = Callable[[np.ndarray], float]
 
 
 class Task(ABC):
-    """A kind of task. Abstract: each adds its templates, what it reads off a model, and its metrics.
+    """A kind of task. Abstract: each adds how rows become items, what it reads off a model, its metrics.
 
     Args:
         recipe: Its part of the recipe.
@@ -54,15 +54,8 @@ class Task(ABC):
     """Whether a text that is too long is read in windows, rather than cut."""
 
     def __init__(self, recipe: Common):
-        self.group, self.match = (
-            None if source is None else Template(f"task.{name}", source, is_expression=True)
-            for name, source in (("group", recipe.group), ("match", recipe.match))
-        )
-
-    @property
-    def templates(self) -> list[Template]:
-        """All templates of the task."""
-        return [value for value in vars(self).values() if isinstance(value, Template)]
+        self.templates = templates_of(recipe)
+        self.group, self.match = map(self.templates.get, ("group", "match"))
 
     def item(self, number: int, row: Row) -> Item:
         """Turn a row into an item.

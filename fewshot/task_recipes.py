@@ -5,7 +5,7 @@ gives a list or a number is an expression without braces: `choices: choices`, `t
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,11 @@ HOLE = "___"
 class Common:
     """Fields of all kinds of tasks."""
 
+    texts: ClassVar[tuple[str, ...]] = ()
+    """Fields that are templates of texts."""
+    expressions: ClassVar[tuple[str, ...]] = ("group", "match")
+    """Fields that are expressions, of those that a kind of task has."""
+
     description: str = ""
     """Text before the demonstrations."""
     separator: str = "\n\n"
@@ -35,6 +40,8 @@ class Common:
 @dataclass(frozen=True, kw_only=True)
 class Choosing(Common):
     """Fields of tasks that compare answers."""
+
+    expressions = (*Common.expressions, "target", "choices", "contexts")
 
     target: str
     """Expression: the index of the correct answer from 0, its name in `labels`, or its text."""
@@ -51,6 +58,7 @@ class Choosing(Common):
 class MultipleChoiceRecipe(Choosing):
     """Which of several answers follows a context; with fixed choices, classification."""
 
+    texts = ("context",)
     kind: Literal["multiple_choice"]
     context: str
     """Template of the context."""
@@ -68,6 +76,7 @@ class MultipleChoiceRecipe(Choosing):
 class ClozeRecipe(Choosing):
     """Which of several verbalizers fills the blank of a cloze (Schick and Schuetze, 2021)."""
 
+    texts = ("text",)
     kind: Literal["cloze"]
     text: str
     """Template with one `___`. A space before it belongs to the answer. Only encoders read the text after
@@ -82,6 +91,7 @@ class ClozeRecipe(Choosing):
 class PartialEvaluationRecipe(Choosing):
     """After which of several contexts a continuation is likeliest (Trinh and Le, 2018)."""
 
+    texts = ("continuation",)
     kind: Literal["partial_evaluation"]
     contexts: str
     """Expression of a list."""
@@ -95,6 +105,7 @@ class PartialEvaluationRecipe(Choosing):
 class MinimalPairRecipe(Common):
     """Is the grammatical sentence of a minimal pair likelier (Warstadt et al., 2020)?"""
 
+    texts = ("good", "bad")
     kind: Literal["minimal_pair"]
     good: str
     """Template of the grammatical sentence."""
@@ -106,6 +117,7 @@ class MinimalPairRecipe(Common):
 class CompletionRecipe(Common):
     """Is the answer the greedy continuation? Computed from logits, without generation, as for LAMBADA."""
 
+    texts = ("context", "answer")
     kind: Literal["completion"]
     context: str
     """Template of the context."""
@@ -119,6 +131,7 @@ class CompletionRecipe(Common):
 class GenerationRecipe(Common):
     """What does the model generate after a context?"""
 
+    texts = ("context", "answers")
     kind: Literal["generation"]
     context: str
     """Template of the context."""
@@ -142,6 +155,7 @@ class GenerationRecipe(Common):
 class PerplexityRecipe(Common):
     """How probable are texts?"""
 
+    texts = ("text",)
     kind: Literal["perplexity"]
     text: str = "{{ text }}"
     """Template of a text."""

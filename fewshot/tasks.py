@@ -27,7 +27,6 @@ from .score_cache import ScoreCache
 from .subject import Subject
 from .task import Answerer, Record, RowScore, Task, majority
 from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
-from .templates import Template
 from .writing import Writer
 
 UNITS = {
@@ -51,8 +50,7 @@ class Completion(Task):
     def __init__(self, recipe: CompletionRecipe):
         super().__init__(recipe)
         self.delimiter = recipe.delimiter
-        self.context = Template("task.context", recipe.context)
-        self.answer = Template("task.answer", recipe.answer)
+        self.context, self.answer = self.templates["context"], self.templates["answer"]
 
     def fill_in(self, number: int, row: Row) -> Item:
         """Return the answer in its context."""
@@ -104,7 +102,7 @@ class Perplexity(Task):
 
     def __init__(self, recipe: PerplexityRecipe):
         super().__init__(recipe)
-        self.text = Template("task.text", recipe.text)
+        self.text = self.templates["text"]
         self.metric = recipe.metric
 
     def fill_in(self, number: int, row: Row) -> Item:
@@ -196,8 +194,7 @@ class Generation(Task):
     def __init__(self, recipe: GenerationRecipe):
         super().__init__(recipe)
         self.recipe, self.metric = recipe, recipe.metric
-        self.context = Template("task.context", recipe.context)
-        self.answers = Template("task.answers", recipe.answers, is_expression=recipe.several)
+        self.context, self.answers = self.templates["context"], self.templates["answers"]
 
     def fill_in(self, number: int, row: Row) -> Item:
         """Return the context, and the correct answers."""

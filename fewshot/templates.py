@@ -12,6 +12,7 @@ from ..ground.messages import first_line
 from ..text.bad_records import foreign_character
 from ..text.template_process import PROCESS
 from ..text.template_program import Row
+from .task_recipes import HOLE, ClozeRecipe, Common, GenerationRecipe
 
 MARK = "\0"
 """What stands for the hole of a text, once a row is filled in."""
@@ -71,3 +72,26 @@ def readable(value: Any) -> Any:
         if foreign not in ("", MARK):
             raise ValueError(f"it has {foreign!r}, which is no character")
     return value
+
+
+def templates_of(recipe: Common) -> dict[str, Template]:
+    """Build the templates of a task, by the fields of its recipe.
+
+    Raises:
+        ValueError: One is no Jinja.
+    """
+    expressions = {*recipe.expressions}
+    if isinstance(recipe, GenerationRecipe) and recipe.several:
+        expressions.add("answers")
+    hole = HOLE if isinstance(recipe, ClozeRecipe) else ""
+    sources = {field: getattr(recipe, field, None) for field in (*recipe.texts, *recipe.expressions)}
+    return {
+        field: Template(
+            f"task.{field}",
+            source,
+            is_expression=field in expressions,
+            hole="" if field in expressions else hole,
+        )
+        for field, source in sources.items()
+        if isinstance(source, str)  # choices may be a list
+    }

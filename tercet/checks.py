@@ -99,8 +99,8 @@ def check_recipe(
         for key, path in named_paths(data):
             if key in MODEL_KEYS:
                 require_known(path)
-    if kind.folder == "finetune" and "torch" not in sys.modules:
-        check_small_tables(data)
+    if kind.folder in ("finetune", "distill") and "torch" not in sys.modules:
+        check_small_tables(data, kind)
     return data
 
 
@@ -190,14 +190,49 @@ def check_tables(data: Data, kind: Kind) -> None:
         return
     from .text.record_files import naming_keys, require_columns_early
 
-    keys = task_of(data).keys if kind.folder == "finetune" else {}
+    keys = keys_of_columns(data, kind)
     for file in files.values():
         if not file.endswith(".txt"):  # a plain text has no columns
             with naming_keys(keys):
                 require_columns_early(file, list(keys))
 
 
-def check_small_tables(data: Data) -> None:
+def keys_of_columns(data: Data, kind: Kind) -> dict[str, str]:
+    """Return the columns that the task reads, and the key of the recipe that names each, if one does.
+
+    Raises:
+        ValueError: A template of prompts is none.
+    """
+    if kind.folder == "fewshot":
+        from .configs.recipe import adapter_of
+        from .fewshot.task_recipes import TaskRecipe
+        from .fewshot.templates import templates_of
+
+        recipe = adapter_of(TaskRecipe).validate_json(json.dumps(data["task"]), strict=True)
+        templates = templates_of(recipe).values()
+        return {column: template.name for template in templates for column in template.names}
+    task = learned_task(data, kind)
+    if task is None:
+        return {}
+    return task.keys if kind.folder == "finetune" else dict.fromkeys(task.columns, "")
+
+
+def learned_task(data: Data, kind: Kind) -> Any:
+    """Build the task that rows are learned for: the recipe's, or that of a teacher which is here.
+
+    Raises:
+        ValueError: The teacher has not learned a task.
+    """
+    if kind.folder == "finetune":
+        return task_of(data)
+    teacher = part_of(data, *kind.rows[:-1]).get("teacher")
+    if teacher is None or not (folder := Path(teacher).expanduser()).exists():
+        return None
+    require_task(folder)
+    return task_of(json.loads((folder / TASK).read_text(encoding="utf-8")))
+
+
+def check_small_tables(data: Data, kind: Kind) -> None:
     """Read tables whose rows are read in a moment as the run reads them, and find the labels of one text.
 
     Bad rows are left to the run, which knows what the task reads.
@@ -210,13 +245,16 @@ def check_small_tables(data: Data) -> None:
     from .text.bad_rows import no_check
     from .text.rows import read_rows
 
-    task, rows = task_of(data), data["data"]
+    task, rows = learned_task(data, kind), part_of(data, *kind.rows)
+    if task is None:
+        return
+    key = ".".join(kind.rows)
     with warnings.catch_warnings(action="ignore"):  # the run warns
         for split, file in files_of_rows(rows).items():
             if os.path.getsize(Path(file).expanduser()) <= SMALL:
                 options = {"on_bad_row": rows.get("on_bad_row", "stop"), "check": no_check}
-                read_in = read_rows(file, task.columns, f"data.{split}", **options).rows
-                if split == "train" and task.kind == "classification":
+                read_in = read_rows(file, task.columns, f"{key}.{split}", **options).rows
+                if (key, split) == ("data", "train") and task.kind == "classification":
                     try:
                         find_labels(read_in, task.label, task.label_names)
                     except RowError:
@@ -226,7 +264,7 @@ def check_small_tables(data: Data) -> None:
 
 
 def task_of(data: Data) -> Any:
-    """Build the `task` of a fine-tuning recipe, which knows its columns."""
+    """Build the `task` of a fine-tuning recipe, or of a model's file, which knows its columns."""
     from .configs.recipe import adapter_of
     from .finetune.task_recipes import TaskRecipe
 

@@ -124,6 +124,19 @@ WRONG_ROWS = [
         "rows.csv has no column 'review': give one of its columns (text, label)",
     ),
     ("predict runs/mime rows.csv", "runs/mime has no task.json, so it was not made by tercet finetune"),
+    (
+        "distill task-distilled task.teacher=runs/mime task.data.train=rows.csv",
+        "runs/mime has no task.json, so it was not made by tercet finetune",
+    ),
+    (
+        "distill task-distilled task.teacher=run/finetuned task.data.train=rows.csv",
+        "rows.csv has no column 'review': give one of its columns (text, label)",
+    ),
+    (
+        "fewshot prompts.yaml --model run/model",
+        "rows.csv has no column 'txet': name one of its columns (text, label) in task.context",
+    ),
+    ("fewshot prompts.yaml --model run/model task.context=a{{", "task.context = 'a{{' is not a valid template"),
     ("embed runs/mime row.txt", "row.txt does not exist: name one that ends in .txt, .text, .jsonl,"),
     (
         "finetune text-classification model.path=m data.train=row.csv --explain",
@@ -168,6 +181,12 @@ DAMAGED = [
         ("header.csv", "header.csv has no rows: name one that has some in data.train"),
         ("utf16.csv", "utf16.csv, line 1: cannot be read from here on (it is UTF-16, not UTF-8"),
         ("quote.csv", "quote.csv, line 3: not valid CSV (unexpected end of data): close the quote, write"),
+    )
+]
+DAMAGED += [
+    (
+        "distill task-distilled task.teacher=run/finetuned task.data.train=reviews.csv",
+        "reviews.csv has no rows: name one that has some in task.data.train",
     )
 ]
 """Tables that are read before torch is imported."""
@@ -227,6 +246,10 @@ def without_torch(tmp_path_factory):
     (folder / "taken").mkdir()
     (folder / "taken" / "mine.txt").touch()
     (folder / "header.csv").write_text("text,label\n")
+    (folder / "reviews.csv").write_text("review,label\n")
+    prompts = {"kind": "completion", "context": "{{ txet }}", "answer": "{{ label }}"}
+    recipe = {"task": prompts, "data": {"test": "rows.csv"}, "output": "asked"}
+    (folder / "prompts.yaml").write_text(json.dumps(recipe))
     (folder / "utf16.csv").write_text("text,label\ngood,a\n", encoding="utf-16")
     (folder / "quote.csv").write_text('text,label\ngood,a\n"bad,b\n')
     commands = [command for command, _ in WRONG + WRONG_ROWS + DAMAGED]
