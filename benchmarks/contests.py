@@ -26,11 +26,9 @@ from transformers import (
 )
 
 from tercet.configs.recipe import load_recipe
-from tercet.objectives.recipes import (
-    CausalLanguageModelingRecipe,
-    MaskedLanguageModelingRecipe,
-    SingleObjectiveRecipe,
-)
+from tercet.objectives.causal_language_modeling import CausalLanguageModelingRecipe
+from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
+from tercet.objectives.recipes import SingleObjectiveRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import context_of, examples_of, open_text, tokenize
 from tercet.training.examples import Examples, pick

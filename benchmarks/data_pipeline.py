@@ -37,15 +37,13 @@ from transformers import (
 )
 
 from tercet.objectives.base_recipe import Corpus, ObjectiveContext
-from tercet.objectives.recipes import (
-    CausalLanguageModelingRecipe,
-    DenoisingRecipe,
-    MaskedLanguageModelingRecipe,
-    NextSentenceRecipe,
-    SingleObjectiveRecipe,
-    SpanCorruptionRecipe,
-    TranslationRecipe,
-)
+from tercet.objectives.causal_language_modeling import CausalLanguageModelingRecipe
+from tercet.objectives.denoising import DenoisingRecipe
+from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
+from tercet.objectives.masked_pairs import NextSentenceRecipe
+from tercet.objectives.recipes import SingleObjectiveRecipe
+from tercet.objectives.span_corruption import SpanCorruptionRecipe
+from tercet.objectives.translation import TranslationRecipe
 from tercet.text.bad_records import Tally
 from tercet.text.corpus import TokenizedCorpus, offsets, save_corpus
 from tercet.text.special_tokens import SENTINEL, is_special

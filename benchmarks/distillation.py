@@ -36,9 +36,8 @@ from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import CacheRecipe, GeneralRecipe
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
-from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
+from tercet.objectives.masked_language_modeling import MaskedLanguageModeling, MaskedLanguageModelingRecipe
 from tercet.objectives.masking import StaticMasking
-from tercet.objectives.recipes import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.storage.checkpoint import Checkpoint
 from tercet.training.objective import IGNORE, Batch, Example

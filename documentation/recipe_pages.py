@@ -18,6 +18,7 @@ from textwrap import dedent
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tercet.configs.by_kind import ByKind
 from tercet.configs.recipe import describe_recipe, load_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
@@ -84,6 +85,8 @@ def members(annotation: Any) -> list[Any]:
     """List the dataclasses that an annotation allows, wherever it names them."""
     if is_dataclass(annotation):
         return [annotation]
+    if kinds := [each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, ByKind)]:
+        return [*kinds[0].values()]
     parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
     return [] if get_origin(annotation) is Literal else [found for part in parts for found in members(part)]
 

@@ -21,13 +21,10 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.causal_language_modeling import CausalLanguageModeling
-from tercet.objectives.recipes import (
-    CausalLanguageModelingRecipe,
-    DenoisingRecipe,
-    MaskedLanguageModelingRecipe,
-    SpanCorruptionRecipe,
-)
+from tercet.objectives.causal_language_modeling import CausalLanguageModeling, CausalLanguageModelingRecipe
+from tercet.objectives.denoising import DenoisingRecipe
+from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
+from tercet.objectives.span_corruption import SpanCorruptionRecipe
 from tercet.reporting.blocks import Table
 from tercet.reporting.text import for_terminal
 from tercet.text.corpus import ARRAYS, TokenizedCorpus

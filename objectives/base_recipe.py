@@ -6,7 +6,7 @@
            --build_model--> Trainable       what is trained: a model, or several models as one module
            --model_class, saved, template, num_sentinels, special_tokens, reads_pairs, full_sequence, ...
 
-A new objective is a file with an `Objective` and its recipe, and a line in the union of `recipes.py`.
+A new objective is a file with an `Objective` and its recipe, and a line in the table of `recipes.py`.
 """
 
 from abc import ABC, abstractmethod

@@ -159,7 +159,3 @@ class MixtureRecipe(BaseObjectiveRecipe):
             for term, number in recipe.count_bytes(corpus, part).items():
                 counts[unused(term, counts)] = number
         return counts
-
-
-ObjectiveRecipe = Annotated[SingleObjectiveRecipe | MixtureRecipe, Field(discriminator="kind")]
-"""What a pretraining recipe may name by `kind`: one objective, or a mixture."""

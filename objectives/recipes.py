@@ -21,41 +21,38 @@ denoising                                          seq2seq     running text
 
 from typing import Annotated
 
-from pydantic import Field
+from ..configs.by_kind import ByKind
+from .base_recipe import BaseObjectiveRecipe
 
-from .bidirectional_language_modeling import BidirectionalLanguageModelingRecipe
-from .causal_language_modeling import CausalLanguageModelingRecipe
-from .character_language_modeling import CharacterLanguageModelingRecipe
-from .denoising import DenoisingRecipe
-from .fill_in_the_middle import FillInTheMiddleRecipe
-from .hybrid_language_modeling import HybridLanguageModelingRecipe
-from .masked_language_modeling import MaskedLanguageModelingRecipe
-from .masked_next_token import MaskedNextTokenRecipe
-from .masked_pairs import NextSentenceRecipe, SentenceOrderRecipe
-from .mixture_of_denoisers import MixtureOfDenoisersRecipe
-from .prefix_language_modeling import PrefixLanguageModelingRecipe
-from .replaced_tokens import ReplacedTokenDetectionRecipe
-from .sentence_denoising import SentenceDenoisingRecipe
-from .span_corruption import SpanCorruptionRecipe
-from .translation import TranslationRecipe
+OBJECTIVES = ByKind(
+    __package__,
+    {
+        "masked_language_modeling": "masked_language_modeling.MaskedLanguageModelingRecipe",
+        "masked_language_modeling_with_next_sentence": "masked_pairs.NextSentenceRecipe",
+        "replaced_token_detection": "replaced_tokens.ReplacedTokenDetectionRecipe",
+        "masked_language_modeling_with_sentence_order": "masked_pairs.SentenceOrderRecipe",
+        "sentence_denoising": "sentence_denoising.SentenceDenoisingRecipe",
+        "causal_language_modeling": "causal_language_modeling.CausalLanguageModelingRecipe",
+        "bidirectional_language_modeling": (
+            "bidirectional_language_modeling.BidirectionalLanguageModelingRecipe"
+        ),
+        "masked_next_token_prediction": "masked_next_token.MaskedNextTokenRecipe",
+        "hybrid_language_modeling": "hybrid_language_modeling.HybridLanguageModelingRecipe",
+        "fill_in_the_middle": "fill_in_the_middle.FillInTheMiddleRecipe",
+        "character_language_modeling": "character_language_modeling.CharacterLanguageModelingRecipe",
+        "translation": "translation.TranslationRecipe",
+        "span_corruption": "span_corruption.SpanCorruptionRecipe",
+        "prefix_language_modeling": "prefix_language_modeling.PrefixLanguageModelingRecipe",
+        "mixture_of_denoisers": "mixture_of_denoisers.MixtureOfDenoisersRecipe",
+        "denoising": "denoising.DenoisingRecipe",
+    },
+)
+"""The `kind` of a recipe -> its dataclass."""
 
-SingleObjectiveRecipe = Annotated[
-    MaskedLanguageModelingRecipe
-    | NextSentenceRecipe
-    | ReplacedTokenDetectionRecipe
-    | SentenceOrderRecipe
-    | SentenceDenoisingRecipe
-    | CausalLanguageModelingRecipe
-    | BidirectionalLanguageModelingRecipe
-    | MaskedNextTokenRecipe
-    | HybridLanguageModelingRecipe
-    | FillInTheMiddleRecipe
-    | CharacterLanguageModelingRecipe
-    | TranslationRecipe
-    | SpanCorruptionRecipe
-    | PrefixLanguageModelingRecipe
-    | MixtureOfDenoisersRecipe
-    | DenoisingRecipe,
-    Field(discriminator="kind"),
-]
+SingleObjectiveRecipe = Annotated[BaseObjectiveRecipe, OBJECTIVES]
 """Any of them; `kind` says which. Several of them make a mixture (`mixture.py`)."""
+
+ObjectiveRecipe = Annotated[
+    BaseObjectiveRecipe, ByKind(__package__, OBJECTIVES.names | {"mixture": "mixture.MixtureRecipe"})
+]
+"""What a pretraining recipe may name by `kind`: one objective, or a mixture."""

@@ -16,7 +16,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -30,7 +30,7 @@ from ..conversion.token_rows import keeps_ids, new_ids, rows_between
 from ..ground.messages import first_line, quietly, shortened
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..objectives.base_recipe import Trainable
-from ..objectives.recipes import SingleObjectiveRecipe
+from ..objectives.recipes import OBJECTIVES
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.length import most_positions
 from ..storage.model_folder import (
@@ -257,8 +257,7 @@ def require_trainable(recipe: PretrainingRecipe, checkpoint: Checkpoint) -> None
         known_as = f"a {member}" if is_ours else f"a {own_type}, with Tercet a {member}"
         fitting = [
             kind
-            for objective in get_args(get_args(SingleObjectiveRecipe)[0])
-            for kind in get_args(get_type_hints(objective)["kind"])
+            for kind, objective in OBJECTIVES.items()
             if member in members_of([objective.model_class, *objective.other_model_classes])
         ]
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..objectives.mixture import ObjectiveRecipe
+from ..objectives.recipes import ObjectiveRecipe
 from ..text.paths import named_path
 from ..training.recipe import TrainingRecipe
 

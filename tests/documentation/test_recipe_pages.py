@@ -9,7 +9,7 @@ import pytest
 from documentation.recipe_pages import RECIPES, Reference, default, is_kind, meanings, members
 from tercet.distill.loss_recipes import LogitMSERecipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.objectives.recipes import MaskedLanguageModelingRecipe
+from tercet.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe, PretrainingRecipe
 
 

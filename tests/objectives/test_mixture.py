@@ -8,7 +8,7 @@ from tercet.modeling import (
     TercetRecurrentSeq2SeqForConditionalGeneration,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.objectives.mixture import ObjectiveRecipe
+from tercet.objectives.recipes import ObjectiveRecipe
 
 MASKED = {"kind": "masked_language_modeling", "mlm_probability": 0.3, "final_mlm_probability": 0.1}
 PAIRS = {"kind": "masked_language_modeling_with_next_sentence"}

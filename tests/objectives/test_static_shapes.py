@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from pydantic import TypeAdapter
 
 from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.mixture import ObjectiveRecipe
+from tercet.objectives.recipes import ObjectiveRecipe
 from tercet.text.corpus import TokenizedCorpus
 from tercet.training.batches import StepDataset
 from tercet.training.loop import accumulate_gradients

@@ -9,16 +9,12 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.recipes import SingleObjectiveRecipe
+from tercet.objectives.recipes import OBJECTIVES, SingleObjectiveRecipe
 from tercet.objectives.translation import Translation
 from tercet.training.objective import Objective
 
 Z_LOSS = 0.01
-RECIPES = [
-    recipe
-    for recipe in get_args(get_args(SingleObjectiveRecipe)[0])
-    if "z_loss" in {field.name for field in fields(recipe)}
-]
+RECIPES = [recipe for recipe in OBJECTIVES.values() if "z_loss" in {field.name for field in fields(recipe)}]
 KINDS = {get_args(get_type_hints(recipe)["kind"])[0]: recipe for recipe in RECIPES}
 
 

@@ -10,7 +10,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.objectives.recipes import SingleObjectiveRecipe
+from tercet.objectives.recipes import OBJECTIVES
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
@@ -43,7 +43,7 @@ def recipe_of(
     "recipe_class",
     [
         recipe_class
-        for recipe_class in get_args(get_args(SingleObjectiveRecipe)[0])
+        for recipe_class in OBJECTIVES.values()
         if issubclass(recipe_class.model_class.config_class, TercetConfig)
     ],
 )

@@ -1,14 +1,12 @@
 """Which ids are text and which are signs."""
 
-from typing import get_args
-
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.objectives.recipes import SingleObjectiveRecipe
+from tercet.objectives.recipes import OBJECTIVES
 from tercet.text.documents import open_documents
 from tercet.text.special_tokens import (
     OF_OBJECTIVES,
@@ -67,7 +65,7 @@ def test_runs_and_prepared_corpora_read_tokens_of_objectives_alike(with_control_
     tokenizer = with_control_tokens
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|user|>", *OF_OBJECTIVES]})
     assert not {*control_tokens(tokenizer)} & {*OF_OBJECTIVES}
-    kinds = get_args(get_args(SingleObjectiveRecipe)[0])
+    kinds = OBJECTIVES.values()
     assert {name for recipe in kinds for name in recipe.special_tokens} == {*OF_OBJECTIVES}
 
 

@@ -1,0 +1,68 @@
+"""Classes by the `kind` that recipes name, each in a module that is imported when its kind is needed.
+
+    OBJECTIVES = ByKind(__package__, {"denoising": "denoising.DenoisingRecipe", ...})
+    objective: Annotated[BaseObjectiveRecipe, OBJECTIVES]       a part of a recipe: one of these dataclasses
+    OBJECTIVES["denoising"]                                      the class
+
+A run imports what its recipe names, and nothing of the other kinds.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from importlib import import_module
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any
+
+from .recipe import adapter_of, recipe_data
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+
+class ByKind(Mapping[str, Any]):
+    """A table of classes that lie in modules of a package.
+
+    Args:
+        package: The full name of the package.
+        names: Kind -> module in the package and class, as in `module.Class`.
+    """
+
+    def __init__(self, package: str, names: Mapping[str, str]):
+        self.package = package
+        self.names = names
+
+    def __getitem__(self, kind: str) -> Any:
+        module, _, name = self.names[kind].rpartition(".")
+        return getattr(import_module(f".{module}", self.package), name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def build(self, data: Any) -> Any:
+        """Build the dataclass that a recipe's part names.
+
+        Raises:
+            ValueError: There is no such kind, or its dataclass refuses the rest.
+        """
+        kind = data.get("kind") if isinstance(data, dict) else data
+        if kind not in [*self]:
+            from pydantic_core import PydanticCustomError
+
+            raise PydanticCustomError("kind", f"kind is {kind!r}, but must be one of {', '.join(self)}")
+        return adapter_of(self[kind]).validate_json(json.dumps(data), strict=True)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> Any:
+        from pydantic_core import core_schema
+
+        written = core_schema.plain_serializer_function_ser_schema(recipe_data)
+        return core_schema.no_info_plain_validator_function(self.build, serialization=written)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        from pydantic import Field
+
+        union = Annotated[reduce(or_, self.values()), Field(discriminator="kind")]
+        return handler(adapter_of(union).core_schema)
