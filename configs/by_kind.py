@@ -1,6 +1,6 @@
 """Classes by the `kind` that recipes name, each in a module that is imported when its kind is needed.
 
-    OBJECTIVES = ByKind(__package__, {"denoising": "denoising.DenoisingRecipe", ...})
+    OBJECTIVES = ByKind(__name__, {"denoising": "denoising.DenoisingRecipe", ...})
     objective: Annotated[BaseObjectiveRecipe, OBJECTIVES]       a part of a recipe: one of these dataclasses
     OBJECTIVES["denoising"]                                      the class
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class ByKind(Mapping[str, Any]):
-    """A table of classes that lie in modules of a package.
+    """A table of classes in modules of one package.
 
     Args:
-        package: The full name of the package.
-        names: Kind -> module in the package and class, as in `module.Class`.
+        table: The name of the module that has the table, in the same package.
+        names: Kind -> module and class, as in `module.Class`.
     """
 
-    def __init__(self, package: str, names: Mapping[str, str]):
-        self.package = package
+    def __init__(self, table: str, names: dict[str, str]):
+        self.package = table.rpartition(".")[0]
         self.names = names
 
     def __getitem__(self, kind: str) -> Any:
@@ -52,7 +52,8 @@ class ByKind(Mapping[str, Any]):
         if kind not in [*self]:
             from pydantic_core import PydanticCustomError
 
-            raise PydanticCustomError("kind", f"kind is {kind!r}, but must be one of {', '.join(self)}")
+            about = {"kind": repr(kind), "kinds": ", ".join(self)}
+            raise PydanticCustomError("kind", "kind is {kind}, but must be one of {kinds}", about)
         return adapter_of(self[kind]).validate_json(json.dumps(data), strict=True)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> Any:

@@ -27,8 +27,10 @@ OVERRIDES = "overrides"
 CONFIGURATIONS = sorted(
     {
         value
-        for value in vars(modeling).values()
-        if isinstance(value, type) and issubclass(value, NeuralConfig) and value.model_type
+        for name in modeling.__all__
+        if isinstance(value := getattr(modeling, name), type)
+        and issubclass(value, NeuralConfig)
+        and value.model_type
     },
     key=lambda cls: cls.__name__,
 )

@@ -16,7 +16,7 @@ from yaml import YAMLError
 from ..configs.documents import write_document
 from ..ground.markdown import Code, as_code, escaped, in_fence, table
 from ..ground.saved_weights import StoredWeights
-from ..modeling import CONFIGURATIONS
+from ..modeling.registry import configuration_of
 from ..stock.architectures import options_of_export
 from ..stock.certificate import Certificate
 from ..storage.finished_run import RECIPE, FinishedRun
@@ -135,7 +135,7 @@ def usage_of(run: FinishedRun) -> Usage:
     )
     if run.recipe.get("objective", {}).get("kind") == "translation":
         pipeline = "translation"
-    ours = {known.model_type: known for known in CONFIGURATIONS}.get(config.get("model_type", ""))
+    ours = configuration_of(config.get("model_type", ""))
     export = None if ours is None else options_of_export(ours.from_dict(config))
     return Usage(pipeline, auto_class, ours is not None or "auto_map" in config, export)
 

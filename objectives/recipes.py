@@ -25,7 +25,7 @@ from ..configs.by_kind import ByKind
 from .base_recipe import BaseObjectiveRecipe
 
 OBJECTIVES = ByKind(
-    __package__,
+    __name__,
     {
         "masked_language_modeling": "masked_language_modeling.MaskedLanguageModelingRecipe",
         "masked_language_modeling_with_next_sentence": "masked_pairs.NextSentenceRecipe",
@@ -53,6 +53,6 @@ SingleObjectiveRecipe = Annotated[BaseObjectiveRecipe, OBJECTIVES]
 """Any of them; `kind` says which. Several of them make a mixture (`mixture.py`)."""
 
 ObjectiveRecipe = Annotated[
-    BaseObjectiveRecipe, ByKind(__package__, OBJECTIVES.names | {"mixture": "mixture.MixtureRecipe"})
+    BaseObjectiveRecipe, ByKind(__name__, OBJECTIVES.names | {"mixture": "mixture.MixtureRecipe"})
 ]
 """What a pretraining recipe may name by `kind`: one objective, or a mixture."""

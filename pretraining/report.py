@@ -19,9 +19,10 @@ import torch
 from torch import nn
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedTokenizerBase
 
+from .. import modeling
 from ..configs.recipe import load_recipe
 from ..ground.messages import counted, quietly
-from ..modeling import AUTO_CLASSES
+from ..modeling.registry import models_of
 from ..objectives.character_language_modeling import CharacterLanguageModeling
 from ..objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
 from ..objectives.token_objective import TokenObjective
@@ -416,10 +417,8 @@ def classifies_texts(name: str) -> bool:
     Args:
         name: Of the model's class, perhaps behind what wrappers put before it (`FSDP...`).
     """
-    models = {model for models in AUTO_CLASSES.values() for model in models}
-    members = {model.config_class for model in models if name.endswith(model.__name__)}
-    classifiers = {model.config_class for model in AUTO_CLASSES[AutoModelForSequenceClassification]}
-    return members <= classifiers
+    model = getattr(modeling, name[max(name.find("Tercet"), 0) :], None)
+    return model is None or bool(models_of(model.config_class, AutoModelForSequenceClassification))
 
 
 ABOUT_TRIGRAM = (

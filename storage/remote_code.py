@@ -23,9 +23,9 @@ from transformers.dynamic_module_utils import get_relative_imports
 
 from .. import modeling
 from ..ground.named_files import named_file
-from ..modeling import AUTO_CLASSES, CONFIGURATIONS, NAME_TABLES, models_of
 from ..modeling.compatibility import OLDEST_TRANSFORMERS, tested_range
 from ..modeling.configuration_neural import NeuralConfig
+from ..modeling.registry import AUTO_CLASSES, NAME_TABLES, configuration_of, models_of
 from .foreign_folder import BESIDE
 from .model_folder import CONFIG, TOKENIZER_CONFIG
 
@@ -142,7 +142,7 @@ def code_of(config: dict[str, Any]) -> dict[str, str]:
 
 def kind_of(config: dict[str, Any]) -> type[NeuralConfig] | None:
     """Find the class of a configuration, if it is ours."""
-    return {known.model_type: known for known in CONFIGURATIONS}.get(config.get("model_type", ""))
+    return configuration_of(config.get("model_type", ""))
 
 
 @dataclass(frozen=True)

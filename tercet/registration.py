@@ -56,7 +56,7 @@ class OfferedConfigurations(dict[str, Any]):
         """Return whether there is a configuration of a type."""
         is_ours = isinstance(model_type, str) and model_type.startswith(OURS)
         if is_ours and not super().__contains__(model_type):
-            import_module(MODELS)
+            import_module(f"{MODELS}.registry").configuration_of(model_type)
         return super().__contains__(model_type)
 
 

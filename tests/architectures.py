@@ -1,6 +1,12 @@
-"""The Transformers of the family, each with the Auto classes that load it."""
+"""All members, registered, and the Transformers among them, each with the Auto classes that load it."""
 
-from tercet.modeling import AUTO_CLASSES, TercetPreTrainedModel
+from importlib import import_module
+
+from tercet.modeling import TercetPreTrainedModel
+from tercet.modeling.registry import AUTO_CLASSES, CONFIGURATIONS
+
+import_module("tercet.modeling.recurrent")
+__all__ = ["ARCHITECTURES", "AUTO_CLASSES", "CONFIGURATIONS", "LOADED"]
 
 LOADED = [
     (auto_class, model)

@@ -31,12 +31,12 @@ from tercet import (
     TercetTaggerForTokenClassification,
 )
 from tercet.conversion.word_tokenizer import word_tokenizer
-from tercet.modeling import AUTO_CLASSES
 from tercet.modeling.recurrent.word_embedders import adopt, describe
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import load_tokenizer
 from tercet.text.tokenizer import train_tokenizer
 
+from ..architectures import AUTO_CLASSES
 from ..small_elmo import TEXTS as SENTENCES
 from ..small_elmo import small_config
 from ..small_taggers import save_static

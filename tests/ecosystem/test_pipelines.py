@@ -8,8 +8,7 @@ from torch.testing import assert_close
 from transformers import AutoConfig, AutoTokenizer, pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
-from tercet.modeling import AUTO_CLASSES
-
+from ..architectures import AUTO_CLASSES
 from .heads import CLASSIFIERS, STACKS, TAGGERS
 
 LABELS = {0: "contradiction", 1: "neutral", 2: "entailment"}

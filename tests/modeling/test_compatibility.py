@@ -154,9 +154,9 @@ def test_without_the_operator_gradients_are_those_of_the_definition(monkeypatch)
 
 
 MODELS = {
-    kind.__name__: kind
-    for name, kind in vars(modeling).items()
-    if isinstance(kind, type)
+    name: kind
+    for name in modeling.__all__
+    if isinstance(kind := getattr(modeling, name), type)
     and issubclass(kind, modeling.NeuralPreTrainedModel)
     and getattr(kind, "config_class", None) is not None
     and not name.startswith("Neural")

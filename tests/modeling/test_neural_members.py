@@ -13,13 +13,14 @@ from torch import nn
 from torch.testing import assert_close
 from transformers.modeling_outputs import CausalLMOutput
 
-from tercet.modeling import CONFIGURATIONS
 from tercet.modeling.configuration_neural import NeuralConfig
 from tercet.modeling.configuration_tercet import SHARED_FIELDS
 from tercet.modeling.heads.losses import next_tokens, take_loss_arguments
 from tercet.modeling.layers.position_wise import Embeddings
 from tercet.modeling.layers.positions import NoPositions
 from tercet.modeling.pretrained import NeuralLMHeadModel
+
+from ..architectures import CONFIGURATIONS
 
 SERIALIZED = Path(__file__).with_name("serialized_configurations.json")
 

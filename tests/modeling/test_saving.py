@@ -12,9 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-from tercet.modeling import CONFIGURATIONS
-
-from ..architectures import LOADED
+from ..architectures import CONFIGURATIONS, LOADED
 
 
 @pytest.mark.parametrize(("auto", "architecture"), LOADED, ids=lambda part: part.__name__)

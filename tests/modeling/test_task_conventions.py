@@ -9,7 +9,6 @@ from torch.testing import assert_close
 from transformers import AutoModel, PreTrainedTokenizerFast, Trainer, TrainingArguments, pipeline
 
 from tercet.modeling import (
-    AUTO_CLASSES,
     TercetDecoderForSequenceClassification,
     TercetDecoderForTokenClassification,
     TercetEncoderForQuestionAnswering,
@@ -19,6 +18,7 @@ from tercet.modeling import (
     TercetSeq2SeqForTokenClassification,
 )
 
+from ..architectures import AUTO_CLASSES
 from ..corners import corners
 from .conftest import MODELS, TASKS
 

@@ -29,6 +29,7 @@ from tercet import modeling
 from tercet.modeling import TercetEncoderForPreTraining
 from tercet.modeling.compatibility import CACHE
 
+from ..architectures import AUTO_CLASSES
 from ..corners import corners
 from .conftest import MODELS, VARIANTS
 
@@ -204,7 +205,7 @@ WRITERS = {
 }
 
 
-REGISTERED = [model for models in modeling.AUTO_CLASSES.values() for model in models]
+REGISTERED = [model for models in AUTO_CLASSES.values() for model in models]
 
 
 @pytest.fixture(params=WRITERS)

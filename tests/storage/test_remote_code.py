@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from tercet.conversion.static_vectors import build
-from tercet.modeling import AUTO_CLASSES, CONFIGURATIONS
 from tercet.storage import remote_code
 from tercet.storage.model_folder import load_tokenizer
 from tercet.storage.remote_code import Module, Statement, add_auto_map, code_of, require_unique, save_code
 
+from ..architectures import AUTO_CLASSES, CONFIGURATIONS
 from ..small_elmo import small_config
 from ..small_taggers import build_new_tagger, save_sources
 

@@ -1,0 +1,83 @@
+"""Which configurations and models there are, and their registration with transformers' Auto classes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
+    AutoModelForNextSentencePrediction,
+    AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+from transformers.models.auto import modeling_auto
+
+from .configuration_neural import NeuralConfig
+from .pretrained import NeuralPreTrainedModel
+
+NAME_TABLES = {
+    AutoModel: "MODEL_MAPPING_NAMES",
+    AutoModelForPreTraining: "MODEL_FOR_PRETRAINING_MAPPING_NAMES",
+    AutoModelForCausalLM: "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+    AutoModelForMaskedLM: "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
+    AutoModelForSeq2SeqLM: "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    AutoModelForSequenceClassification: "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
+    AutoModelForTokenClassification: "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES",
+    AutoModelForQuestionAnswering: "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES",
+    AutoModelForNextSentencePrediction: "MODEL_FOR_NEXT_SENTENCE_PREDICTION_MAPPING_NAMES",
+    AutoModelForMultipleChoice: "MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES",
+}
+"""The tables of class names in transformers by which Trainer shifts labels under label smoothing, pipelines
+accept a model, and tests know what it is for."""
+
+
+CONFIGURATIONS: list[type[NeuralConfig]] = []
+"""The configurations of the members that are imported."""
+
+AUTO_CLASSES: dict[type, tuple[type[NeuralPreTrainedModel], ...]] = dict.fromkeys(NAME_TABLES, ())
+"""Which of their models each Auto class can load."""
+
+
+def register(
+    configurations: Iterable[type[NeuralConfig]],
+    auto_classes: Mapping[type, Sequence[type[NeuralPreTrainedModel]]],
+) -> None:
+    """Register members with transformers.
+
+    Args:
+        configurations: Of the members.
+        auto_classes: Auto class -> the models that it can load; of a configuration's, the usual one first.
+    """
+    for auto_class, models in auto_classes.items():
+        AUTO_CLASSES[auto_class] += tuple(models)
+        names = getattr(modeling_auto, NAME_TABLES[auto_class])
+        for model in models:
+            assert model.config_class is not None
+            names.setdefault(model.config_class.model_type, model.__name__)
+    for config in configurations:
+        CONFIGURATIONS.append(config)
+        AutoConfig.register(config.model_type, config)
+        for auto_class in auto_classes:
+            if models := models_of(config, auto_class):
+                # Of several, transformers takes the one that a configuration names, else the first.
+                auto_class.register(config, models[0] if len(models) == 1 else models)
+
+
+def models_of(kind: type[NeuralConfig], auto_class: type) -> tuple[type[NeuralPreTrainedModel], ...]:
+    """Return the models of a kind of configuration that an Auto class can load, the usual one first."""
+    return tuple(model for model in AUTO_CLASSES[auto_class] if model.config_class is kind)
+
+
+def configuration_of(model_type: str) -> type[NeuralConfig] | None:
+    """Find a configuration of ours by its type; the recurrent members are imported if it may be theirs."""
+    found = {known.model_type: known for known in CONFIGURATIONS}
+    if model_type not in found and model_type.startswith("tercet_"):
+        import_module(".recurrent", __package__)
+        found = {known.model_type: known for known in CONFIGURATIONS}
+    return found.get(model_type)
