@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "inspection": READING | {"doctor", "reporting"},
     "hub": READING | {"stock"},
     "text": {"ground", "training", "storage"},
-    "objectives": {"modeling", "training", "text"},
+    "objectives": {"configs", "modeling", "training", "text"},
     "reporting": {"ground", "training"},
     "studies": {"configs", "modeling", "training", "text", "metrics", "reporting", "inspection"},
     "preparation": {"configs", "ground", "text", "training"},
