@@ -37,8 +37,7 @@ from .examples import LabelledExamples
 from .model import PretrainedModel, learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
 from .recipe import FineTuningRecipe, FineTuningSchedule
-from .splits import Split, encoder_of
-from .tagger import remember_words
+from .splits import Split, encoder_of, remember_words
 from .task import Task
 from .tasks import keep_task
 

@@ -66,7 +66,7 @@ def choose_learning_rate(
     if recipe.model.tagger is not None:
         return LearningRate(OF_TAGGERS, "that of taggers on frozen word vectors")
     checkpoint = open_model(recipe.model.path, recipe.model.revision)
-    if type(checkpoint.config) not in MEMBERS:
+    if checkpoint.config.model_type not in MEMBERS:
         checkpoint.require_transformer()
     return rate_of_size(
         count_parameters(checkpoint.config),

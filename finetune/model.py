@@ -24,20 +24,11 @@ from .. import modeling
 from ..conversion.inheritance import inherit, inherit_writing
 from ..ground.messages import first_line, quietly, shortened
 from ..ground.saved_weights import load_whole
-from ..modeling import (
-    TercetDecoderConfig,
-    TercetElmoConfig,
-    TercetEncoderConfig,
-    TercetPreTrainedModel,
-    TercetSeq2SeqConfig,
-    TercetTaggerConfig,
-)
-from ..modeling.configuration_neural import NeuralConfig
+from ..modeling import TercetPreTrainedModel
 from ..pretraining.model import require_fields
 from ..storage.checkpoint import Checkpoint, Opener
 from ..storage.model_folder import pads, require_fit
 from .recipe import LoraRecipe, PretrainedModelRecipe
-from .tagger import build_tagger
 from .task import Task
 
 IN_WORDS = {
@@ -49,14 +40,14 @@ IN_WORDS = {
 }
 """What a member is called in a sentence."""
 
-MEMBERS: dict[type[NeuralConfig], str] = {
-    TercetEncoderConfig: "Encoder",
-    TercetDecoderConfig: "Decoder",
-    TercetSeq2SeqConfig: "Seq2Seq",
-    TercetElmoConfig: "Elmo",
-    TercetTaggerConfig: "Tagger",
+MEMBERS = {
+    "tercet_encoder": "Encoder",
+    "tercet_decoder": "Decoder",
+    "tercet_seq2seq": "Seq2Seq",
+    "tercet_elmo": "Elmo",
+    "tercet_tagger": "Tagger",
 }
-"""Configuration -> the member in the names of its models."""
+"""Type of a configuration -> the member in the names of its models."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +77,8 @@ def load_pretrained_model(
         ValueError: It has no such head, has one for other labels, has no tokenizer, or is damaged.
     """
     if recipe.tagger is not None:
+        from .tagger import build_tagger
+
         tagger, tokenizer, fresh = build_tagger(recipe, recipe.tagger.beside, task, seed, open_model)
         return PretrainedModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
     checkpoint = open_model(recipe.path, recipe.revision)
@@ -93,7 +86,7 @@ def load_pretrained_model(
     if not knows_labels(config, task, recipe):
         recipe = replace(recipe, new_head=True)
     torch.manual_seed(seed)
-    if type(config) not in MEMBERS:
+    if config.model_type not in MEMBERS:
         checkpoint.require_transformer()
     ours = type(config) if checkpoint.is_ours else imported_as(config)
     require_head(recipe.path, config.model_type, ours, task)
@@ -110,8 +103,8 @@ def load_pretrained_model(
 
 def require_head(path: str, model_type: str, config_class: Any, task: Task) -> None:
     """Raise a `ValueError` if a member, named by the class of its configuration, has no head for a task."""
-    member = MEMBERS[config_class]
-    able = [each for each in MEMBERS.values() if hasattr(modeling, f"Tercet{each}{task.head}")]
+    member = MEMBERS[config_class.model_type]
+    able = [each for each in MEMBERS.values() if f"Tercet{each}{task.head}" in modeling.__all__]
     if member not in able:
         needed = " or ".join(IN_WORDS[each] for each in able)
         raise ValueError(
@@ -232,7 +225,7 @@ def with_head(
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
     torch.manual_seed(seed)
-    model = getattr(modeling, f"Tercet{MEMBERS[type(config)]}{task.head}")(config)
+    model = getattr(modeling, f"Tercet{MEMBERS[config.model_type]}{task.head}")(config)
     inherit_writing(model, source)
     if recipe.from_scratch:
         return model, sorted(dict(model.named_parameters()))

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
@@ -229,3 +231,11 @@ def encoder_of(
         is_causal=isinstance(model.config, TercetDecoderConfig),
         decoder_start_id=getattr(model.config, "decoder_start_token_id", None),
     )
+
+
+def remember_words(model: nn.Module, splits: Mapping[str, Split]) -> None:
+    """Let a tagger compute the word vectors of all rows, once for all epochs and seeds; others need none."""
+    if callable(remember := getattr(model, "remember_tokens", None)):
+        for split in splits.values():
+            ids = split.examples.fields["input_ids"]
+            remember(torch.from_numpy(ids.values)[None], torch.from_numpy(ids.edges))

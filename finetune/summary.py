@@ -40,8 +40,7 @@ from .model import load_pretrained_model
 from .output import seed_folder
 from .prepared import Prepared, Results
 from .recipe import FineTuningRecipe
-from .splits import Split, encode_splits, encoder_of, identify, read_splits
-from .tagger import remember_words
+from .splits import Split, encode_splits, encoder_of, identify, read_splits, remember_words
 from .task import Prediction, Task
 from .tasks import load_task
 

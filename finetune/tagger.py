@@ -1,11 +1,10 @@
 """A tagger on the word vectors of pretrained models, built for a task: see `recurrent/tagger.py`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from ..conversion.word_tokenizer import word_tokenizer
@@ -14,11 +13,9 @@ from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
 from ..modeling.configuration_neural import NeuralConfig
 from ..modeling.recurrent.tagger import WordFeatures
 from ..modeling.recurrent.word_embedders import adopt, describe
-from ..modeling.recurrent.words import read_words
 from ..pretraining.model import require_fields
 from ..storage.checkpoint import Checkpoint, Opener
 from .recipe import PretrainedModelRecipe
-from .splits import Split
 from .task import Task
 
 OF_TAGGERS = ("embeddings",)
@@ -74,14 +71,3 @@ def build_tagger(
         adopt(embedder, source, tokenizer)
     own = sorted(name for name, each in tagger.named_parameters() if ".features." not in name)
     return tagger, word_tokenizer(config.max_position_embeddings), own
-
-
-def remember_words(model: nn.Module, splits: Mapping[str, Split]) -> None:
-    """Let a tagger compute the word vectors of all rows, once for all epochs and seeds; others need none."""
-    if not isinstance(model, TercetTaggerForTokenClassification):
-        return
-    for split in splits.values():
-        ids = split.examples.fields["input_ids"]
-        model.remember(
-            read_words(torch.from_numpy(ids.values)[None], cu_seq_lens=torch.from_numpy(ids.edges))[1]
-        )

@@ -6,35 +6,31 @@ from pathlib import Path
 from datasets import Dataset
 from pydantic import TypeAdapter
 
+from ..configs.by_kind import ByKind
 from ..configs.recipe import recipe_data
 from ..training.disk import replace_text
 from ..training.model_paths import TASK, require_task
-from .chat import Chat
-from .generation import Generation
 from .library_metrics import load_metrics
-from .multiple_choice import MultipleChoice
-from .question_answering import QuestionAnswering
-from .ranking import Ranking
-from .regression import Regression
-from .tagging import Tagging
 from .task import MAX_LENGTH, Facts, Task
 from .task_recipes import TaskRecipe
-from .texts import Classification, MultiLabel
 
 ROWS_TO_TRY = 16
 """Rows that the modules of `task.metrics` score before a model learns, to see that they can."""
 
-TASKS: dict[str, type[Task]] = {
-    "classification": Classification,
-    "multi_label": MultiLabel,
-    "regression": Regression,
-    "tagging": Tagging,
-    "question_answering": QuestionAnswering,
-    "multiple_choice": MultipleChoice,
-    "ranking": Ranking,
-    "generation": Generation,
-    "chat": Chat,
-}
+TASKS = ByKind(
+    __name__,
+    {
+        "classification": "texts.Classification",
+        "multi_label": "texts.MultiLabel",
+        "regression": "regression.Regression",
+        "tagging": "tagging.Tagging",
+        "question_answering": "question_answering.QuestionAnswering",
+        "multiple_choice": "multiple_choice.MultipleChoice",
+        "ranking": "ranking.Ranking",
+        "generation": "generation.Generation",
+        "chat": "chat.Chat",
+    },
+)
 """The `kind` of a recipe -> the task."""
 
 

@@ -373,6 +373,15 @@ class TercetTaggerPreTrainedModel(NeuralPreTrainedModel):
         assert isinstance(features, WordFeatures)
         features.remember(sentences)
 
+    def remember_tokens(self, input_ids: Tensor, edges: Tensor) -> None:
+        """Do the same for packed sentences.
+
+        Args:
+            input_ids: (1, N), the bytes of the words.
+            edges: (S + 1,), where the sentences begin, and where the last one ends.
+        """
+        self.remember(read_words(input_ids, cu_seq_lens=edges)[1])
+
 
 class TercetTaggerModel(TercetTaggerPreTrainedModel):
     """Word vectors and the layers that read them: states of words in their sentence.
