@@ -136,7 +136,10 @@ WRONG_ROWS = [
         "fewshot prompts.yaml --model run/model",
         "rows.csv has no column 'txet': name one of its columns (text, label) in task.context",
     ),
-    ("fewshot prompts.yaml --model run/model task.context=a{{", "task.context = 'a{{' is not a valid template"),
+    (
+        "fewshot prompts.yaml --model run/model task.context=a{{",
+        "task.context = 'a{{' is not a valid template",
+    ),
     ("embed runs/mime row.txt", "row.txt does not exist: name one that ends in .txt, .text, .jsonl,"),
     (
         "finetune text-classification model.path=m data.train=row.csv --explain",
