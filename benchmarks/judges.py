@@ -26,7 +26,6 @@ from tercet import (
     TercetEncoderModel,
 )
 from tercet.configs.recipe import load_recipe, read_overrides
-from tercet.demo.run import run_demo
 from tercet.fewshot.output import ITEMS
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.output import PREDICTIONS
@@ -213,29 +212,10 @@ def vectors(path: Path, is_decoder: bool, texts: list[str]) -> Iterator[np.ndarr
         yield model(**inputs).sentence_embeddings.numpy()
 
 
-def by_demonstration(exam: Exam, folder: Path) -> Judgement:
-    """Carry out `tercet demo` with the seed that the overrides name."""
-    seed = read_overrides(exam.overrides)["seed"]
-    members = ("encoder-demo", "decoder-demo", "telegrams-demo")
-    run_demo(
-        folder / "run",
-        overwrite=True,
-        overrides={name: [f"training.seed={seed}"] for name in members}
-        | {
-            "packages-demo": [f"training.seeds=[{seed}]"],
-            "encoder-half-demo": [f"task.training.seeds=[{seed}]", "report.speed=false"],
-        },
-    )
-    scores = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))["scores"]
-    questions = exam.options["questions"]
-    return {"scores": {what: {who: own["score"] for who, own in scores[what].items()} for what in questions}}
-
-
 JUDGES: dict[str, Callable[[Exam, Path], Judgement]] = {
     "finetune": by_finetuning,
     "fewshot": by_prompting,
     "held_out": by_held_out_text,
     "similarity": by_similarity,
-    "demo": by_demonstration,
 }
 """Kinds of judges, by the name that a study has."""

@@ -66,8 +66,10 @@ class Samples:
 
 
 def as_lines(example: Example) -> dict[str, str]:
-    """Return the lines of a sample as plain data, by their labels."""
-    return {line.label: "".join(run.text for run in line.runs) for line in example.lines}
+    """Return the lines of a sample as plain data, by their labels, and what the model ranked highest."""
+    lines = {line.label: "".join(run.text for run in line.runs) for line in example.lines}
+    guesses = ", ".join(f"{bar.name} {bar.shown}" for bar in example.bars)
+    return lines | ({"guesses": guesses} if guesses else {})
 
 
 def samples(

@@ -5,7 +5,7 @@
     OUTPUT/evaluation.json   how far it came, its scores, on what it was trained
     OUTPUT/texts.json        names, sizes and hashes of what it read
     OUTPUT/log.jsonl         losses, speed and operations
-    OUTPUT/*.png             plots; a demonstration's lie one folder above, named after the run
+    OUTPUT/*.png             plots
 
 A model without a run around it is complete, too: less can be said of it then.
 """
@@ -151,12 +151,8 @@ def operations(log: Path) -> float | None:
 
 
 def find_plots(output: Path) -> list[Path]:
-    """Find the plots of a run; a demonstration's curves, which show more, replace the run's own."""
-    of_demonstration = output.parent / f"curves-{output.name}.png"
-    own = [output / name for name in PLOTS]
-    if of_demonstration.exists():
-        own[0] = of_demonstration
-    return [require_inside(path, path.parent) for path in own if path.exists()]
+    """Find the plots of a run."""
+    return [require_inside(output / name, output) for name in PLOTS if (output / name).exists()]
 
 
 def published_texts(texts: Facts) -> Facts:

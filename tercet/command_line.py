@@ -419,11 +419,10 @@ def demo(options: Namespace) -> None:
     """Train three tiny models on text found on this machine, and write a report of what they can do.
 
     The text is the English documentation of Python's standard library and of installed packages, so that
-    nothing is downloaded. An encoder learns to fill gaps, then to place paragraphs in their packages, and
-    teaches that to a student of half its size. A decoder learns to write, and finds what continues a
-    paragraph. A sequence-to-sequence model writes telegrams out as sentences. Every step is a recipe that its
-    own command would carry out likewise. The report has each run's card and verdicts; its path is printed
-    last, after commands that go on from there.
+    nothing is downloaded. An encoder, a decoder and a sequence-to-sequence model are pretrained, fine-tuned
+    to tell which package a paragraph documents, distilled into students of half their layers, and prompted to
+    find how a paragraph goes on. Every run is a recipe that its own command would carry out likewise. The
+    report begins with what each run has shown; its path is printed last, after commands that go on from it.
 
     Examples:
       tercet demo

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "distill": BASE | {"pretraining", "finetune"},
     "fewshot": BASE,
     "play": BASE | {"pretraining", "finetune", "hub"},
-    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot", "play"},
+    "demo": BASE | {"pretraining", "finetune", "distill", "fewshot"},
 }
 FOLDERS = [folder for folder in MAY_IMPORT if (ROOT / folder).exists()]
 PARTS = ["attention", "layers", "heads", "generation", "recurrent"]

@@ -16,7 +16,7 @@ def test_folder_that_no_demo_wrote_is_never_deleted(tmp_path):
 @pytest.mark.parametrize("name", ["", " ", "~nobody-of-that-name/demo"])
 def test_a_name_that_means_no_folder_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo, "show_all", lambda folder, *others: folder)
+    monkeypatch.setattr(demo, "carry_out", lambda folder, *others: folder)
     with pytest.raises(ValueError, match=r"^--output is '"):
         run_demo(name)
     assert not list(tmp_path.iterdir())
@@ -26,7 +26,7 @@ def test_an_interrupted_demo_does_not_speak_of_resuming(tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt("stopped by SIGTERM; continue with --resume")
 
-    monkeypatch.setattr(demo, "show_all", interrupted)
+    monkeypatch.setattr(demo, "carry_out", interrupted)
     with pytest.raises(KeyboardInterrupt, match=r"^stopped; a demo begins anew: add --overwrite$"):
         run_demo(tmp_path / "demo")
 

@@ -7,18 +7,13 @@ import pytest
 
 from tercet.demo.tasks import (
     CHOICES,
-    FEWEST_CUT,
+    KEPT_BACK,
     NICKNAMES,
     ROWS_PER_PACKAGE,
-    SMALL_WORDS,
-    SPLITS,
     STAND_IN,
-    WORD,
     continuation_rows,
-    divide,
     package_rows,
     pattern_of_names,
-    telegram_rows,
     write_tasks,
 )
 from tercet.text.documentation import Docstring
@@ -57,13 +52,19 @@ def documents():
 
 @pytest.fixture(scope="module")
 def modules(documents):
-    return divide(documents["train"], documents["validation"])
+    read = documents["train"]
+    kept_back = {module for module, _ in read[::KEPT_BACK]}
+    return {
+        "train": [document for document in read if document[0] not in kept_back],
+        "validation": read[::KEPT_BACK],
+        "test": documents["validation"],
+    }
 
 
 def test_no_row_names_a_package(modules):
     rows = package_rows(modules)
     names = {row["label"] for row in rows["train"]} - {"standard library"}
-    for split in SPLITS:
+    for split in ROWS_PER_PACKAGE:
         for row in rows[split]:
             words = row["text"].lower().replace(".", " ").split()
             assert not any(name in word for name in names for word in words)
@@ -84,9 +85,12 @@ def test_words_with_a_name_are_replaced(text, left):
     assert pattern_of_names(["torch", "numpy"]).sub(STAND_IN, text) == left
 
 
-@pytest.mark.parametrize("make", [package_rows, telegram_rows])
-def test_splits_share_no_module_and_test_rows_were_not_read(make, documents, modules):
-    found = {split: {row["module"] for row in rows} for split, rows in make(modules).items()}
+def test_splits_share_no_module_and_test_rows_were_not_read(documents, tmp_path):
+    write_tasks(tmp_path / "tasks", documents)
+    found = {
+        split: {row["module"] for row in rows_of(tmp_path / "tasks" / f"packages-{split}.jsonl")}
+        for split in ROWS_PER_PACKAGE
+    }
     read = {module for module, _ in documents["train"]}
     assert all(found.values())
     assert found["train"] | found["validation"] <= read
@@ -100,16 +104,6 @@ def test_labels_are_the_largest_packages_and_balanced(modules):
     assert set(labels) == {*PACKAGES, "standard library"} - {"json", "rich"}
     assert {labels.count(label) for label in set(labels)} == {36}
     assert max(len(found) for found in rows.values()) <= 8 * ROWS_PER_PACKAGE["train"]
-
-
-def test_telegrams_lack_small_words_alone_and_no_sentence_stands_twice(modules):
-    rows = telegram_rows(modules)
-    sentences = [row["sentence"] for split in SPLITS for row in rows[split]]
-    assert len(sentences) == len(set(sentences)) > 0
-    for row in rows["train"]:
-        words = [word.lower() for word in WORD.findall(row["sentence"])]
-        assert row["telegram"].split() == [word for word in words if word not in SMALL_WORDS]
-        assert len(row["telegram"].split()) <= len(words) - FEWEST_CUT
 
 
 def test_every_continuation_is_right_once_and_wrong_three_times():
@@ -127,7 +121,10 @@ def test_every_continuation_is_right_once_and_wrong_three_times():
 
 def test_rows_are_files_for_the_recipes(documents, tmp_path):
     write_tasks(tmp_path / "tasks", documents)
-    for task, columns in (("packages", {"text", "label"}), ("telegrams", {"telegram", "sentence"})):
-        for split in SPLITS:
-            lines = (tmp_path / "tasks" / f"{task}-{split}.jsonl").read_text().splitlines()
-            assert all(set(json.loads(line)) == columns | {"module"} for line in lines)
+    for split in ROWS_PER_PACKAGE:
+        rows = rows_of(tmp_path / "tasks" / f"packages-{split}.jsonl")
+        assert all(set(row) == {"text", "label", "module"} for row in rows)
+
+
+def rows_of(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]

@@ -246,12 +246,6 @@ def test_stock_models_take_no_code_along(run):
     assert "trust_remote_code" not in card_of(run).text
 
 
-def test_a_demonstrations_curves_replace_the_runs_own(run):
-    (run.parent / "curves-run.png").write_bytes(b"more")
-    assert "curves-run.png" in published(run)
-    assert "curves.png" not in published(run)
-
-
 def truncate(path: Path) -> None:
     """Take the last bytes of a file away."""
     path.write_bytes(path.read_bytes()[:-4])

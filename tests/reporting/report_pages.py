@@ -16,8 +16,8 @@ from page_checks import SCHEMES, WIDTHS, browser, photograph, problems_of
 
 import tercet
 from tercet.configs.recipe import load_recipe
-from tercet.demo.report import MEMBERS
-from tercet.demo.run import RUNS, run_demo
+from tercet.demo.page import MEMBERS
+from tercet.demo.run import run_demo
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.inspection.page import inspect_model
@@ -42,7 +42,7 @@ PAGES = {
     "demo": "demo/report.html",
     "pretraining": "demo/encoder/report.html",
     "classification": "demo/finetuned/encoder/report.html",
-    "distillation": "demo/distilled/report.html",
+    "distillation": "demo/distilled/encoder/report.html",
     "few-shot": "few-shot/report.html",
     "generation": "generation/report.html",
     "tagging": "tagging/report.html",
@@ -64,8 +64,8 @@ def write_pages(folder: Path, *, steps: int = 30, modules: Mapping[str, int] = M
     run_demo(
         folder / "demo",
         overwrite=True,
-        overrides=dict.fromkeys((RUNS[member][1] for member in MEMBERS), small(folder, steps))
-        | {"encoder-half-demo": ["task.training.epochs=1", "report.random=true"]},
+        overrides=dict.fromkeys((f"{member}-demo" for member in MEMBERS), small(folder, steps))
+        | {"packages-half-demo": ["task.training.epochs=1", "report.random=true", "report.speed=true"]},
         documents=documents,
     )
     for kind in MODELS:
@@ -106,7 +106,7 @@ def task_of(kind: str, folder: Path) -> FineTuningRecipe:
     columns = {
         "tagging": [],
         "regression": ["task.texts=[text]", "task.label=score"],
-        "generation": ["task.source=telegram", "task.target=sentence"],
+        "generation": ["task.source=text", "task.target=summary"],
     }
     return load_recipe(
         FineTuningRecipe,
@@ -146,20 +146,21 @@ def prompts_of(folder: Path) -> FewShotRecipe:
 def write_rows(kind: str, folder: Path) -> None:
     """Make rows of those of the demonstration.
 
-    Names in code style are tagged in paragraphs, or the share of such words is the number; telegrams are
-    written out.
+    Names in code style are tagged in paragraphs, or the share of such words is the number; a summary is how a
+    paragraph begins.
     """
-    source = "telegrams" if kind == "generation" else "packages"
     for split in ("train", "validation"):
-        file = folder / "demo" / "tasks" / f"{source}-{split}.jsonl"
+        file = folder / "demo" / "tasks" / f"packages-{split}.jsonl"
         read = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        rows = read if kind == "generation" else [row_of(kind, each["text"].split()[:40]) for each in read]
+        rows = [row_of(kind, each["text"].split()[:40]) for each in read]
         lines = "".join(f"{json.dumps(row)}\n" for row in rows[:300])
         (folder / f"{kind}-{split}.jsonl").write_text(lines, encoding="utf-8")
 
 
 def row_of(kind: str, words: list[str]) -> dict[str, object]:
     """Make a row of the words of a paragraph."""
+    if kind == "generation":
+        return {"text": " ".join(words), "summary": " ".join(words[:8])}
     tags = tags_of(words)
     if kind == "tagging":
         return {"tokens": words, "tags": tags}
