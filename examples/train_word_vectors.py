@@ -10,6 +10,7 @@ the nearest neighbours of some words at the end.
 
 import argparse
 import re
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +26,7 @@ WORD = re.compile(r"[^\W_]+(?:[.,'\u2019-][^\W_]+)*|\S")
 
 
 class Sentences:
-    """The words of each line of a text that can be read again and again.
-
-    Args:
-        source: As in a recipe's `corpus.train`.
-    """
+    """The words of each line of a text, as in a recipe's `corpus.train`, that can be read again and again."""
 
     def __init__(self, source: str):
         self.documents = open_documents(source)
@@ -56,29 +53,19 @@ def neighbours(model: TercetWordVectorsModel, word: str, count: int = 6) -> list
 
 def main() -> None:
     """Train or read vectors, and save them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("source", help="text, or with --ready a file of vectors")
     parser.add_argument("folder", type=Path, help="receives the model")
     parser.add_argument("--ready", action="store_true", help="the source has vectors")
     parser.add_argument("--width", type=int, default=100)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--smallest-count", type=int, default=5, help="rarer words have n-grams alone")
-    parser.add_argument("--ngram-rows", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1, help="more are faster, and never the same twice")
     options = parser.parse_args()
     if options.ready:
         model = read_word_vectors(Path(options.source))
     else:
-        model = train_word_vectors(
-            Sentences(options.source),
-            width=options.width,
-            epochs=options.epochs,
-            smallest_count=options.smallest_count,
-            num_ngram_rows=options.ngram_rows,
-            workers=options.workers,
-        )
+        sizes = {"width": options.width, "epochs": options.epochs, "workers": options.workers}
+        model = train_word_vectors(Sentences(options.source), **sizes)
     save_word_vectors(model, options.folder)
     print(f"{model.config.num_words:,} words, {model.config.hidden_size} numbers each: {options.folder}")
     for word in ("bank", "Paris", "walking", "unhappyish"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .examples import load_example
+from .examples.test_examples import load_example
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "examples" / "train_on_a_job.py"

@@ -1,7 +1,7 @@
 """Translate a test set with trained models, greedily and with beams, and score it against the references.
 
-    python examples/score_translations.py runs/translation-multi30k/model test_2016_flickr.jsonl.gz
-    python examples/score_translations.py TEACHER STUDENT test_2016_flickr.jsonl.gz --rounds 3
+    python benchmarks/score_translations.py runs/translation-multi30k/model test_2016_flickr.jsonl.gz
+    python benchmarks/score_translations.py TEACHER STUDENT test_2016_flickr.jsonl.gz --rounds 3
 
 Prints BLEU and chrF with sacrebleu's signatures, which say exactly what was compared, the seconds of all
 sentences (median of the rounds, in which models take turns), and some translations of the last model. Where
