@@ -25,8 +25,7 @@ from publishing import RESULTS, Result, describe_run, keep, publish, read, table
 
 NAMES = (
     "pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot", "long_texts",
-    "translators", "time_to_loss", "attention_scores", "busy_neighbour", "characters", "embedding",
-    "preparation",
+    "translators", "embedding",
 )  # fmt: skip
 
 

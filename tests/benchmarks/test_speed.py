@@ -18,10 +18,7 @@ SMOKES = {
     "data_pipeline": ["--cases", "encoder"],
     "fewshot": ["--cases", "4x256"],
     "long_texts": ["--cases", "training-1024"],
-    "busy_neighbour": ["--neighbours", "1"],
-    "preparation": ["--sides", "one thread", "two workers"],
     "embedding": ["--cases", "sentences", "--sides", "tercet"],
-    "attention_scores": ["--cases", "dot_product", "--steps", "2"],
 }
 """Options with which each benchmark takes little time."""
 
@@ -41,7 +38,7 @@ def test_program_measures_all_sides_and_writes_them_down(name, tmp_path, module,
     assert page.read_text() == f"before\n{begin}\n{printed}{end}\nafter\n"
     for case in json.loads(output.read_text())["cases"].values():
         for side in case.get("sides", {}).values():
-            assert min(side["alone"] if name == "busy_neighbour" else side["seconds"]) > 0
+            assert min(side["seconds"]) > 0
     assert module("speed").main([name, "--render", "--output", str(output)]) == 0
     assert capsys.readouterr().out == printed
 
@@ -108,61 +105,6 @@ def test_all_sides_score_choices_alike(module):
     for name, difference in found["difference"].items():
         assert difference < (0.5 if name.endswith("bf16") else 1e-4)
     assert found["same_picks"]["prefix-cache"] == found["same_picks"]["tercet"] == 1
-
-
-def test_neighbours_run_until_they_are_not_needed(module):
-    with module("busy_neighbour").neighbours(2) as programs:
-        assert [each.poll() for each in programs] == [None, None]
-    assert None not in [each.poll() for each in programs]
-
-
-def test_values_that_are_asked_stand_behind_their_keys(module):
-    benchmark = module("attention_scores")
-    texts, answers = benchmark.draw_texts(50, torch.Generator().manual_seed(0))
-    num_pairs = benchmark.NUM_PAIRS
-    for text, values in zip(texts.tolist(), answers.tolist(), strict=True):
-        pairs, asked = text[: 2 * num_pairs], text[2 * num_pairs :]
-        assert sorted(asked) == sorted(pairs[::2])
-        assert [pairs[pairs.index(key) + 1] for key in asked] == values
-
-
-def test_joined_values_carry_the_vectors_of_their_keys(module):
-    benchmark, read = module("attention_scores"), []
-
-    class Model:
-        def get_input_embeddings(self):
-            return torch.nn.Embedding.from_pretrained(torch.arange(32.0)[:, None])
-
-        def __call__(self, inputs_embeds, logits_to_keep):
-            read.append(inputs_embeds[..., 0])
-            return SimpleNamespace(logits=inputs_embeds)
-
-    texts, _ = benchmark.draw_texts(5, torch.Generator().manual_seed(0))
-    for is_joined in (False, True):
-        benchmark.values_read(Model(), texts, is_joined)
-    expected = texts.clone()
-    expected[:, 1:16:2] += texts[:, 0:16:2]
-    assert read[0].equal(texts.float())
-    assert read[1].equal(expected.float())
-
-
-def test_every_side_of_characters_has_a_speed_and_its_ratio_to_flairs(tmp_path, module, monkeypatch, capsys):
-    benchmark = module("characters")
-    monkeypatch.setattr(benchmark, "in_fresh_process", lambda conditions, function, *given: function(*given))
-    text, python = tmp_path / "text.txt", tmp_path / "python"
-    text.write_text("The green house is old.\nIt stands by the river.\n")
-    python.write_text("#!/bin/sh\nread about\nwhile read kind; do echo 100.0; done\n")
-    python.chmod(0o755)
-    arguments = ["--hidden", 8, "--rounds", 1, "--text", text, "--sentences", 2, "--flair", python]
-    arguments += ["--any-load", "--output", tmp_path / "result.json"]
-    assert module("speed").main(["characters", *map(str, arguments)]) == 0
-    printed = capsys.readouterr().out
-    training, embedding = printed.partition("training, both directions")[2].split("words of sentences")
-    lines = training.strip().splitlines()
-    assert [line.split()[0] for line in lines] == ["tercet", "tercet-bf16", "plain", "flair"]
-    assert [line.split()[0] for line in embedding.strip().splitlines()] == ["tercet", "tercet-bf16", "flair"]
-    assert lines[-1].split()[1:] == ["80", "characters/s,", "1.00", "x", "flair"]
-    assert embedding.rstrip().endswith("0 words/s,         0 characters/s, 1.00 x flair")
 
 
 def test_finetuning_takes_turns_and_keeps_what_is_finished(module, monkeypatch, tmp_path):
