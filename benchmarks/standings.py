@@ -1,4 +1,4 @@
-"""What a study has found: scores with their doubt, who is separable from whom, tables and a picture.
+"""What a study has found: scores with their doubt, who is separable from whom, and tables.
 
 A score's 95 % interval joins two doubts, as independent ones: that over rows, by bootstrap, and that over
 seeds, by Student's t. With one model of one seed, the latter is not known and left out.
@@ -7,12 +7,9 @@ seeds, by Student's t. With one model of one seed, the latter is not known and l
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, sqrt
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import matplotlib
-from matplotlib.figure import Figure
 from publishing import TRIAL, describe_run, lines_of
 from scipy.stats import t as student
 from study_file import Judge, Part, Study, Table
@@ -96,12 +93,12 @@ def render(study: Study, result: Mapping[str, Any]) -> str:
     lines = describe_run(result) if study.head != "none" else []
     if result.get("is_trial"):
         lines += ["", TRIAL]
-    is_timed, settings = result.get("is_timed", False), {**result, **result.get("settings", {})}
+    settings = {**result, **result.get("settings", {})}
     for part in study.parts:
         if rows := result["parts"].get(part.name):
             if part.table.note:
                 lines += ["", note_of(part.table, settings, rows[0])]
-            lines += ["", *LAYOUTS[part.table.layout](part, rows, is_timed)]
+            lines += ["", *lines_of_rows(part, rows)]
             lines += verdicts(part, rows)
     return "\n".join(lines[not lines[0] :])
 
@@ -123,7 +120,7 @@ def judges_of(part: Part, rows: Sequence[Standing]) -> dict[str, Judge]:
     }
 
 
-def lines_of_rows(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[str]:
+def lines_of_rows(part: Part, rows: Sequence[Standing]) -> list[str]:
     """Write a line for each row: its columns, and its scores by all judges."""
     judges, table, first = judges_of(part, rows), part.table, rows[0]
     head, lines = [*table.columns], [cells_of(table.columns, each, rows) for each in rows]
@@ -131,15 +128,6 @@ def lines_of_rows(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[
         head += [judge.title, *(["unseen words"] if judge.options.get("unseen") else [])]
         for cells, each in zip(lines, rows, strict=True):
             cells += scores_of(judge, table, each["judgements"].get(name), first["judgements"].get(name))
-    if is_timed:
-        head += table.timed
-        for cells, each in zip(lines, rows, strict=True):
-            cells += cells_of(table.timed, each, rows)
-    if is_timed and "same_time" in first:
-        for name, judge in judges.items():
-            head.append(judge.title.replace("tokens", "time"))
-            for cells, each in zip(lines, rows, strict=True):
-                cells += scores_of(judge, table, each["same_time"].get(name), first["same_time"].get(name))
     if table.guess != "none":
         lines.insert(0, guesses(part, rows, len(head)))
     return lines_of(head, lines, table.alignment)
@@ -152,17 +140,12 @@ def scores_of(judge: Judge, table: Table, own: Any, first: Any) -> list[str]:
 
 
 def cells_of(columns: Mapping[str, str], row: Standing, rows: Sequence[Standing]) -> list[str]:
-    """Write the columns of a row, from its fields and from what its training or its judges cost."""
-    seconds = row.get("seconds") or [
-        each["seconds"] for found in row["judgements"].values() for each in found if "seconds" in each
-    ]
+    """Write the columns of a row, from its fields."""
     about = {
         **row,
         "label": label(row, rows),
         "change": "<br>".join(f"`{each}`" for each in row.get("overrides", ())),
     }
-    if seconds:
-        about["minutes"] = mean(seconds) / 60
     for name in ("parameters", "tokens"):
         about[f"{name}_in_millions"] = row.get(name, 0) / 1e6
     return [shown.format(**about) for shown in columns.values()]
@@ -180,41 +163,6 @@ def guesses(part: Part, rows: Sequence[Standing], width: int) -> list[str]:
         cells.append("" if guess is None else judge.shown.format(judge.scale * guess))
     line = [names[0] if names else "a guess", *[""] * (len(part.table.columns) - 1), *cells]
     return [*line, *[""] * (width - len(line))]
-
-
-def lines_of_judges(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[str]:
-    """Write a line for each judge: what needs no model, and the score of each row."""
-    lines = []
-    for name, judge in judges_of(part, rows).items():
-        found = [each["judgements"].get(name) for each in rows]
-        guess = next(own[0]["guess"] for own in found if own)
-        cells = (scores_of(judge, part.table, own, found[0])[0] for own in found)
-        lines.append([judge.title, f"{guess:.3g}", *cells])
-    return lines_of([*part.table.columns, *(each["name"] for each in rows)], lines, part.table.alignment)
-
-
-def lines_of_answers(part: Part, rows: Sequence[Standing], is_timed: bool) -> list[str]:
-    """Write the mean of the seeds for everybody who has answered, and every seed where they differ."""
-    head, lines = " | ".join(part.table.columns), []
-    ((name, _),) = part.judges.items()
-    seeds = [each["scores"] for each in rows[0]["judgements"][name]]
-    for what, title in part.judges[name].options["questions"].items():
-        for number, who in enumerate(seeds[0][what]):
-            scores = [100 * each[what][who] for each in seeds]
-            every = ", ".join(f"{score:.1f}" for score in scores) if max(scores) > min(scores) else ""
-            lines.append(["" if number else title, who, f"{mean(scores):.1f}", every])
-    return [
-        f"| {head} |".replace("|  |", "| |"),
-        *lines_of([*part.table.columns], lines, part.table.alignment)[1:],
-    ]
-
-
-LAYOUTS: dict[str, Callable[[Part, Sequence[Standing], bool], list[str]]] = {
-    "rows": lines_of_rows,
-    "columns": lines_of_judges,
-    "answers": lines_of_answers,
-}
-"""How a table is laid out, by the name that it has."""
 
 
 def label(standing: Standing, standings: Iterable[Standing]) -> str:
@@ -287,38 +235,3 @@ def verdict(judge: Judge, found: Mapping[str, Estimate], best: str, others: Sequ
     if len(others) == len(found) - 1:
         return f"{text}, but none of the others is separable from it at this size."
     return f"{text}; not separable from it at this size: {', '.join(others)}."
-
-
-def draw(study: Study, result: Mapping[str, Any], file: Path) -> None:
-    """Draw the scores of the first part with their intervals, one panel for each judge."""
-    part = study.parts[0]
-    standings = result["parts"][part.name]
-    field, *groups = part.table.verdicts
-    names, judges = [label(each, standings) for each in standings], judges_of(part, standings)
-    colors = dict(zip(groups, (f"C{number}" for number in range(len(groups))), strict=True))
-    columns = min(len(judges), 4)
-    rows = -(-len(judges) // columns)
-    with matplotlib.rc_context({"font.size": 9, "svg.hashsalt": "tercet"}):
-        size = (2.2 + 2.6 * columns, 1.2 + rows * (0.5 + 0.22 * len(names)))
-        figure = Figure(figsize=size, layout="constrained")
-        panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
-        for panel, (name, judge) in zip(panels.flat, judges.items(), strict=False):
-            for place, standing in enumerate(standings):
-                if name in standing["judgements"]:
-                    own = estimate(standing["judgements"][name])
-                    panel.errorbar(
-                        judge.scale * own.score, place, xerr=judge.scale * own.half,
-                        fmt="o", markersize=4, color=colors[standing[field]],
-                    )  # fmt: skip
-            panel.set_title(judge.title.replace(", ", ",\n"), fontsize=9)
-            panel.grid(axis="x", alpha=0.3)
-        for panel in panels.flat[len(judges) :]:
-            panel.set_axis_off()
-        panels[0, 0].set_yticks(range(len(names)), names)
-        panels[0, 0].invert_yaxis()
-        for group, color in colors.items():
-            if any(each[field] == group for each in standings):
-                panels[0, 0].plot([], [], "o", color=color, label=group)
-        figure.legend(loc="outside lower center", ncols=len(groups))
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, dpi=150)

@@ -1,4 +1,4 @@
-"""Carry out a study: recipes x overrides x seeds, judged, as a table and a picture.
+"""Carry out a study: recipes x overrides x seeds, judged, as a table.
 
     python benchmarks/study.py ablations --set data=data steps=240 --page docs/results.md
     python benchmarks/study.py bake_off --only CLM "MLM 15 %" --judges blimp trec --seeds 3
@@ -9,7 +9,7 @@ A study is a YAML file of `studies/`, or any other file of this form; `study_fil
 its first lines what it is about. Every model and every judgement is a cell: a folder below --folder with a
 `result.json`. What is finished is not repeated, and what was interrupted goes on.
 
-With `--any-load` times are left out of tables: scores after the same tokens do not depend on the load.
+Rows are compared after the same tokens: times are what `speed.py` measures.
 """
 
 import re
@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import mean
 from typing import Any, cast
 
 import torch
@@ -29,7 +28,7 @@ from measuring import Conditions, begin_result, describe_machine, in_fresh_proce
 from publishing import RESULTS, Result, keep, publish, read
 from samples import text_sample
 from speed import add_common
-from standings import draw, render
+from standings import render
 from study_file import Judge, Part, Row, Study, Training, filled, load_study
 
 from tercet.configs.recipe import load_recipe
@@ -38,9 +37,6 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.run_folder import MODEL
 
 STUDIES = Path(__file__).parent / "studies"
-
-SAME_TIME = 0.03
-"""By how much times may differ for the same tokens to count as the same time."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,10 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         name = Path(options.study).stem
         output = options.output or RESULTS / f"{name}.json"
         result = read(output) if options.is_rendered else carry_out(study, options, output)
-        picture = options.picture or (options.page or output).with_name(f"{name}.png")
-        if caption := study.picture:
-            draw(study, result, picture)
-        publish(render(study, result), options.page, name, picture if caption else None, caption)
+        publish(render(study, result), options.page, name)
     except ValueError as error:
         print(f"study.py: {error}", file=sys.stderr)
         return 2
@@ -69,8 +62,6 @@ def study_of(options: Namespace) -> Study:
     if options.rows:
         own = tuple(Row(name, overrides=tuple(overrides)) for name, *overrides in options.rows)
         study = replace(study, parts=tuple(replace(each, rows=(each.rows[0], *own)) for each in study.parts))
-    if options.same not in (None, "tokens") and all(part.reference == "none" for part in study.parts):
-        raise ValueError(f"no part of {options.study} has a reference: it compares the same tokens alone")
     known = {
         "part": [part.name for part in study.parts],
         "row": [row.name for part in study.parts for row in part.rows],
@@ -87,12 +78,11 @@ def carry_out(study: Study, options: Namespace, output: Path) -> Result:
     conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
     seeds = options.seeds or study.seeds
     if study.head == "run":
-        waits = options.waits_for_rest and not options.is_trial
-        result = begin_result(conditions, waits, rounds=seeds, same=options.same or study.same)
+        result = begin_result(conditions, False, rounds=seeds)
     else:
         versions = describe_machine()["versions"]
         result = {"machine": {"versions": {name: versions[name] for name in STATED}}}
-    result |= {"is_trial": options.is_trial, "is_timed": options.waits_for_rest}
+    result |= {"is_trial": options.is_trial, "is_timed": False}
     parts: dict[str, list[Result]] = {}
     result |= {"settings": study.settings, "parts": parts}
     torch.set_num_threads(options.threads)
@@ -131,7 +121,6 @@ class Workshop:
         self.part, self.options, self.seeds = part, options, seeds
         self.folder: Path = (options.folder or Path("runs") / Path(options.study).stem).resolve()
         self.rows = [row for row in part.rows if options.only is None or row.name in options.only]
-        self.same = options.same or study.same
         self.variables = {"folder": self.folder, "all_seeds": [*range(seeds)]} | study.settings
         for name, sample in study.samples.items():
             text, characters = Path(sample.of), sample.characters
@@ -153,17 +142,8 @@ class Workshop:
             }
         steps = self.steps()
         models = self.trained(row, steps)
-        slower = self.seconds_per_step(models) / self.seconds_per_step(self.reference(models, steps))
-        in_time = models
-        if self.same != "tokens" and abs(slower - 1) > SAME_TIME:
-            in_time = self.trained(row, max(round(steps / slower), 1))
-        judged = in_time if self.same == "time" else models
-        about |= {name: judged[0].found[name] for name in ("parameters", "tokens", "steps")}
-        about |= {"seconds": [each.found["seconds"] for each in judged], "relative_time": slower}
-        about["judgements"] = self.judgements(row, judged)
-        if self.same == "both":
-            about |= {"same_time": self.judgements(row, in_time)}
-        return about
+        about |= {name: models[0].found[name] for name in ("parameters", "tokens", "steps")}
+        return about | {"judgements": self.judgements(row, models)}
 
     def steps(self) -> int:
         """Count the steps of a training from its tokens, unless they are given."""
@@ -174,19 +154,6 @@ class Workshop:
         overrides = [*self.fill(train.overrides, self.rows[0], 0), *self.options.overrides]
         size = load_recipe(PretrainingRecipe, train.recipe, overrides).training.tokens_per_step
         return max(round((train.tokens or 0) / size), 1)
-
-    def reference(self, models: list[Model], steps: int) -> list[Model]:
-        """Train the row by whose time these models are measured: the first one, or the fastest."""
-        if self.part.reference == "first":
-            return self.trained(self.part.rows[0], steps)
-        if self.part.reference == "fastest" and self.same != "tokens":
-            return min((self.trained(row, steps) for row in self.rows), key=self.seconds_per_step)
-        return models
-
-    @staticmethod
-    def seconds_per_step(models: Sequence[Model]) -> float:
-        """Return the time of a step, on average over models of the same length."""
-        return mean(model.found["seconds"] / model.found["steps"] for model in models)
 
     def trained(self, row: Row, steps: int) -> list[Model]:
         """Train a row with every seed, or find what was trained before."""
@@ -285,7 +252,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
     add("--only", nargs="+", metavar="NAME", help="some of its rows")
     add("--judges", nargs="+", metavar="NAME", help="some of its judges")
     add("--seeds", type=int, help="models of every row")
-    add("--same", choices=("tokens", "time", "both"), help="for all rows")
     add("--override", dest="overrides", nargs="+", default=[], metavar="KEY=VALUE", help="of every training")
     add(
         "--row",
@@ -297,12 +263,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     )
     add("--try", dest="is_trial", action="store_true", default=False, help="a few steps of tiny models")
     add("--folder", type=Path, help="where cells are kept; runs/STUDY if left out")
-    options = parser.parse_args(arguments)
-    if options.same in ("time", "both") and not (options.waits_for_rest or options.is_trial):
-        parser.error(
-            f"--same {options.same} compares times, which --any-load makes worthless: leave one of them out"
-        )
-    return options
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -77,16 +77,12 @@ class Table:
     columns: dict[str, str]
     style: Literal["interval", "spread", "difference", "best"] = "spread"
     """How scores are shown; see `STYLES` in `standings.py`."""
-    timed: dict[str, str] = field(default_factory=dict)
-    """Columns behind the scores, only where times count."""
     note: str = ""
     """A sentence above, which reads the settings and the first row."""
     guess: Literal["none", "guess", "best baseline"] = "none"
     """A first row for what needs no attention, or no model."""
     verdicts: tuple[str, ...] = ()
     """The field that tells which rows have verdicts together, and its values."""
-    layout: Literal["rows", "columns", "answers"] = "rows"
-    """A line for each row, for each judge, or for each answer that a judge has scored."""
     alignment: str = "lr"
 
 
@@ -102,8 +98,6 @@ class Part:
     """Left out where judges find finished models, or train some."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Fields of rows that do not have them."""
-    reference: Literal["none", "first", "fastest"] = "none"
-    """The row by whose time the others are measured; the fastest one only with `--same time`."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +119,8 @@ class Study:
     trial: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, Sample] = field(default_factory=dict)
     seeds: int = 1
-    same: Literal["tokens", "time", "both"] = "tokens"
     head: Literal["run", "versions", "none"] = "run"
     """What stands above the tables."""
-    picture: str = ""
-    """Caption of a picture of all scores; none is drawn if left out."""
 
 
 def load_study(

@@ -121,8 +121,6 @@ def test_an_unknown_setting_or_variant_is_refused(load, given, more, problem):
 
 
 def test_what_is_not_there_is_refused_by_name(module, capsys):
-    assert module("study").main(["taggers", "--same", "time"]) == 2
-    assert "no part of taggers has a reference" in capsys.readouterr().err
     assert module("study").main(["bake_off", "--only", "GPT"]) == 2
     assert "no row is called GPT: MLM 15 %, MLM 30 %," in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"'a=\$b' names \$b; there are c"):
@@ -139,35 +137,25 @@ def test_settings_follow_variant_trial_and_command_line(load):
 
 @pytest.fixture
 def noted(module, monkeypatch):
-    """Note trainings and judgements instead of carrying them out; a moving average doubles the time."""
+    """Note trainings and judgements instead of carrying them out."""
     study, done = module("study"), []
 
     def once(cell, what, compute):
         done.append((what, cell.name, compute.args[-1]))
         overrides = compute.args[-1] if what.startswith("training") else ()
         steps = next((int(each.split("=")[1]) for each in overrides if each.startswith("training.steps")), 1)
-        slow = 2.0 if "training.ema_decay=0.99" in overrides else 1.0
-        cost = {"steps": steps, "tokens": 10 * steps, "seconds": slow * steps, "parameters": 5}
+        cost = {"steps": steps, "tokens": 10 * steps, "parameters": 5}
         return cost if what.startswith("training") else {"values": [1.0]}
 
     monkeypatch.setattr(study, "told_once", once)
     return done
 
 
-def test_a_slower_row_gets_fewer_steps_for_the_same_time(shop, noted):
-    own = shop("ablations", "--same", "both", "--set", "steps=10")
-    names = {row.name: row for row in own.rows}
-    base, slow = own.standing(names["base"]), own.standing(names["moving average of weights"])
-    assert base["judgements"] == base["same_time"] == slow["same_time"] == {"loss": [{"values": [1.0]}]}
-    assert (slow["relative_time"], slow["steps"], slow["tokens"]) == (2.0, 10, 100)
-    slow_cells = {name for what, name, _ in noted if what.startswith("training: moving")}
-    assert len(slow_cells) == 2, "one training for the tokens, and one of five steps for the time"
-    by_tokens = shop("ablations", "--set", "steps=10").standing(names["moving average of weights"])
-    assert (by_tokens["relative_time"], by_tokens["steps"], "same_time" in by_tokens) == (2.0, 10, False)
-    alone = shop("ablations", "--same", "time", "--set", "steps=10").standing(
-        names["moving average of weights"]
-    )
-    assert alone["steps"] == 5
+def test_rows_are_compared_after_the_same_steps(shop, noted):
+    own = shop("ablations", "--set", "steps=10")
+    rows = [own.standing(row) for row in own.rows]
+    assert {(row["steps"], row["tokens"]) for row in rows} == {(10, 100)}
+    assert all(row["judgements"] == {"loss": [{"values": [1.0]}]} for row in rows)
 
 
 def test_a_row_is_trained_with_its_changes_and_judged_by_what_all_have(shop, noted):
@@ -241,12 +229,12 @@ def result():
     }
     return {
         "date": "2026-01-01", "machine": machine, "conditions": {"threads": 1, "heap": "own"}, "rounds": 1,
-        "is_noisy": False, "is_trial": False, "is_timed": True, "same": "tokens", "settings": {},
+        "is_noisy": False, "is_trial": False, "is_timed": False, "settings": {},
         "parts": {"objectives": standings},
     }  # fmt: skip
 
 
-def test_verdicts_are_drawn_from_the_intervals(module, load, result, tmp_path):
+def test_verdicts_are_drawn_from_the_intervals(module, load, result):
     render, study = module("standings").render, load("bake_off")
     text = render(study, result)
     assert "- BLiMP, accuracy: A is best (60.0 ± 1.0); not separable from it at this size: B." in text
@@ -254,38 +242,26 @@ def test_verdicts_are_drawn_from_the_intervals(module, load, result, tmp_path):
     assert "- LAMBADA, bits per word (next tokens): hybrid (causal) is best (12.00 ± 0.10), separably" in text
     assert "(masked): " not in text, "bits of masked words are another thing"
     assert "STS-B by vectors, Spearman correlation:" not in text, "one score is no comparison"
-    assert "| a guess |  |  |  | 50.0 | 0.0 |  |  |" in text
-    assert "| ELECTRA | encoder | 2.5 | 1.0 |  | 30.0 ± 2.0 |  | 1.5 |" in text
+    assert "| a guess |  |  |  | 50.0 | 0.0 |  |" in text
+    assert "| ELECTRA | encoder | 2.5 | 1.0 |  | 30.0 ± 2.0 |  |" in text
     assert "its seed's part is not known" in text
     assert "A trial" not in text
-    without = render(study, result | {"is_noisy": True, "is_timed": False})
-    assert "minutes" not in without
-    assert "busy" not in without
+    assert "busy" not in render(study, result | {"is_noisy": True})
     for each in result["parts"]["objectives"][:3]:
         each["judgements"]["blimp"][0]["interval"] = [0.4, 0.7]
     assert "A is best (60.0 ± 15.0), but none of the others is separable from it" in render(study, result)
-    module("standings").draw(study, result, tmp_path / "scores.png")
-    assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_differences_and_times_stand_beside_a_base(module, load, result):
-    def row(name, loss, in_time, slower, *overrides):
-        scores = {
-            "judgements": {"loss": [{"values": [loss]}]},
-            "same_time": {"loss": [{"values": [in_time]}]},
-        }
+def test_differences_stand_beside_a_base(module, load, result):
+    def row(name, loss, *overrides):
         about = {"name": name, "overrides": overrides, "parameters": 1000, "steps": 10, "tokens": 80}
-        return about | scores | {"relative_time": slower}
+        return about | {"judgements": {"loss": [{"values": [loss]}]}}
 
-    rows = [row("base", 4.6, 4.6, 1.0), row("EMA", 4.5, 4.55, 1.1, "training.ema_decay=0.99")]
+    rows = [row("base", 4.6), row("EMA", 4.5, "training.ema_decay=0.99")]
     own = result | {"parts": {"switches": rows}, "settings": load("ablations").settings}
     text = module("standings").render(load("ablations"), own)
     assert "Base: `decoder-english` with `corpus.sequence_length=128`, `training.tokens" in text
-    assert text.endswith(
-        "| EMA | `training.ema_decay=0.99` | 1,000 | 4.500 (-0.100) | 1.10 | 4.550 (-0.050) |"
-    )
-    untimed = module("standings").render(load("ablations"), own | {"is_timed": False})
-    assert untimed.endswith("| EMA | `training.ema_decay=0.99` | 1,000 | 4.500 (-0.100) |")
+    assert text.endswith("| EMA | `training.ema_decay=0.99` | 1,000 | 4.500 (-0.100) |")
 
 
 def test_right_labels_of_unseen_words_are_counted(module, tmp_path):
