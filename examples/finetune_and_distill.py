@@ -28,6 +28,7 @@ def main(file: str, model: str, overrides: Sequence[str] = ()) -> None:
     print("teacher: accuracy", teacher.scores["accuracy"])
     student = tercet.distill(
         "task-distilled",
+        "report.speed=false",  # true measures times as well: run no other programs then
         rows=rows,
         task__teacher=str(teacher.model_path),
         output=f"{teacher.folder}-distilled",
