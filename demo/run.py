@@ -49,7 +49,7 @@ SHORTENED: Mapping[str, Sequence[str]] = {
     "decoder-demo": ("training.steps=160",),
     "seq2seq-demo": ("training.steps=100",),
     "packages-demo": ("training.epochs=2",),
-    "packages-half-demo": ("task.training.epochs=2", "report.speed=false"),
+    "packages-half-demo": ("task.training.epochs=1", "report.speed=false"),
     "continuations-demo": ("data.limit=150",),
 }
 """Name of a recipe -> what makes the demonstration short: as it is, it takes longer and learns more."""
