@@ -29,7 +29,6 @@ JOBS = {"": "pretrained", "finetuned": "fine-tuned", "distilled": "distilled"}
 """Folder above that of a run -> what is done there."""
 PROMPTED, TASKS = "prompted", "tasks"
 """Folders of the evaluation with prompts, and of the rows."""
-
 NUM_SHOWN = 3  # held-out texts of each run
 
 HOW_TO_READ = (
