@@ -1,11 +1,12 @@
 """Scores of answers that are spans of text, as SQuAD counts them (Rajpurkar et al., 2016, section 6.1; 2018).
 
 An answer is compared with every right one, and scored by the nearest. Case, punctuation, articles and spaces
-do not count. Where there is no answer, what is empty without them is right. Three deviations: scores are 0 to
-1, as all others here; what is written without spaces is compared by characters, not as one long word; and a
-right answer that is nothing but articles and punctuation, such as "A" or "-", is compared as it is written.
-SQuAD's scripts equal it to any other such text ("the", "?"; 1.1) or take it for no answer (2.0), which
-does for spans of an encyclopedia, where it is rare, and is wrong for letters and signs.
+do not count. Where there is no answer, what is empty without them is right. Four deviations: scores are 0 to
+1, as all others here; what is written without spaces is compared by characters, not as one long word; wide
+marks are punctuation, too, as in CMRC 2018 (Cui et al., 2019); and a right answer that is nothing but
+articles and punctuation, such as "A" or "-", is compared as it is written. SQuAD's scripts equal it to any
+other such text ("the", "?"; 1.1) or take it for no answer (2.0), which does for spans of an encyclopedia,
+where it is rare, and is wrong for letters and signs.
 """
 
 import re
@@ -17,7 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+WIDE = map(chr, (*range(0x3000, 0x3040), *range(0xFF00, 0xFFF0)))
+MARKS = string.punctuation + "".join(letter for letter in WIDE if unicodedata.category(letter)[0] == "P")
+WITHOUT_PUNCTUATION = str.maketrans("", "", MARKS)
 
 
 def answer_scores(found: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -75,6 +75,9 @@ def test_scores_are_those_of_the_definition(seed):
         ("", [" "], 1, 1),
         ("cat cat dog", ["cat"], 0, 0.5),
         ("北京市", ["北京"], 0, 0.8),
+        ("\u300a北京\u300b\u3002", ["北京"], 1, 1),
+        ("\uff08Tower\uff09\uff1f", ["tower"], 1, 1),
+        ("\u3002", ["\uff01"], 0, 0),
     ],
 )
 def test_examples(found, right, exact_match, f1):
