@@ -204,11 +204,18 @@ def origin(run: FinishedRun) -> str:
     if run.teacher:
         return f"distilled from {escaped(run.teacher)}"
     if run.task:
-        return f"fine-tuned from {escaped(str(base))} for {run.task.replace('_', ' ')}"
+        return f"fine-tuned from {escaped(str(base))} for {in_words(run.task)}"
     if learned:
-        beginning = f"further pretrained from {escaped(base)}" if base else "pretrained from random weights"
-        return f"{beginning} by {learned.replace('_', ' ')}"
+        beginning = (
+            f"further pretrained from {escaped(str(base))}" if base else "pretrained from random weights"
+        )
+        return f"{beginning} by {in_words(learned)}"
     return ""
+
+
+def in_words(kind: Any) -> str:
+    """Write the kind of an objective or a task in words; a recipe of somebody else may name any."""
+    return escaped(str(kind).replace("_", " "))
 
 
 def loading(usage: Usage, repo: str, revision: str | None) -> str:
@@ -335,17 +342,15 @@ def results(run: FinishedRun) -> Iterator[str]:
     ]
     if rows:
         scored = table(["of", "metric", "value"], rows)
-        about = (
-            f"On the {run.scored_split} {'rows' if run.task else 'text, after the last step'}; 95 % "
-            f"intervals are in brackets, where available."
-        )
+        split, what = escaped(str(run.scored_split)), "rows" if run.task else "text, after the last step"
+        about = f"On the {split} {what}; 95 % intervals are in brackets, where available."
         yield f"## Results\n\n{about}\n\n{scored}"
 
 
 def certificate(run: FinishedRun) -> Iterator[str]:
     """Show what was proved about the model, and by which figures."""
     if run.certificate:
-        proved = Certificate.from_facts(run.certificate)
+        proved = Certificate.from_facts(run.certificate).escaped()
         versions = ", ".join(f"{name} {number}" for name, number in proved.versions.items())
         yield (
             f"## Certificate\n\n{proved.table()}\n\nWith {versions}. [{CERTIFICATE}]({CERTIFICATE}) has the "

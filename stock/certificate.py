@@ -13,7 +13,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..ground.markdown import escaped
 from ..modeling.compatibility import CACHE
 from ..modeling.configuration_tercet import TercetConfig
 from ..modeling.pretrained import TercetPreTrainedModel
@@ -312,6 +313,19 @@ class Certificate:
                 f"{CERTIFICATE} is not a file of `tercet import` or `tercet export` ({error}): write it "
                 f"again, or remove it"
             ) from error
+
+    def escaped(self) -> Self:
+        """Return it with texts that mean nothing to Markdown, whoever wrote them."""
+        each = (replace(own, what=escaped(own.what), probe=escaped(own.probe)) for own in self.differences)
+        return replace(
+            self,
+            stock=escaped(self.stock),
+            ours=escaped(self.ours),
+            versions={escaped(name): escaped(number) for name, number in self.versions.items()},
+            differences=tuple(each),
+            dropped={escaped(name): escaped(reason) for name, reason in self.dropped.items()},
+            first_difference=escaped(str(self.first_difference)),
+        )
 
     def verdict(self) -> str:
         """Describe in one line what came of it."""

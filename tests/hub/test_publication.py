@@ -1,6 +1,7 @@
 """What goes to the Hub of a run's folder, what stays, and what is found damaged before anything goes."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.stock.certificate import Certificate, Difference
 from tercet.storage.remote_code import code_of
 
+MARK = "![a](//b)"
 MARKS = {"license": "apache-2.0", "language": "en"}
 SCORES = {
     "loss": 2.5,
@@ -318,6 +320,27 @@ def test_the_card_shows_the_figures_of_the_certificate(run):
     assert "| different texts | text |  | 0.0e+00 |" in text
     assert "Without transformer.h.0.attn.bias: a mask." in text
     assert "With torch 2.13, python 3.11. [certificate.json](certificate.json) has the hashes" in text
+
+
+def test_texts_of_others_mean_nothing_to_markdown(run):
+    """Who has made the folder could put a picture of their server, or a link, into a card of one's own."""
+
+    def marked(value, key=""):
+        if isinstance(value, dict):
+            return {each: marked(inner, each) for each, inner in value.items()}
+        if isinstance(value, list):
+            return [marked(each, key) for each in value]
+        return f"{MARK} {value}" if isinstance(value, str) and key != "precision" else value
+
+    for name in ("texts.json", "evaluation.json", "model/certificate.json"):
+        facts = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps(marked(facts | {"split": "test"} if "scores" in facts else facts)))
+    for kind in ("objective", "task"):
+        recipe = marked({kind: {"kind": "own"}, "model": {"path": "theirs"}})
+        (run / "model" / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", card_of(run).text, flags=re.DOTALL)
+        assert MARK not in text, text[text.index(MARK) - 100 :][:200]
+        assert text.count(r"!\[a\](//b)") > 5
 
 
 @pytest.mark.parametrize("spoil", [{"differences": [{"what": "loss"}]}, {"stock": None, "ours": None}])
