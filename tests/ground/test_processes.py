@@ -122,3 +122,22 @@ def test_nor_by_what_others_start_meanwhile(foreign, monkeypatch):
     with safe_path():
         assert say() == ""
     assert "a module of the current folder runs" in say()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "torch.distributed.run --standalone --nproc-per-node=1 --no-python",
+        "accelerate.commands.launch --cpu --num_processes=1 --no_python",
+    ],
+)
+def test_nor_by_a_launcher_that_starts_the_command_itself(launcher, tmp_path):
+    for name in ("tercet", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('run from the current folder')\n")
+    command = str(Path(sys.executable).with_name("tercet"))
+    started = start_python(
+        ["-m", *launcher.split(), command, "--version"], cwd=tmp_path, stdout=PIPE, text=True
+    )
+    said, _ = started.communicate()
+    assert (started.returncode, said.split()[:1]) == (0, ["tercet"])
