@@ -19,5 +19,5 @@ def test_the_readme_is_short():
 
 def test_the_documentation_is_short():
     guides = [page for page in PAGES if not page.relative_to(ROOT / "docs").as_posix().startswith(EVIDENCE)]
-    assert sum(map(words, guides)) <= 30_500
-    assert sum(map(words, PAGES)) <= 58_900
+    assert sum(map(words, guides)) <= 30_000
+    assert sum(map(words, PAGES)) <= 48_600
