@@ -45,12 +45,12 @@ COMMANDS = {
 """Name of a command -> its recipe, what carries it out, what makes its report."""
 
 SHORTENED: Mapping[str, Sequence[str]] = {
-    "encoder-demo": ("training.steps=120",),
-    "decoder-demo": ("training.steps=160",),
-    "seq2seq-demo": ("training.steps=100",),
+    "encoder-demo": ("training.steps=100", "training.measure_utilization=false"),
+    "decoder-demo": ("training.steps=120", "training.measure_utilization=false"),
+    "seq2seq-demo": ("training.steps=80", "training.measure_utilization=false"),
     "packages-demo": ("training.epochs=2",),
     "packages-half-demo": ("task.training.epochs=1", "report.speed=false"),
-    "continuations-demo": ("data.limit=150",),
+    "continuations-demo": ("data.limit=100",),
 }
 """Name of a recipe -> what makes the demonstration short: as it is, it takes longer and learns more."""
 
