@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 import tercet
 from tercet.modeling.attention.abstract_pattern import MappedPattern
@@ -19,6 +20,10 @@ from tercet.modeling.compatibility import register_layer_types
 
 class DilatedAttention(MappedPattern):
     """Every second key: the query itself, the key two before it, ... (Beltagy et al., 2020, section 3.1)."""
+
+    @classmethod
+    def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
+        """Require no field of the configuration."""
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Allow pairs at an even distance; in a decoder only keys that are not behind the query."""
