@@ -35,6 +35,7 @@ from .precision import products_of_few_digits
 from .recipe import TrainingRecipe
 from .recovery import require_resumable, starting_point
 from .revisions import RevisionSeries
+from .row_updates import gradients_by_rows
 from .schedules import build_schedule
 from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
@@ -222,7 +223,8 @@ def take_steps(
     model, accelerator, graphs = training.model, training.accelerator, training.graphs
     is_alone = accelerator.num_processes == 1  # several can only stop together, after a step
     steps = interruption.waiting_for(loader) if is_alone else loader
-    with suppress(BrokenOff):  # between two steps: all that was learned can be saved
+    by_rows = gradients_by_rows(model, training.optimizer, accelerator)
+    with by_rows, suppress(BrokenOff):  # between two steps: all that was learned can be saved
         with tracker.paused():
             first = next(steps)
             tracker.utilization = measure()

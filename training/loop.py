@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from zlib import crc32
 
 import torch
@@ -25,8 +25,9 @@ from .compiling import CompiledBlocks
 from .final_weights import FILES, LAST
 from .metric_accumulator import MetricAccumulator
 from .objective import Batch, Objective
+from .optimizers import clip_gradients
 from .recording import Recorder
-from .sharding import exchange_among_replicas, is_sharded, no_gradient, whole
+from .sharding import exchange_among_replicas, is_sharded, no_gradient
 from .skipping import NonFiniteSteps
 from .workers import DataCursor
 
@@ -164,7 +165,9 @@ class Training:
     @property
     def num_bytes(self) -> int:
         """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
-        states = (value for state in self.optimizer.state.values() for value in state.values())
+        states = (
+            value for state in self.optimizer.state_dict()["state"].values() for value in state.values()
+        )
         tensors = [*self.model.parameters(), *self.model.buffers(), *states]
         num_bytes = sum(
             value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor)
@@ -218,8 +221,7 @@ def train(
         with nullcontext() if graphs is None else graphs.in_use():
             recorder = graphs and graphs.recorder
             metrics = accumulate_gradients(model, training.objective, step, accelerator, recorder)
-        norm = accelerator.clip_grad_norm_(model.parameters(), training.max_grad_norm)
-        grad_norm = whole(cast(Tensor, norm))
+        grad_norm = clip_gradients(model, training.optimizer, accelerator, training.max_grad_norm)
         skips.step_unless_broken(optimizer, grad_norm)
         learning_rate = torch.tensor(optimizer.param_groups[0]["lr"])
         schedule.step()

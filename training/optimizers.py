@@ -7,16 +7,20 @@ are the checkpoint's, and its constants the recipe's.
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import nn
+from accelerate import Accelerator
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.optim import Adam, AdamW, Optimizer
+from torch.nn.utils import get_total_norm
+from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from .muon import Muon, MuonWithAdamW, NorMuon, hidden_matrices
 from .recipe import OptimizerRecipe
+from .row_updates import RowAdam, RowAdamW, UpdatesRows
+from .sharding import whole
 
 LEARNING_RATE = 5e-4
 """Highest learning rate of a recipe that names none; small models of this family take it well."""
@@ -69,13 +73,13 @@ def build_optimizer(
     fused = has_fused_kernel(model)
     if recipe.kind == "adam":
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        return Adam(parameters, rate, betas, recipe.epsilon or 1e-9, fused=fused)
+        return RowAdam(parameters, rate, betas, recipe.epsilon or 1e-9, fused=fused)
     decay = WEIGHT_DECAY[recipe.kind] if recipe.weight_decay is None else recipe.weight_decay
     if recipe.kind == "adamw":
         groups = decay_groups(model, decay)
         if recipe.layer_decay < 1:
             groups = layer_groups(model, groups, rate, recipe.layer_decay)
-        return AdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
+        return RowAdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
     matrices = hidden_matrices(model)
     others = AdamW(
         decay_groups(model, decay, without=matrices), rate, betas, recipe.epsilon or 1e-6, fused=fused
@@ -179,6 +183,34 @@ def has_fused_kernel(model: nn.Module) -> bool:
     """Return whether torch updates all of the model's parameters in one kernel."""
     devices = {parameter.device.type for parameter in model.parameters()}
     return devices <= {"cpu", "cuda"} and all(torch.is_floating_point(p) for p in model.parameters())
+
+
+def clip_gradients(
+    model: nn.Module, optimizer: Optimizer, accelerator: Accelerator, max_norm: float
+) -> Tensor:
+    """Shorten a model's gradient to a norm, and return what its norm was.
+
+    On a CPU the fused kernel of Adam and AdamW multiplies by the factor, so that no pass of its own does.
+    """
+    inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
+    parameters = list(model.parameters())
+    are_here = all(type(parameter) is nn.Parameter and parameter.is_cpu for parameter in parameters)
+    if not (are_here and isinstance(inner, UpdatesRows) and inner.defaults["fused"]):
+        return whole(cast(Tensor, accelerator.clip_grad_norm_(parameters, max_norm)))
+    gradients = []
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+            gradients.append(parameter.grad.values())
+        elif parameter.grad is not None:
+            gradients.append(parameter.grad)
+    norm = get_total_norm(gradients)
+    inner.grad_scale = (norm + NORM_EPSILON) / max_norm if norm > max_norm else None
+    return norm
+
+
+NORM_EPSILON = 1e-6
+"""What torch adds to a norm by which it divides."""
 
 
 def constants_of(optimizer: Optimizer) -> Constants:
