@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from .heap import bound_kernel_cache, retain_heap
-from .precision import fastest_float32_products
+from .precision import fast_bfloat16, fastest_float32_products
 
 
 class KeepsHeap(Protocol):
@@ -28,7 +28,7 @@ def prepared_cpu(recipe: KeepsHeap, device: torch.device) -> Iterator[None]:
 
     Number formats are as before at the end; what memory a process keeps cannot be taken back.
     """
-    bound_kernel_cache()
+    bound_kernel_cache(has_few_sizes=device.type == "cpu" and fast_bfloat16(device) is not None)
     if recipe.retain_heap and device.type == "cpu":
         retain_heap()
     with fastest_float32_products(device):
