@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from .api import bound_spinning
 from .command_line import parse
 from .ground.messages import LinesError, is_panic
 from .ground.processes import safe_path
@@ -42,17 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return 141
-
-
-def bound_spinning() -> None:
-    """Let threads that wait for each other soon sleep; to be called before torch is imported.
-
-    GNU's OpenMP lets them spin 300,000 times, which takes the cores from other programs, and from the very
-    thread that is waited for. After 10,000 nothing is lost on a quiet machine, and far less on a busy one
-    (docs/performance.md). What the user has set stays.
-    """
-    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "10000"
 
 
 def hide_bars() -> None:

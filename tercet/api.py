@@ -12,6 +12,7 @@ process changes nothing for the next one there. Ctrl-C, or a notebook's stop but
 checkpoint and raises `KeyboardInterrupt`: call the same again with `resume=True`.
 """
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -386,6 +387,7 @@ def carry_out(
     from .kinds import kind_of
 
     require_arguments(command, values)
+    bound_spinning()
     with written_overrides(overrides, values) as given:
         resume = options.get("resume", False)
         check_recipe(command, source, given, writes=True, resume=resume, overwrite=overwrite)
@@ -414,6 +416,17 @@ def require_arguments(command: str, values: Mapping[str, Any]) -> None:
                 f"{keyword} is neither an argument of tercet.{command} nor a key of its recipe; "
                 f"did you mean {near[0]}?"
             )
+
+
+def bound_spinning() -> None:
+    """Let threads that wait for each other soon sleep; to be called before torch is imported.
+
+    GNU's OpenMP lets them spin 300,000 times, which takes the cores from other programs, and from the very
+    thread that is waited for. After 10,000 nothing is lost on a quiet machine, and far less on a busy one
+    (docs/performance.md). What the user has set stays.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "10000"
 
 
 def say_that_libraries_load() -> None:
