@@ -1,36 +1,33 @@
 """The step on raw text: a pretrained teacher reads along, or has read before, and the student learns.
 
-PreparedGeneralStep -> setup -> fit -> model       a run: the student, or one that it is compared with
+PreparedGeneralStep -> parts -> learn -> model      a run: the student, or one that it is compared with
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from torch import Tensor, nn
-from transformers import PreTrainedModel
+from accelerate import Accelerator
+from torch import nn
 
 from ..configs.recipe import recipe_data
 from ..objectives.token_objective import TokenObjective
-from ..pretraining.model import SavedModel
-from ..pretraining.prepared import extent_of
-from ..pretraining.run import keep_models
+from ..pretraining.prepared import Prepared, extent_of
+from ..pretraining.revisions import keep_models
 from ..pretraining.text import ReadText
 from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
 from ..training.examples import left_out_of
-from ..training.exchange import main_first
-from ..training.fit import fit
-from ..training.precision import build_accelerator
+from ..training.exchange import main_first, wait_for_everyone
+from ..training.learning import Session, learn
 from ..training.run_folder import EVALUATION, MODEL, write_recipe
 from ..training.stages import prepare_data
 from .cache import CachedTeacher
 from .general_prepared import PreparedGeneralStep, build_setup, source_of
 from .model_outputs import Learner
-from .recipe import DistillationRecipe
+from .objective import Distillation
+from .recipe import DistillationRecipe, GeneralRecipe
 
 CACHE = "cache.json"
 """File in the folder of a run that says what a cached teacher lacks."""
@@ -56,44 +53,47 @@ def learn_general(
     if (told := results_of(folder)) is not None and told["step"] >= general.training.steps:
         require_steps(told["step"], general.training.steps, folder)
         return told
-    accelerator = build_accelerator(general.training, folder)
+    session = Session.begin(folder, general.training, resume=resume)
+    parts = build_parts(step, recipe, general, session.accelerator)
+    is_main = session.accelerator.is_main_process
+    if is_main:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_recipe(recipe, folder)
+        parts.text.tell(folder)
+    wait_for_everyone()
+    outcome = learn(session, parts, general.training)
+    teacher = cast(Distillation, parts.objective).teacher
+    if is_main and isinstance(teacher, CachedTeacher):
+        replace_text(folder / CACHE, json.dumps({"missing": teacher.missing}, indent=2) + "\n")
+    keep_models(session, parts, outcome, general.training)
+    wait_for_everyone()
+    told = results_of(folder)
+    assert told is not None
+    return told
+
+
+def build_parts(
+    step: PreparedGeneralStep, recipe: DistillationRecipe, general: GeneralRecipe, accelerator: Accelerator
+) -> Prepared:
+    """Build what a run of the step learns with: its student, and what that learns of text and teacher."""
     with main_first():
         source = source_of(step, general, accelerator.device)
     learner, objective = build_setup(step, recipe, source, accelerator)
-    held_out = of_student(step.held_out, step.base)
+    held_out, examples = of_student(step.held_out, step.base), source.epoch(0)
     is_stream = general.corpus.streaming
     data = prepare_data(
         source, objective, general.training, accelerator, held_out=held_out, is_stream=is_stream
     )
-    student, examples = learner.student, source.epoch(0)
-    left_out = {"train": left_out_of(examples), "validation": held_out.left_out}
-    text = ReadText(step.texts, step.held_out, left_out)
-    if accelerator.is_main_process:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_recipe(recipe, folder)
-        text.tell(folder)
-    accelerator.wait_for_everyone()
-    outcome = fit(
-        learner,
-        objective,
-        data,
-        general.training,
-        folder,
-        accelerator,
-        width=student.config.hidden_size,
+    return Prepared(
+        model=learner,
+        objective=objective,
+        data=data,
+        width=learner.student.config.hidden_size,
         about=recipe_data(recipe) | {"text": extent_of(examples)},
-        resume=resume,
+        tokenizer=step.tokenizer,
+        text=ReadText(step.texts, step.held_out, left_out_of(examples)),
+        saved={MODEL: "student"},
     )
-    if outcome.interrupted_by is not None:
-        raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
-    if accelerator.is_main_process and isinstance(objective.teacher, CachedTeacher):
-        replace_text(folder / CACHE, json.dumps({"missing": objective.teacher.missing}, indent=2) + "\n")
-    find = partial(finished_student, student)
-    keep_models(learner, find, step.tokenizer, general.training, folder, outcome, text, accelerator)
-    accelerator.wait_for_everyone()
-    told = results_of(folder)
-    assert told is not None
-    return told
 
 
 def require_steps(taken: int, steps: int, folder: Path) -> None:
@@ -118,13 +118,3 @@ def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
         return held_out.measure(cast(Learner, learner).student)
 
     return replace(held_out, measure=measure, criterion=lambda scores: scores[f"{base.term}/loss"])
-
-
-def finished_student(student: PreTrainedModel, weights: Mapping[str, Tensor]) -> dict[str, SavedModel]:
-    """Find the student among all weights of a learner, by the folder that it gets."""
-    return {MODEL: (student, of_prefix(weights, "student."))}
-
-
-def of_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Take the tensors whose names begin with a prefix, and take it off."""
-    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

@@ -23,10 +23,9 @@ from ..training.disk import explaining_a_full_disk, replace_text
 from ..training.environment import environment_of
 from ..training.evaluation import HeldOut
 from ..training.finite_json import as_json
-from ..training.fit import Outcome, fit
+from ..training.learning import Outcome, Parts, Session, learn
 from ..training.loop import Progress
 from ..training.objective import Objective
-from ..training.precision import build_accelerator
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import MODEL, SCORES, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
@@ -48,7 +47,7 @@ RECORDS = 100
 """Records that a run writes into its log, about."""
 
 
-def learn(
+def learn_seed(
     recipe: FineTuningRecipe,
     task: Task,
     splits: Mapping[str, Split],
@@ -79,18 +78,19 @@ def learn(
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
     train = splits["train"].examples
     training = training_of(recipe.training, train, seed, pace)
-    accelerator = build_accelerator(training, folder)
+    session = Session.begin(folder, training, resume=resume)
+    accelerator = session.accelerator
     pretrained, learner = load_learner(recipe, task, splits, seed, pretrained, open_model)
-    require_whole_matrices(recipe, accelerator)
+    if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
+        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
     size = recipe.training.batch_size
     data = prepare_data(train, objective, training, accelerator, held_out=held_out, examples_per_step=size)
-    parts = learner, objective, data, training, folder, accelerator
-    outcome = fit(*parts, width=pretrained.model.config.hidden_size, about=recipe_data(recipe), resume=resume)
-    if outcome.interrupted_by is not None:
-        raise KeyboardInterrupt(f"stopped by {outcome.interrupted_by}; continue with --resume")
+    width, about = pretrained.model.config.hidden_size, recipe_data(recipe)
+    parts = Parts(model=learner, objective=objective, data=data, width=width, about=about)
+    outcome = learn(session, parts, training)
     scores = load_best_model(learner, folder, accelerator)
     scored = hash_of_weights(whole_weights(learner, accelerator))
     evaluations = evaluate_best(learner, validation, splits, scores, accelerator)
@@ -99,7 +99,8 @@ def learn(
     if accelerator.is_main_process:
         model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
         saved = hash_of_weights(weights)
-        keep_model(model, weights, encoder_for(recipe, pretrained), task, folder / MODEL, training)
+        encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
+        keep_model(model, weights, encoder, task, folder / MODEL, training)
         results["learned"] |= {"scored": scored, "saved": saved}
         keep_results(folder, evaluations, results)
         if not recipe.lora:  # whose additions are merged into the weights that are saved
@@ -131,11 +132,6 @@ def load_learner(
     return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
 
 
-def encoder_for(recipe: FineTuningRecipe, pretrained: PretrainedModel) -> TextEncoder:
-    """Make what has turned texts into the ids that a model has learned from."""
-    return encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
-
-
 def results_of(
     evaluations: Mapping[str, Evaluation], outcome: Outcome, planned_steps: int, trained_on: dict[str, Any]
 ) -> dict[str, Any]:
@@ -151,12 +147,6 @@ def results_of(
             "skipped_steps": int(outcome.progress.skipped),
         },
     }
-
-
-def require_whole_matrices(recipe: FineTuningRecipe, accelerator: Accelerator) -> None:
-    """Raise a `ValueError` if additions could not be merged in the end."""
-    if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
 
 
 def training_of(

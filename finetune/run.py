@@ -29,7 +29,7 @@ from ..training.stages import require_consistent
 from ..training.tracking import as_json
 from .explanation import Rates, settled, start_lines
 from .facts import keep_best, keep_rows
-from .learning import learn
+from .learning import learn_seed
 from .model import PretrainedModel
 from .output import ADAPTED, BEFORE, GRID, GRID_SCORES, run_folder, seed_folder
 from .prepared import Prepared, Results, prepare
@@ -117,13 +117,13 @@ def learn_all(
         first: The model of the first seed if it is loaded already; it is changed.
         resume: Continue runs that are there.
         read: What is learned from and measured on, if not what was prepared.
-        **options: Further ones of `learn`.
+        **options: Further ones of `learn_seed`.
     """
     splits = prepared.splits if read is None else read
     results = {}
     for seed in recipe.training.seeds:
         place = seed_folder(folder, seed)
-        results[seed] = learn(
+        results[seed] = learn_seed(
             *(recipe, prepared.task, splits, place, seed),
             pretrained=first,
             open_model=prepared.open_model,
@@ -139,7 +139,7 @@ def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> int:
     splits = {name: split for name, split in prepared.splits.items() if name != "test"}
     results: list[dict[str, Any]] = [
         {"values": values}
-        | learn(
+        | learn_seed(
             recipe,
             prepared.task,
             splits,

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
@@ -126,17 +126,17 @@ def inherit_parts(
 
 
 def saved_models(
-    model: Trainable, recipe: PretrainingRecipe, weights: Mapping[str, Tensor]
+    model: nn.Module, saved: Mapping[str, str], weights: Mapping[str, Tensor]
 ) -> dict[str, SavedModel]:
     """Find the models that a run leaves in what it trains, by their folders.
 
     Args:
         model: What is trained.
-        recipe: Of the run.
+        saved: Folders, and which part of the model each gets; the empty name is all of it.
         weights: All of them, whole and by their names in `model`.
     """
     found = {}
-    for folder, part in recipe.objective.saved.items():
+    for folder, part in saved.items():
         prefix = f"{part}." if part else ""
         own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
         found[folder] = cast(PreTrainedModel, model.get_submodule(part)), own

@@ -1,4 +1,4 @@
-"""Intermediate models of a pretraining run: complete folders, and revisions of a repository on the Hub.
+"""The models that a pretraining run leaves: finished ones, and intermediate ones, which may go to the Hub.
 
 OUTPUT/revisions/step-1000/    what OUTPUT/model/ will hold: weights, configuration, tokenizer, code, recipe
                                evaluation.json, texts.json: for the model card
@@ -19,17 +19,21 @@ from torch import Tensor
 
 from ..text.cache import cache_folder, made_once, name_of
 from ..text.documents import Documents, require_unchanged
-from ..training.disk import partial_path, publish_folder, removing_on_failure
+from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights, tokens_asked
+from ..training.disk import partial_path, publish_folder, removing_on_failure, replace_text
 from ..training.environment import environment_of
 from ..training.examples import ExampleSource, left_out_of
 from ..training.exchange import main_first
-from ..training.final_weights import judged_kind
+from ..training.final_weights import FILES, each_kind, final_kind, folder_of, judged_kind, kinds_of, scores_of
 from ..training.finite_json import as_json
+from ..training.learning import Outcome, Session
 from ..training.loop import Progress
+from ..training.recipe import TrainingRecipe
 from ..training.revisions import BABYLM, RevisionSeries
-from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
+from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS, delete
+from ..training.stages import LEAST_FILL
 from ..training.windows import tokens_of_pass
-from .model import save_model, saved_models
+from .model import SavedModel, save_model, saved_models
 from .prepared import Inputs, Prepared
 from .recipe import PretrainingRecipe
 
@@ -84,15 +88,61 @@ def keeping_revisions(
         pushes.finish()
 
 
-def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator, *, goes_on: bool) -> None:
+def keep_models(session: Session, parts: Prepared, outcome: Outcome, training: TrainingRecipe) -> None:
+    """Write the finished models with every kind of weights, what they are and score, and the run's books.
+
+    Models of earlier ends are deleted. Every process calls this; the main one writes.
+
+    Args:
+        session: In whose folder they are written.
+        parts: What has learned, and how its models are found in it.
+        outcome: How it ended.
+        training: Says which kinds of weights there are; the final one has the models' own folders.
+    """
+    models: Mapping[str, SavedModel] = {}
+    saved: dict[str, str] = {}
+    folder, accelerator = session.folder, session.accelerator
+    for kind, weights in each_kind(parts.model, training, outcome.checkpoint, accelerator):
+        if accelerator.is_main_process:
+            models = saved_models(parts.model, parts.saved, weights)
+            saved[kind] = hash_of_weights(weights)
+            for name, (model, own) in models.items():
+                place = folder / folder_of(name, kind, training)
+                save_model(place, model, own, parts.tokenizer, training, folder)
+    if not accelerator.is_main_process:
+        return
+    kinds = {kind: scores_of(kind, outcome.scores) for kind in kinds_of(training)}
+    final, text, progress = final_kind(training), parts.text, outcome.progress
+    left_out = {"train": text.left_out, "validation": text.held_out.left_out}
+    summary = progress.state_dict() | {
+        "weights": final,
+        "scores": kinds[final],
+        "saved": saved,
+        "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
+        "held_out": dict(text.held_out.about),
+        "left_out": {split: [each._asdict() for each in own] for split, own in left_out.items()},
+        "trained_on": environment_of(parts.model, accelerator),
+        "trained_parameters": sum(weights.numel() for weights in parts.model.parameters()),
+        "models": {name: type(model).__name__ for name, (model, _) in models.items()},
+    }
+    for name in models:
+        for kind in FILES.keys() - (kinds.keys() - {final}):
+            delete(folder / f"{name}-{kind}")
+    replace_text(folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
+    asked = tokens_asked(training, progress.step)
+    tolerance = (1 - LEAST_FILL) * asked
+    tell_of_amount(folder.name, "tokens", progress.tokens, asked, progress, tolerance=tolerance)
+    tell_of_weights(folder.name, progress.scored, saved)
+
+
+def require_repository(recipe: PretrainingRecipe, session: Session) -> None:
     """Make sure, before a run begins, that the Hub takes its intermediate models; every process calls this.
 
     A Hub that does not answer is no reason not to begin: it may answer when the first model is there.
 
     Args:
         recipe: Of the run.
-        accelerator: Knows the processes.
-        goes_on: Whether the run is resumed, and may have pushed some.
+        session: Of the run; one that goes on may have pushed some.
 
     Warns:
         UserWarning: The repository has intermediate models already, and the run is new.
@@ -103,9 +153,9 @@ def require_repository(recipe: PretrainingRecipe, accelerator: Accelerator, *, g
     problem, repo = None, recipe.training.push_checkpoints
     if repo is None:
         return
-    if accelerator.is_main_process:
+    if session.accelerator.is_main_process:
         try:
-            hub().open_repository(repo, is_new=not goes_on)
+            hub().open_repository(repo, is_new=not session.goes_on)
         except ValueError as error:
             problem = str(error)
         except ConnectionError as error:
@@ -139,7 +189,7 @@ def save_revision(
     with removing_on_failure(partial):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        model, own = saved_models(parts.model, recipe, weights)[MODEL]
+        model, own = saved_models(parts.model, parts.saved, weights)[MODEL]
         save_model(partial, model, own, parts.tokenizer, recipe.training, recipe.folder)
         (partial / EVALUATION).write_text(json.dumps(as_json(about), indent=2) + "\n", encoding="utf-8")
         if texts.exists():

@@ -22,6 +22,7 @@ from torch import nn
 from ..ground.messages import counted
 from ..training.environment import device_name
 from ..training.precision import precision_in_words, precision_of
+from ..training.recipe import TrainingRecipe
 from ..training.stages import TrainingData, epochs_of
 from ..training.weighting import WeightedSource
 from ..training.windows import windows_of
@@ -77,15 +78,14 @@ def start_lines(
     return {
         "model": f"{recipe.model.origin}: {parameters}, vocabulary of {vocab_size:,} tokens",
         "text": text,
-        "steps": steps_in_words(recipe, data),
+        "steps": steps_in_words(recipe.training, data),
         "device": device_in_words(accelerator.device, precision_of(accelerator), accelerator.num_processes),
         "time": "is known after the first steps",
     }
 
 
-def steps_in_words(recipe: PretrainingRecipe, data: TrainingData) -> str:
+def steps_in_words(training: TrainingRecipe, data: TrainingData) -> str:
     """Say how many steps there are, of which size, and how many epochs or windows they make."""
-    training = recipe.training
     told = f"{training.steps:,} of at most {training.tokens_per_step:,} tokens"
     if data.is_stream:
         return told

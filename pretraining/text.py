@@ -11,6 +11,7 @@ written out and compared with what people wrote.
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,9 @@ from typing import Any, Literal, get_args
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..ground.messages import counted
+from ..modeling import NeuralConfig
 from ..objectives.base_recipe import Corpus, ObjectiveContext
+from ..storage.checkpoint import Checkpoint, Opener
 from ..text.cache import cache_folder
 from ..text.chunks import ParallelPairs
 from ..text.corpus import TokenizedCorpus, join_corpora
@@ -47,9 +50,10 @@ from ..training.evaluation import HeldOut
 from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
 from ..training.revisions import BABYLM
 from ..training.run_folder import TEXTS
+from ..training.stages import Stage, epochs_of
 from ..training.weighting import WeightedSource
-from ..training.windows import WindowedSource
-from .recipe import PretrainingRecipe, texts_of
+from ..training.windows import WindowedSource, windows_of
+from .recipe import CorpusRecipe, PretrainingRecipe, texts_of
 from .translation_scores import TranslationMeasure
 
 Split = Literal["train", "validation"]
@@ -185,6 +189,20 @@ def open_texts(recipe: PretrainingRecipe) -> Texts:
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """What a recipe names, found and checked; no text has been read."""
+
+    config: NeuralConfig
+    """Of the model, before the tokenizer has set the size of the vocabulary."""
+    texts: Texts
+    """The documents of both splits."""
+    tokenizer: PreTrainedTokenizerBase | None
+    """The existing one, if the recipe names one, or a corpus was prepared by one."""
+    open_model: Opener = Checkpoint.open
+    """Finds the model that goes on by its name."""
+
+
+@dataclass(frozen=True)
 class ReadText:
     """The text that a run reads."""
 
@@ -192,8 +210,8 @@ class ReadText:
     """The documents of both splits."""
     held_out: HeldOut
     """What the run is measured on."""
-    left_out: Mapping[str, Sequence[LeftOut]]
-    """What is in no example, of each split."""
+    left_out: Sequence[LeftOut]
+    """What of the training text is in no example; of a text of several windows, of the first."""
 
     def tell(self, folder: Path) -> None:
         """Report what of the text a model does not get to see, and note in the run's folder what is read."""
@@ -201,8 +219,8 @@ class ReadText:
         if isinstance(measure := self.held_out.measure, TranslationMeasure):
             tell_of_unwritable(measure.references, measure.tokenizer, "the held-out text")
             measure.tell_of_ceiling()
-        tell_of_left_out(self.left_out["train"], "the training text")
-        tell_of_left_out(self.left_out["validation"], "the held-out text")
+        tell_of_left_out(self.left_out, "the training text")
+        tell_of_left_out(self.held_out.left_out, "the held-out text")
         goes_on = latest(folder / CHECKPOINTS) is not None
         identities = identify(self.texts)
         warn_of_copies("corpus.train", identities["train"])
@@ -395,3 +413,42 @@ def context_of(
         recipe.corpus.isolate_documents,
         getattr(config, "decoder_start_token_id", None),
     )
+
+
+def passes_of(stages: Sequence[Stage], num_steps: int) -> dict[str, float]:
+    """Compute how often a run of so many steps reads each of its texts; nothing if it reads one.
+
+    epochs of a stage  *  passes of an epoch  =  how often the stage reads a text, or a window of a large one
+    """
+    passes: dict[str, float] = defaultdict(float)
+    for stage, epochs in zip(stages, epochs_of(stages, num_steps), strict=True):
+        if isinstance(source := stage.steps.source, WeightedSource):
+            for name, number in source.passes.items():
+                passes[name] += epochs * number / windows_of(source.sources[name])
+    return passes
+
+
+def require_enough_text(corpus: CorpusRecipe, passes: Mapping[str, float]) -> None:
+    """Make sure that no text is read more often than its recipe allows.
+
+    Raises:
+        ValueError: One is.
+    """
+    for text in texts_of(corpus.train):
+        if text.epochs is not None and (found := passes[text.name]) > text.epochs:
+            raise ValueError(
+                f"corpus.train: {text.name} would be read {found:.3g} times, and its epochs allow for "
+                f"{text.epochs:g}: lower its share or training.steps, raise its epochs, or add text"
+            )
+
+
+def tell_shares(stages: Sequence[Stage], num_steps: int) -> None:
+    """Show each text on the screen: its share of the tokens, stage by stage, and how often it is read."""
+    for name, number in passes_of(stages, num_steps).items():
+        shares = dict.fromkeys(
+            f"{source.shares[name]:.3g}"
+            for stage in stages
+            if isinstance(source := stage.steps.source, WeightedSource)
+        )
+        told = ", then ".join(shares)
+        print(f"text {name}: {told} of the tokens, read {number:.3g} times", file=sys.stderr, flush=True)

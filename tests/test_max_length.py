@@ -33,8 +33,9 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
 )
 from tercet.play.loaded_model import load_model
-from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer
+from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.tokenizer import load_or_train_tokenizer
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import keep_option, save_tokenizer
 from tercet.storage.sentence_vectors import SentenceVectors, sentence_files, write_files

@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_data
 from tercet.finetune import run
-from tercet.finetune.learning import learn
+from tercet.finetune.learning import learn_seed
 from tercet.finetune.model import load_pretrained_model
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
@@ -311,7 +311,7 @@ def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_
     assert loaded == [3, 5]
     prepared = prepare(recipe)
     for seed in recipe.training.seeds:
-        learn(recipe, prepared.task, prepared.splits, tmp_path / f"alone-{seed}", seed, resume=False)
+        learn_seed(recipe, prepared.task, prepared.splits, tmp_path / f"alone-{seed}", seed, resume=False)
         folders = recipe.folder / f"seed-{seed}", tmp_path / f"alone-{seed}"
         together, alone = (load_file(folder / "model" / "model.safetensors") for folder in folders)
         assert all(torch.equal(weights, alone[name]) for name, weights in together.items())

@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from tercet.configs.recipe import parse_recipe
-from tercet.finetune.learning import learn
+from tercet.finetune.learning import learn_seed
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
@@ -124,7 +124,7 @@ def trained(model: Path, name: str, folder: Path) -> tuple[Path, list[Row], list
     }
     recipe = parse_recipe(FineTuningRecipe, data)
     prepared = prepare(recipe)
-    learn(recipe, prepared.task, prepared.splits, folder / "run", 0, resume=False)
+    learn_seed(recipe, prepared.task, prepared.splits, folder / "run", 0, resume=False)
     return folder / "run/model", rows, read(folder / "run/predictions.jsonl")
 
 

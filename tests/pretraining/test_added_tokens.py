@@ -13,9 +13,10 @@ from tercet.configs.recipe import parse_recipe
 from tercet.objectives.base_recipe import ObjectiveContext
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model, cut_to
-from tercet.pretraining.prepared import Inputs, fit_length, load_or_train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
+from tercet.pretraining.text import Inputs
+from tercet.pretraining.tokenizer import fit_length, load_or_train_tokenizer
 from tercet.storage.checkpoint import Checkpoint
 from tercet.storage.model_folder import save_tokenizer
 

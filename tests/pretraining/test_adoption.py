@@ -31,8 +31,9 @@ from transformers import (
 from tercet.configs.recipe import parse_recipe
 from tercet.planning.model_costs import build_planned_model
 from tercet.pretraining.model import build_config, build_model
-from tercet.pretraining.prepared import find_inputs, load_or_train_tokenizer, prepare
+from tercet.pretraining.prepared import find_inputs, prepare
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.tokenizer import load_or_train_tokenizer
 from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 from tercet.training.precision import build_accelerator
 from tercet.training.tracking import LOG, read_log
@@ -207,7 +208,7 @@ def test_terms_change_no_logits_of_a_text_without_them(name, tokenizers, texts, 
     pieces = old("big tree", add_special_tokens=False)["input_ids"]
     table, own = (each.get_input_embeddings().weight for each in (parts.model, stock))
     torch.testing.assert_close(table[parts.tokenizer.get_vocab()["big tree"]], own[pieces].mean(0))
-    about = parts.held_out.about
+    about = parts.data.held_out.about
     assert about["tokens"] < about["tokens_before"]
     planned = build_planned_model(recipe).config.vocab_size
     assert planned == len(parts.tokenizer) == parts.model.config.vocab_size

@@ -10,7 +10,7 @@ import pytest
 from tercet.pretraining import text
 from tercet.pretraining.revisions import keeping_revisions
 from tercet.pretraining.start import windows_in
-from tercet.pretraining.text_shares import passes_of
+from tercet.pretraining.text import passes_of
 from tercet.training.windows import WindowedSource
 
 from ..objectives.test_recipes import make_corpus
@@ -69,7 +69,7 @@ def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(
 
     def times() -> tuple[int, dict[str, float]]:
         data = data_of(text.weighted_examples_of(recipe, corpora, pair_tokenizer, shares, 16))
-        return windows_in(data), passes_of(recipe, data.stages)
+        return windows_in(data), passes_of(data.stages, 1000)
 
     whole = times()
     plan_small_texts_alone(monkeypatch)

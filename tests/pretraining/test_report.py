@@ -57,7 +57,7 @@ def test_scores_of_documents_add_up_to_those_of_the_evaluation(kind, prepared):
     scores = evaluate(parts.model, parts.objective.at(1.0), batches, accelerator)
     found = unit_scores(parts.model.eval(), steps, accelerator.device, precision_of(accelerator))
     assert set(found) == set(parts.objective.weights)
-    levels = losses_without_context(recipe, parts.objective, parts.held_out, accelerator.device)
+    levels = losses_without_context(recipe, parts.objective, parts.data.held_out, accelerator.device)
     for term, own in found.items():
         targets = own.targets.sum()
         assert (own.unit, targets) == (DOCUMENT, scores[f"{term}/targets"])
@@ -103,7 +103,7 @@ def test_few_documents_are_drawn_by_their_sequences(sequence_length, is_enough, 
     own = unit_scores(
         parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
     )["clm"]
-    assert (own.unit, len(own.targets)) == (SEQUENCE, len(parts.held_out.source.epoch(0)))
+    assert (own.unit, len(own.targets)) == (SEQUENCE, len(parts.data.held_out.source.epoch(0)))
     summary = {"scores": {"clm/loss": 5.0}, "without_context": {"clm": 5.01}, "trigram": {}}
     add_intervals(summary, {"clm": own}, {})
     known = [{*summary["differences"]}, {*summary["drawn"]}, {*summary["scores"]} - {"clm/loss"}]
@@ -125,7 +125,7 @@ def test_a_trigram_is_compared_on_the_same_tokens(isolate_documents, tmp_path, r
     own = unit_scores(
         parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
     )["clm"]
-    examples = parts.held_out.source.epoch(0)
+    examples = parts.data.held_out.source.epoch(0)
     assert own.unit == DOCUMENT
     assert np.diff(own.bounds).tolist() == own.targets.tolist()
     nats = np.random.default_rng(0).random(int(own.targets.sum()))

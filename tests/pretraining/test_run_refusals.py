@@ -123,7 +123,7 @@ def test_a_tokenizer_is_trained_once_for_the_same_text(texts, tmp_path, monkeypa
     first = train_recipe_tokenizer(cached)
     facts = json.loads((first / "tokenizer_config.json").read_text())
     assert facts["tokenizer_class"] == "PreTrainedTokenizerFast"  # which every version loads
-    monkeypatch.setattr("tercet.pretraining.prepared.train_tokenizer", None)
+    monkeypatch.setattr("tercet.pretraining.tokenizer.train_tokenizer", None)
     second = train_recipe_tokenizer(replace(cached, output=str(tmp_path / "second")))
     for file in first.iterdir():
         assert (second / file.name).read_bytes() == file.read_bytes()
@@ -186,7 +186,7 @@ def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_p
 def test_what_needs_no_text_is_refused_before_any_is_read(
     training, message, texts, tmp_path, monkeypatch, recipe_of
 ):
-    monkeypatch.setattr("tercet.pretraining.prepared.trained_tokenizer", None)
+    monkeypatch.setattr("tercet.pretraining.tokenizer.trained_tokenizer", None)
     with pytest.raises(ValueError, match=message):
         pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run", **training))
     assert not (tmp_path / "run").exists()

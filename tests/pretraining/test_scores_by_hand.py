@@ -50,7 +50,9 @@ def scored(recipe: PretrainingRecipe):
     for weights in run.model.parameters():
         weights.data = torch.randn_like(weights) * 0.1
     accelerator = Accelerator(cpu=True)
-    scores = evaluate_held_out(run.model, run.objective, run.held_out, run.data.held_out_steps, accelerator)
+    scores = evaluate_held_out(
+        run.model, run.objective, run.data.held_out, run.data.held_out_steps, accelerator
+    )
     return scores, run.model.eval(), run.tokenizer
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from tercet.configs.recipe import recipe_data
 from tercet.objectives.randomness import SequenceDraws
-from tercet.training.fit import fit
+from tercet.training.learning import Interrupted, Parts, Session, learn
 from tercet.training.loop import Training
 from tercet.training.objective import IGNORE, Batch, Objective
 from tercet.training.optimizers import build_optimizer
@@ -146,9 +146,13 @@ def move(run: Training) -> None:
 
 
 def fit_source(model, objective, source, recipe, folder, accelerator, *, resume=False, **data):
-    """Cut a source into steps, and train on them."""
+    """Cut a source into steps, and train on them, to the end or a signal."""
     steps = prepare_data(source, objective, recipe, accelerator, **data)
-    return fit(model, objective, steps, recipe, folder, accelerator, width=WIDTH, resume=resume)
+    parts = Parts(model=model, objective=objective, data=steps, width=WIDTH)
+    try:
+        return learn(Session(folder, accelerator, resume), parts, recipe)
+    except Interrupted as stopped:
+        return stopped.outcome
 
 
 class Toys:

@@ -9,7 +9,7 @@ from tercet.training.exchange import Timeout, explaining_lost_processes
 
 STOPPED = """
 import os, signal
-from tercet.training import fit
+from tercet.training import learning
 from tests.training.conftest import ToyModel
 from tests.training.toy_program import main
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tercet.training import checkpoint_series, cpu, loop, stages
-from tercet.training import fit as fitting
+from tercet.training import checkpoint_writer, cpu, learning, loop, stages
 from tercet.training.checkpoint import CHECKPOINTS
 from tercet.training.evaluation import HeldOut
 from tercet.training.final_weights import judged_kind
@@ -132,13 +131,13 @@ def run(toys, tmp_path, monkeypatch):
         endless, counter, writer = (
             stages.endless_steps,
             loop.NonFiniteSteps,
-            checkpoint_series.CheckpointWriter,
+            checkpoint_writer.CheckpointWriter,
         )
         with monkeypatch.context() as patch:
             patch.setattr(cpu, "retain_heap", lambda: setattr(seen, "retains_heap", True))
-            patch.setattr(checkpoint_series, "CheckpointWriter", write)
-            patch.setattr(fitting, "prepare_model", prepare)
-            patch.setattr(fitting, "compiled_blocks", compile_blocks)
+            patch.setattr(checkpoint_writer, "CheckpointWriter", write)
+            patch.setattr(learning, "prepare_model", prepare)
+            patch.setattr(learning, "compiled_blocks", compile_blocks)
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
@@ -211,7 +210,7 @@ def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, begin, mon
     constants = {"optimizer.learning_rate": 1e-2, "optimizer.betas": (0.5, 0.6), "optimizer.epsilon": 1e-4}
     if kind != "adam":
         constants["optimizer.weight_decay"] = 0.3
-    groups, taken = {}, checkpoint_series.take_snapshot
+    groups, taken = {}, checkpoint_writer.take_snapshot
 
     def take(folder, state, **options):
         groups[folder.parent.name] = [
@@ -220,7 +219,7 @@ def test_optimizers_go_on_with_the_constants_of_the_recipe(kind, run, begin, mon
         ]
         return taken(folder, state, **options)
 
-    monkeypatch.setattr(checkpoint_series, "take_snapshot", take)
+    monkeypatch.setattr(checkpoint_writer, "take_snapshot", take)
     recipe = changed(begin({"optimizer.kind": kind}), constants)
     run("resumed", recipe, begun="begun")
     run("straight", recipe)

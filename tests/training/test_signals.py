@@ -142,7 +142,7 @@ def test_a_signal_while_a_run_is_prepared_ends_it_before_its_first_step(
         notice()
         return build_schedule(*arguments, **options)
 
-    monkeypatch.setattr("tercet.training.fit.build_schedule", prepared)
+    monkeypatch.setattr("tercet.training.learning.build_schedule", prepared)
     outcome = run()
     assert (outcome.interrupted_by, outcome.progress.step) == ("SIGTERM", 0)
     continue_and_compare()

@@ -1,15 +1,17 @@
-"""A whole run of the engine, from a recipe: everything around the loop, put together once for every member.
+"""A model learns, as every kind of run lets it: everything around the loop, put together once.
 
-recipe -> optimizer, schedule, steps -> train() -> log, evaluations and checkpoints on the way
+Session, Parts, recipe -> Training -> train() -> Outcome
+                             |
+                             +-> log, evaluations, intermediate models and checkpoints on the way
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
@@ -18,8 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..configs.recipe import recipe_data
 from .averaging import WeightAverage, moving_share
-from .checkpoint import CHECKPOINTS, load_checkpoint, read_state
-from .checkpoint_series import CheckpointSeries
+from .batches import Step
+from .checkpoint import CHECKPOINTS, latest, load_checkpoint, read_state
+from .checkpoint_writer import CheckpointSeries
 from .compiling import compiled_blocks
 from .cpu import prepared_cpu
 from .environment import attention_of, tell_of_resuming
@@ -31,9 +34,9 @@ from .interruption import BrokenOff, Interruption, listening
 from .loop import Metrics, Progress, Training, train
 from .objective import Objective
 from .optimizers import build_optimizer
-from .precision import products_of_few_digits
+from .precision import build_accelerator, products_of_few_digits
 from .recipe import TrainingRecipe
-from .recovery import require_resumable, starting_point
+from .recovery import precision_kept, require_resumable, starting_point
 from .revisions import RevisionSeries
 from .row_updates import gradients_by_rows
 from .schedules import build_schedule
@@ -41,7 +44,7 @@ from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .tracking import Tracker, begin_trackers
-from .utilization import Utilization, measure_utilization
+from .utilization import measure_utilization
 from .weight_scores import WeightScores
 from .workers import choose_workers, leaving_no_workers
 
@@ -60,37 +63,73 @@ class Outcome:
     """The signal that ended it before its last step."""
 
 
-def fit(
-    model: nn.Module,
-    objective: Objective,
-    data: TrainingData,
-    recipe: TrainingRecipe,
-    folder: Path,
-    accelerator: Accelerator,
-    *,
-    width: int,
-    about: dict[str, Any] | None = None,
-    resume: bool = False,
-    evaluates_first: bool = False,
-    revisions: RevisionSeries | None = None,
+class Interrupted(KeyboardInterrupt):
+    """A signal has ended a run before its last step; the checkpoint is written."""
+
+    def __init__(self, outcome: Outcome):
+        super().__init__(f"stopped by {outcome.interrupted_by}; continue with --resume")
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where a model learns: pretraining has one session, fine-tuning one for each seed."""
+
+    folder: Path
+    """Receives `log.jsonl` and `checkpoints/`."""
+    accelerator: Accelerator
+    """Owns devices, precision and processes."""
+    resume: bool = False
+    """Whether to continue from the newest whole checkpoint in the folder, if there is one."""
+
+    @classmethod
+    def begin(cls, folder: Path, recipe: TrainingRecipe, *, resume: bool) -> Self:
+        """Take hold of the devices; where the recipe leaves the precision open, an earlier part's is kept.
+
+        Raises:
+            ValueError: As in `build_accelerator`.
+        """
+        kept = precision_kept(folder / CHECKPOINTS) if resume else None
+        return cls(folder, build_accelerator(recipe, folder, kept_precision=kept), resume)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is a checkpoint to continue from."""
+        return self.resume and latest(self.folder / CHECKPOINTS) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What learns, and from what: built and checked before the first step."""
+
+    model: nn.Module
+    """With the weights to begin from; in the end with those of the last step, on the accelerator's device.
+    Averages are in the last checkpoint: see `final_weights.py`."""
+    objective: Objective
+    """What is learned."""
+    data: TrainingData
+    """What from, and what it is measured on: from `prepare_data`, with the same recipe."""
+    width: int
+    """The model's, from which the Noam schedule derives the rate."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """The whole recipe as plain data, kept with the checkpoints."""
+    is_trained: bool = False
+    """Whether the weights to begin from are scored, too, as those of step 0."""
+
+
+def learn(
+    session: Session, parts: Parts, recipe: TrainingRecipe, revisions: RevisionSeries | None = None
 ) -> Outcome:
     """Train a model as a recipe says, in place.
 
     Args:
-        model: With the weights to begin from; on return with those of the last step, on the accelerator's
-            device. Averages are in the last checkpoint: see `final_weights.py`.
-        objective: What is learned.
-        data: What from, and what it is measured on: from `prepare_data`, with the same recipe.
+        session: Where.
+        parts: The model, and what it learns from.
         recipe: How.
-        folder: Receives `log.jsonl` and `checkpoints/`.
-        accelerator: From `build_accelerator`, with the same recipe.
-        width: The model's width, from which the Noam schedule derives the rate.
-        about: The whole recipe as plain data, kept with the checkpoints.
-        resume: Whether to continue from the newest whole checkpoint in the folder, if there is one.
-        evaluates_first: Whether the weights to begin from are scored, too, as those of step 0.
         revisions: Keeps the intermediate models that the recipe asks for.
 
     Raises:
+        Interrupted: A signal stopped the run; its checkpoint is written.
         ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed; or it
             asks for intermediate models that nobody keeps.
         FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
@@ -99,71 +138,62 @@ def fit(
     """
     if recipe.revisions is not None and revisions is None:
         raise ValueError("training.revisions is for `tercet pretrain` alone: leave it out")
-    about = (about or {}) | {"training": recipe_data(recipe)}
+    accelerator, folder = session.accelerator, session.folder / CHECKPOINTS
+    about = {**parts.about, "training": recipe_data(recipe)}
     with (
         listening() as interruption,
         leaving_no_workers(),
         prepared_cpu(recipe, accelerator.device),
         explaining_lost_processes(),
     ):
-        training = begin(model, objective, data, recipe, accelerator, width)
-        progress = training.progress
-        if start := starting_point(folder / CHECKPOINTS, accelerator, resume=resume):
+        training = begin(parts, recipe, accelerator)
+        if start := starting_point(folder, accelerator, resume=session.resume):
             continue_from(start, training, about)
-        if recipe.trackers:
-            begin_trackers(accelerator, folder, progress)
-        tracker = Tracker(training, folder, log_every=recipe.log_every)
-        scores = WeightScores(training, data, recipe, tracker)
-        saved = CheckpointSeries(folder / CHECKPOINTS, training, recipe, about, scores, tracker, start)
-        num_workers = choose_workers(recipe.num_workers, accelerator, is_stream=data.is_stream)
-        loader = load_steps(training, data, num_workers, tracker)
+        tracker = begin_tracking(training, session.folder, recipe)
+        scores = WeightScores(training, parts.data, recipe, tracker)
+        saved = CheckpointSeries(folder, training, recipe, about, scores, tracker, start)
         observers = [tracker.record_step, scores.after_step, saved.after_step]
         if recipe.ema_decay is not None:
             observers.insert(0, partial(move_average, training, recipe.ema_decay))
         if revisions is not None:  # before the checkpoint, behind which one would be missed
-            revisions.tokens = progress.tokens
+            revisions.tokens = training.progress.tokens
             observers.insert(-1, partial(keep_revisions, revisions, training, scores, tracker))
-
-        def measure() -> Utilization | None:
-            wanted = recipe.measure_utilization
-            return measure_utilization(training, data.halfway, recipe.peak_flops) if wanted else None
-
+        loader = load_steps(training, parts.data, recipe.num_workers, tracker)
         if start is not None:
             scores.recall(read_state(start))
-        elif evaluates_first:
+        elif parts.is_trained:
             scores.evaluate_first()
-
         with saved.writer:
             try:
-                take_steps(training, loader, observers, interruption, tracker, measure)
+                halfway = (lambda: parts.data.halfway) if recipe.measure_utilization else None
+                take_steps(training, loader, observers, interruption, tracker, halfway, recipe.peak_flops)
             except NonFiniteError as error:
                 saved.settle()
-                kept = say_what_is_kept(folder, error, training, about, saved.newest)
+                kept = say_what_is_kept(session.folder, error, training, about, saved.newest)
                 raise FloatingPointError(f"{error}; {kept}") from None
-            if training.is_finished and scores.step != progress.step:
+            if training.is_finished and scores.step != training.progress.step:
                 scores.evaluate()
             checkpoint = saved.save_the_end()
         tracker.close()
         loader.close()  # not before all is saved: a worker that waits for data takes seconds to end
         signal = None if training.is_finished else interruption.name or "a signal to another process"
         tell_of_the_end(training, checkpoint, signal, tracker)
-        return Outcome(progress, scores.values, checkpoint, signal)
+    outcome = Outcome(training.progress, scores.values, checkpoint, signal)
+    if signal is not None:
+        raise Interrupted(outcome)
+    return outcome
 
 
-def begin(
-    model: nn.Module,
-    objective: Objective,
-    data: TrainingData,
-    recipe: TrainingRecipe,
-    accelerator: Accelerator,
-    width: int,
-) -> Training:
-    """Prepare a model on its devices, with what its first step needs; the arguments are those of `fit`."""
+def begin(parts: Parts, recipe: TrainingRecipe, accelerator: Accelerator) -> Training:
+    """Prepare a model on its devices, with what its first step needs."""
+    model, objective = parts.model, parts.objective
     set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
     if computes_again(recipe.gradient_checkpointing, accelerator):
         enable_gradient_checkpointing(model)
     prepared = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
-    graphs = compiled_blocks(recipe.compile, model, objective, data, accelerator, records=recipe.cuda_graphs)
+    graphs = compiled_blocks(
+        recipe.compile, model, objective, parts.data, accelerator, records=recipe.cuda_graphs
+    )
     optimizer = build_optimizer(
         model,
         recipe.optimizer,
@@ -174,7 +204,7 @@ def begin(
     return Training(
         prepared,
         objective,
-        schedule=build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=width),
+        schedule=build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=parts.width),
         optimizer=accelerator.prepare_optimizer(optimizer),
         accelerator=accelerator,
         num_steps=recipe.steps,
@@ -197,14 +227,24 @@ def continue_from(checkpoint: Path, training: Training, about: dict[str, Any]) -
     tell_of_resuming(checkpoint, read_state(checkpoint), training.model, training.accelerator, about)
 
 
-def load_steps(training: Training, data: TrainingData, num_workers: int, tracker: Tracker) -> StagedSteps:
+def begin_tracking(training: Training, folder: Path, recipe: TrainingRecipe) -> Tracker:
+    """Open a session's log, and the trackers that its recipe names."""
+    if recipe.trackers:
+        begin_trackers(training.accelerator, folder, training.progress)
+    return Tracker(training, folder, log_every=recipe.log_every)
+
+
+def load_steps(
+    training: Training, data: TrainingData, num_workers: int | Literal["auto"], tracker: Tracker
+) -> StagedSteps:
     """Prepare to read a run's data from where it stands."""
+    accelerator = training.accelerator
     return StagedSteps(
         data.stages,
         training.progress.step,
         training.progress.cursor,
-        num_workers=num_workers,
-        pin_memory=training.accelerator.device.type == "cuda",
+        num_workers=choose_workers(num_workers, accelerator, is_stream=data.is_stream),
+        pin_memory=accelerator.device.type == "cuda",
         tell=tracker.say,
     )
 
@@ -215,7 +255,8 @@ def take_steps(
     observers: Sequence[Callable[[Metrics], None]],
     interruption: Interruption,
     tracker: Tracker,
-    measure: Callable[[], Utilization | None],
+    halfway: Callable[[], Step] | None,
+    peak_flops: float | None,
 ) -> None:
     """Get the devices ready with the first of the steps that are left; take them, unless a signal comes."""
     if training.is_finished:
@@ -227,7 +268,8 @@ def take_steps(
     with by_rows, suppress(BrokenOff):  # between two steps: all that was learned can be saved
         with tracker.paused():
             first = next(steps)
-            tracker.utilization = measure()
+            if halfway is not None:
+                tracker.utilization = measure_utilization(training, halfway(), peak_flops)
         if attention := attention_of(model, accelerator):
             tracker.say(f"attention: {attention}")
         if graphs is not None and graphs.unrecorded:
