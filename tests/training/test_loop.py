@@ -23,7 +23,17 @@ LIMIT = 10_000
 def run(toys, source):
     """Train a fresh toy model for some steps; give it with the progress and the metrics of every step."""
 
-    def run(objective, *, steps=3, limit=LIMIT, rate=0.1, progress=None, optimizer_class=SGD, **limits):
+    def run(
+        objective,
+        *,
+        steps=3,
+        limit=LIMIT,
+        rate=0.1,
+        progress=None,
+        optimizer_class=SGD,
+        should_stop=lambda: False,
+        **limits,
+    ):
         torch.manual_seed(0)
         model = toys.Model()
         data = StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=limit, seed=0)
@@ -37,6 +47,7 @@ def run(toys, source):
             ),
             endless_steps(data, progress.cursor),
             [lambda metrics: history.append({k: v.item() for k, v in metrics.items()})],
+            should_stop,
         )  # fmt: skip
         return model, progress, history
 
