@@ -35,7 +35,7 @@ from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
 from .model import PretrainedModel, learner_of, load_pretrained_model, merged
 from .output import ADAPTER, PREDICTIONS
-from .recipe import FineTuningRecipe, FineTuningSchedule
+from .recipe import FineTuningRecipe, FineTuningSchedule, LoraRecipe
 from .splits import Split, encoder_of, remember_words
 from .task import Task
 from .tasks import keep_task
@@ -80,9 +80,8 @@ def learn_seed(
     training = training_of(recipe.training, train, seed, pace)
     session = Session.begin(folder, training, resume=resume)
     accelerator = session.accelerator
+    require_whole_matrices(recipe.lora, accelerator)
     pretrained, learner = load_learner(recipe, task, splits, seed, pretrained, open_model)
-    if recipe.lora is not None and accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
@@ -105,14 +104,28 @@ def learn_seed(
         keep_results(folder, evaluations, results)
         if not recipe.lora:  # whose additions are merged into the weights that are saved
             tell_of_weights(folder.name, {"best": scored}, {"best": saved})
-        if pace is None or len(pace) == len(train):
-            tell_of_rows(folder.name, recipe.training, len(train), outcome.progress)
+        tell_of_rows(folder.name, recipe.training, train, pace, outcome.progress)
     accelerator.wait_for_everyone()
     return results
 
 
-def tell_of_rows(run: str, schedule: FineTuningSchedule, num_rows: int, progress: Progress) -> None:
-    """Print how many rows a run has learned from, if its epochs ask for another number."""
+def require_whole_matrices(lora: LoraRecipe | None, accelerator: Accelerator) -> None:
+    """Raise a `ValueError` if additions could not be merged in the end."""
+    if lora is not None and accelerator.distributed_type == DistributedType.FSDP:
+        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
+
+
+def tell_of_rows(
+    run: str,
+    schedule: FineTuningSchedule,
+    rows: LabelledExamples,
+    pace: LabelledExamples | None,
+    progress: Progress,
+) -> None:
+    """Print how many rows a run has learned from, if its epochs ask for another number and go by them."""
+    num_rows = len(rows)
+    if pace is not None and len(pace) != num_rows:
+        return
     done, asked = sum(progress.examples_of_epochs), schedule.epochs * num_rows
     tolerance = schedule.batch_size if schedule.epochs % 1 else 1
     tell_of_amount(run, "examples", done, asked, progress, tolerance=tolerance)

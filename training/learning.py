@@ -152,12 +152,7 @@ def learn(
         tracker = begin_tracking(training, session.folder, recipe)
         scores = WeightScores(training, parts.data, recipe, tracker)
         saved = CheckpointSeries(folder, training, recipe, about, scores, tracker, start)
-        observers = [tracker.record_step, scores.after_step, saved.after_step]
-        if recipe.ema_decay is not None:
-            observers.insert(0, partial(move_average, training, recipe.ema_decay))
-        if revisions is not None:  # before the checkpoint, behind which one would be missed
-            revisions.tokens = training.progress.tokens
-            observers.insert(-1, partial(keep_revisions, revisions, training, scores, tracker))
+        observers = list_observers(training, recipe.ema_decay, tracker, scores, saved, revisions)
         loader = load_steps(training, parts.data, recipe.num_workers, tracker)
         if start is not None:
             scores.recall(read_state(start))
@@ -232,6 +227,24 @@ def begin_tracking(training: Training, folder: Path, recipe: TrainingRecipe) -> 
     if recipe.trackers:
         begin_trackers(training.accelerator, folder, training.progress)
     return Tracker(training, folder, log_every=recipe.log_every)
+
+
+def list_observers(
+    training: Training,
+    ema_decay: float | None,
+    tracker: Tracker,
+    scores: WeightScores,
+    saved: CheckpointSeries,
+    revisions: RevisionSeries | None,
+) -> list[Callable[[Metrics], None]]:
+    """List what happens after a step, in its order."""
+    observers = [tracker.record_step, scores.after_step, saved.after_step]
+    if ema_decay is not None:
+        observers.insert(0, partial(move_average, training, ema_decay))
+    if revisions is not None:  # before the checkpoint, behind which one would be missed
+        revisions.tokens = training.progress.tokens
+        observers.insert(-1, partial(keep_revisions, revisions, training, scores, tracker))
+    return observers
 
 
 def load_steps(
