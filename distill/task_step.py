@@ -22,11 +22,11 @@ from ..configs.documents import read_facts
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.facts import keep_best, keep_rows
+from ..finetune.learning import learn_all
 from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
 from ..finetune.model import load_pretrained_model
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
-from ..finetune.run import learn_all
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.task import Task
 from ..finetune.tasks import load_task

@@ -1,4 +1,4 @@
-"""One run of fine-tuning, with one seed: pretrained model and head -> fit -> best checkpoint -> scores."""
+"""Runs of fine-tuning, one a seed: pretrained model and head -> learn -> best checkpoint -> scores."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,15 +27,16 @@ from ..training.learning import Outcome, Parts, Session, learn
 from ..training.loop import Progress
 from ..training.objective import Objective
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
-from ..training.run_folder import MODEL, SCORES, delete
+from ..training.run_folder import MODEL, SCORES, Run, delete
 from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
 from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
 from .model import PretrainedModel, learner_of, load_pretrained_model, merged
-from .output import ADAPTER, PREDICTIONS
-from .recipe import FineTuningRecipe, FineTuningSchedule, LoraRecipe
+from .output import ADAPTER, GRID, GRID_SCORES, PREDICTIONS, seed_folder
+from .prepared import Prepared, Results
+from .recipe import Combinations, FineTuningRecipe, FineTuningSchedule, LoraRecipe, in_words
 from .splits import Split, encoder_of, remember_words
 from .task import Task
 from .tasks import keep_task
@@ -45,6 +46,66 @@ ROOM = 1.5
 
 RECORDS = 100
 """Records that a run writes into its log, about."""
+
+
+def learn_all(
+    recipe: FineTuningRecipe,
+    prepared: Prepared,
+    folder: Path,
+    *,
+    first: PretrainedModel | None,
+    resume: bool,
+    read: Mapping[str, Split] | None = None,
+    **options: Any,
+) -> Results:
+    """Carry out the runs of all seeds below a folder.
+
+    Args:
+        recipe: Says how.
+        prepared: The task and the rows.
+        folder: Receives a folder of each seed.
+        first: The model of the first seed if it is loaded already; it is changed.
+        resume: Continue runs that are there.
+        read: What is learned from and measured on, if not what was prepared.
+        **options: Further ones of `learn_seed`.
+    """
+    splits = prepared.splits if read is None else read
+    results = {}
+    for seed in recipe.training.seeds:
+        place = seed_folder(folder, seed)
+        results[seed] = learn_seed(
+            *(recipe, prepared.task, splits, place, seed),
+            pretrained=first,
+            open_model=prepared.open_model,
+            resume=resume,
+            **options,
+        )
+        first = None
+    return results
+
+
+def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> int:
+    """Try every combination of a grid with the first seed, and give the number of the best on validation."""
+    splits = {name: split for name, split in prepared.splits.items() if name != "test"}
+    results: list[dict[str, Any]] = [
+        {"values": values}
+        | learn_seed(
+            recipe,
+            prepared.task,
+            splits,
+            run.folder / GRID / ",".join(in_words(values)),
+            recipe.training.seeds[0],
+            open_model=prepared.open_model,
+            resume=run.resume,
+        )
+        for values, recipe in tried
+    ]
+    for each in results:
+        each["shortfall"] = prepared.task.minimized_metric(each["validation"])
+    with run.together() as is_main:
+        if is_main:
+            replace_text(run.folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
+    return min(range(len(tried)), key=lambda number: results[number]["shortfall"])
 
 
 def learn_seed(
