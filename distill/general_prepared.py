@@ -57,7 +57,7 @@ from .losses import DistillationLoss, SoftTargetLoss
 from .model_outputs import Learner, RequiredOutputs
 from .objective import Distillation, Teacher, required_outputs
 from .on_policy import build_on_policy
-from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
+from .recipe import CacheRecipe, GeneralRecipe, StudentRecipe
 from .student import build_student
 from .teacher import LiveTeacher, load_model, moved, require_outputs, require_same_vocabulary
 
@@ -209,17 +209,26 @@ def prepare_general(
 
 
 def build_setup(
-    step: PreparedGeneralStep, recipe: DistillationRecipe, source: ExampleSource, accelerator: Accelerator
+    step: PreparedGeneralStep,
+    own: StudentRecipe,
+    general: GeneralRecipe,
+    source: ExampleSource,
+    accelerator: Accelerator,
 ) -> tuple[Learner, Distillation]:
     """Build the student and what it learns of `source`; only of fixed copies, a teacher is cached.
 
+    Args:
+        step: What all runs have in common.
+        own: Says which student learns.
+        general: Says how, which may be otherwise than the step's, for comparison.
+        source: What from.
+        accelerator: Of the run.
+
     Raises:
-        ValueError: The recipe does not fit the models.
+        ValueError: The recipes do not fit the models.
     """
-    general = recipe.general
-    assert general is not None
     config = step.model.config
-    student = first_student(recipe.student, step, general.training.seed)
+    student = first_student(own, step, general.training.seed)
     require_positions(student.config, general.corpus.sequence_length)
     losses = build_losses(general.losses, student.config, config)
     ends = frame_ids(step.tokenizer)[1]
@@ -233,17 +242,17 @@ def build_setup(
     return learner, objective
 
 
-def require_learnable(step: PreparedGeneralStep, recipe: DistillationRecipe, folder: Path) -> None:
-    """Make sure that a run will find nothing wrong with its recipe; nothing is written.
+def require_learnable(
+    step: PreparedGeneralStep, own: StudentRecipe, general: GeneralRecipe, folder: Path
+) -> None:
+    """Make sure that a run will find nothing wrong with its student and its step; nothing is written.
 
     Raises:
-        ValueError: The recipe does not fit the models, the text or itself.
+        ValueError: They do not fit the models, the text or themselves.
     """
-    general = recipe.general
-    assert general is not None
     require_rereadable(step, general)
     accelerator = build_accelerator(general.training, folder)
-    _, objective = build_setup(step, recipe, step.source, accelerator)
+    _, objective = build_setup(step, own, general, step.source, accelerator)
     prepare_data(step.source, objective, general.training, accelerator, held_out=step.held_out)
     if general.cache is not None and general.losses and general.sequences is None:
         copies = FixedCopies(step.source, general.cache.copies)

@@ -78,7 +78,7 @@ def build_parts(
     """Build what a run of the step learns with: its student, and what that learns of text and teacher."""
     with main_first():
         source = source_of(step, general, accelerator.device)
-    learner, objective = build_setup(step, recipe, source, accelerator)
+    learner, objective = build_setup(step, recipe.student, general, source, accelerator)
     held_out, examples = of_student(step.held_out, step.base), source.epoch(0)
     is_stream = general.corpus.streaming
     data = prepare_data(

@@ -56,8 +56,8 @@ def require_fit(prepared: Prepared) -> None:
     """
     general, task = prepared.general, prepared.task
     for name, recipe in prepared.students.items():
-        if general is not None:
-            require_learnable(general, recipe, recipe.folder / name / GENERAL)
+        if general is not None and recipe.general is not None:
+            require_learnable(general, recipe.student, recipe.general, recipe.folder / name / GENERAL)
         if task is not None and general is None:
             require_student(task, recipe.student)
         if task is not None and general is not None:

@@ -236,8 +236,8 @@ def test_the_control_without_a_teacher_reads_the_same_masks_and_no_cache(recipe_
     (tmp_path / "c").mkdir()
     control = runs[WITHOUT_TEACHER]
     accelerator = build_accelerator(control.general.training, tmp_path)
-    require_learnable(step, control, tmp_path)
-    _, objective = build_setup(step, control, sources[1], accelerator)
+    require_learnable(step, control.student, control.general, tmp_path)
+    _, objective = build_setup(step, control.student, control.general, sources[1], accelerator)
     assert isinstance(objective.teacher, LiveTeacher)
     assert not objective.teacher_losses
     assert not list((tmp_path / "c").iterdir())

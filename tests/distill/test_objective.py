@@ -174,7 +174,7 @@ def test_what_nothing_teaches_rests(member, losses, recipe_of, tmp_path):
     recipe = recipe_of(member, general={"losses": losses, "objective_weight": 0.0})
     step = prepare_general(recipe.general, tmp_path)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
-    learner, objective = build_setup(step, recipe, step.source, accelerator)
+    learner, objective = build_setup(step, recipe.student, recipe.general, step.source, accelerator)
     batch = objective.collate(pick(step.source.epoch(0), np.arange(4)), 0)
     sum(objective.losses(learner.train(), batch).values()).backward()
     for name, parameter in learner.named_parameters():

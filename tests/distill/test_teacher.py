@@ -127,7 +127,7 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
     recipe = recipe_of("encoder", training={"precision": precision})
     step = prepare_general(recipe.general, tmp_path)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
-    _, objective = build_setup(step, recipe, step.source, accelerator)
+    _, objective = build_setup(step, recipe.student, recipe.general, step.source, accelerator)
     assert objective.teacher.precision == precision
 
 
