@@ -28,7 +28,7 @@ slow: $(VENV)/.installed typings ## run the slow tests
 	$(PYTEST) -m slow
 
 newest: $(VENV)/.installed typings ## test with the newest transformers and others (NEWEST='--transformers 5.17.0': with this)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/versions.py --workers $(WORKERS) $(NEWEST)
+	OMP_NUM_THREADS=1 $(BIN)/python lab/benchmarks/versions.py --workers $(WORKERS) $(NEWEST)
 
 check: $(VENV)/.installed typings ## format, lint, types, tests and documentation: what a change must pass
 	$(BIN)/ruff format --check .
@@ -38,37 +38,37 @@ check: $(VENV)/.installed typings ## format, lint, types, tests and documentatio
 	@$(MAKE) --no-print-directory docs
 
 docs: $(VENV)/.installed typings ## build the documentation's site, strictly: site/index.html
-	$(BIN)/python -m documentation
+	$(BIN)/python -m docs.site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/python -m documentation --check site
+	$(BIN)/python -m docs.site --check site
 	@echo site/index.html
 
 studies: $(VENV)/.installed ## run all studies of claims, and write their pages: docs/studies
-	$(BIN)/python benchmarks/claims.py
+	$(BIN)/python lab/benchmarks/claims.py
 
 schema: $(VENV)/.installed ## write configs/recipes.schema.json, after a change of a recipe's keys
-	$(BIN)/python -m documentation.recipe_schema
+	$(BIN)/python -m docs.site.recipe_schema
 
 format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.installed ## measure training, generation and the data beside stock models and collators
-	$(BIN)/python benchmarks/speed.py pretraining --page docs/performance.md
-	$(BIN)/python benchmarks/speed.py generation --page docs/performance.md
-	$(BIN)/python benchmarks/speed.py data_pipeline --page docs/performance.md
+	$(BIN)/python lab/benchmarks/speed.py pretraining --page docs/performance.md
+	$(BIN)/python lab/benchmarks/speed.py generation --page docs/performance.md
+	$(BIN)/python lab/benchmarks/speed.py data_pipeline --page docs/performance.md
 
 pages: $(VENV)/.installed ## write one report of each kind from small runs, and check them in a browser: runs/pages
-	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python tests/reporting/report_pages.py --folder runs/pages
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python tests/reports/report_pages.py --folder runs/pages
 
 ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
-	$(BIN)/python benchmarks/ecosystem.py
+	$(BIN)/python lab/benchmarks/ecosystem.py
 
 conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
 	OMP_NUM_THREADS=1 $(BIN)/python tests/conformance/conformance.py --folder .conformance
 
 gpu: ## measure training on this machine's GPU, in eight minutes and without installing (GPU=--smoke: on a CPU)
-	$(PYTHON) benchmarks/gpu.py $(or $(GPU),--page docs/performance.md)
+	$(PYTHON) lab/benchmarks/gpu.py $(or $(GPU),--page docs/performance.md)
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it
@@ -83,7 +83,7 @@ lock: ## write uv.lock, and constraints.txt from it, after a change of the depen
 dist: $(VENV)/.installed ## build the wheel and the source distribution of the last commit, and check them: dist
 	rm -rf build/release dist && mkdir -p build/release
 	git archive HEAD | tar -x -C build/release
-	$(BIN)/python -m documentation --release build/release
+	$(BIN)/python -m docs.site --release build/release
 	$(BIN)/python -m build --outdir dist build/release
 	$(BIN)/python -m twine check --strict dist/*
 
@@ -102,5 +102,5 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 # The type checker cannot see that setup.cfg maps the folders below one import root: these links show it.
 typings: setup.cfg tercet
 	@mkdir -p typings/tercet
-	@for name in tercet/* configs modeling ground training storage stock conversion doctor hub text objectives metrics reporting inspection studies preparation planning pretraining finetune distill fewshot demo play; do ln -sfn ../../$$name typings/tercet/; done
+	@for name in tercet/* configs modeling data training pretraining finetune fewshot distill reports tools; do ln -sfn ../../$$name typings/tercet/; done
 	@touch typings

@@ -8,6 +8,7 @@ is therefore counted before it is built.
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,16 @@ def read_facts(file: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise ValueError(f"{file} is damaged (no keys with values): write it again, or remove it")
     return facts
+
+
+def texts_in(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all texts in nested data, with the key of each; those of a list have the list's."""
+    stack = [(key, value)]
+    while stack:
+        key, value = stack.pop()
+        if isinstance(value, str):
+            yield key, value
+        elif isinstance(value, dict):
+            stack += value.items()
+        elif isinstance(value, list):
+            stack += ((key, each) for each in value)

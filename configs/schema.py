@@ -2,7 +2,7 @@
 
     dataclasses of recipes -> recipes.schema.json -> editors, the command line, runs
 
-The file is made by `documentation/recipe_schema.py` and has a definition for each dataclass. It is checked
+The file is made by `docs/site/recipe_schema.py` and has a definition for each dataclass. It is checked
 here, with the words of JSON Schema that pydantic writes for dataclasses: a schema is read without torch, and
 a general checker would say neither which key was meant nor, in a union, which keys the chosen kind has.
 """

@@ -31,15 +31,11 @@ import torch
 from torch import Tensor
 
 from ..configs.recipe import recipe_data
-from ..modeling.heads.losses import at_least_float32
-from ..objectives.token_objective import TokenObjective
-from ..pretraining.recipe import CorpusRecipe
-from ..storage.checkpoint import Checkpoint
-from ..text.cache import cache_folder, name_of
-from ..text.corpus import offsets, token_kind
-from ..text.paths import named_path
-from ..training.disk import explaining_a_full_disk
-from ..training.examples import (
+from ..data.cache import cache_folder, name_of
+from ..data.corpus import offsets, token_kind
+from ..data.disk import explaining_a_full_disk
+from ..data.files.paths import named_path
+from ..data.steps.examples import (
     Examples,
     ExampleSource,
     PackableExamples,
@@ -49,10 +45,14 @@ from ..training.examples import (
     left_out_of,
     pick,
 )
-from ..training.objective import IGNORE, INDEX, Batch, Example, on_device
-from ..training.packing import Ragged, stretches
-from ..training.static_shapes import POSITIONS
-from ..training.step_planning import cut_evenly
+from ..data.steps.objective import IGNORE, INDEX, Batch, Example, on_device
+from ..data.steps.packing import Ragged, stretches
+from ..data.steps.static_shapes import POSITIONS
+from ..data.steps.step_planning import cut_evenly
+from ..modeling.heads.losses import at_least_float32
+from ..modeling.saved.checkpoint import Checkpoint
+from ..pretraining.recipe import CorpusRecipe
+from ..training.token_objective import TokenObjective
 from .model_outputs import ModelOutputs
 from .recipe import CacheRecipe, GeneralRecipe
 from .teacher import LiveTeacher

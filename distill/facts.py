@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import torch
 
-from ..ground.messages import quietly
+from ..configs.messages import quietly
+from ..data.disk import replace_text
+from ..data.texts_read import read_texts
 from ..modeling import TercetPreTrainedModel
-from ..storage.checkpoint import Checkpoint
-from ..text.texts_read import read_texts
-from ..training.disk import replace_text
-from ..training.precision import join_processes
+from ..modeling.saved.checkpoint import Checkpoint
+from ..training.devices.precision import join_processes
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete
 from .general_prepared import PreparedGeneralStep
 from .output import GENERAL, STUDENT, TASK, TEACHER

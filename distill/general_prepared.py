@@ -22,26 +22,26 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
+from ..data.cache import cache_folder, made_once, name_of
+from ..data.chunks import ParallelPairs
+from ..data.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
+from ..data.files.bad_records import Tally
+from ..data.steps.examples import ExampleSource, pick
+from ..data.steps.exchange import main_first
+from ..data.steps.objective import on_device
+from ..data.steps.windows import windows_of
+from ..data.tokenizers.special_tokens import required_token_id
+from ..data.tokenizers.tokenizer import frame_ids
 from ..modeling import TercetConfig, TercetPreTrainedModel
-from ..objectives.token_objective import TokenObjective
-from ..objectives.writing import write
+from ..modeling.generation.writing import write
+from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..pretraining.model import require_positions
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.text import Texts, build_held_out, context_of, open_texts, training_source
-from ..storage.checkpoint import Checkpoint, Opener
-from ..text.bad_records import Tally
-from ..text.cache import cache_folder, made_once, name_of
-from ..text.chunks import ParallelPairs
-from ..text.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
-from ..text.special_tokens import required_token_id
-from ..text.tokenizer import frame_ids
+from ..training.devices.precision import build_accelerator, choose_precision
 from ..training.evaluation import HeldOut, evaluation_mode
-from ..training.examples import ExampleSource, pick
-from ..training.exchange import main_first
-from ..training.objective import on_device
-from ..training.precision import build_accelerator, choose_precision
 from ..training.stages import prepare_data
-from ..training.windows import windows_of
+from ..training.token_objective import TokenObjective
 from .cache import (
     Binding,
     CachedTeacher,

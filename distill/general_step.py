@@ -12,17 +12,17 @@ from accelerate import Accelerator
 from torch import nn
 
 from ..configs.recipe import recipe_data
-from ..objectives.token_objective import TokenObjective
+from ..data.disk import replace_text
+from ..data.steps.examples import left_out_of
+from ..data.steps.exchange import main_first, wait_for_everyone
 from ..pretraining.prepared import Prepared, extent_of
 from ..pretraining.revisions import keep_models
 from ..pretraining.text import ReadText
-from ..training.disk import replace_text
 from ..training.evaluation import HeldOut
-from ..training.examples import left_out_of
-from ..training.exchange import main_first, wait_for_everyone
 from ..training.learning import Session, learn
 from ..training.run_folder import EVALUATION, MODEL, write_recipe
 from ..training.stages import prepare_data
+from ..training.token_objective import TokenObjective
 from .cache import CachedTeacher
 from .general_prepared import PreparedGeneralStep, build_setup, source_of
 from .model_outputs import Learner

@@ -21,7 +21,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..modeling import TercetConfig, TercetSeq2SeqConfig
-from ..objectives.base_recipe import Share
+from ..pretraining.objectives.base_recipe import Share
 from ..training.recipe import Positive
 from .losses import (
     AttentionMapLoss,

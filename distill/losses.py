@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..data.steps.objective import Batch, has_example
+from ..finetune.tasks.objectives import in_rows
 from ..modeling.heads.losses import at_least_float32
-from ..objectives.task_objectives import in_rows
-from ..training.objective import Batch, has_example
 from .layers import paired_layers
 from .model_outputs import Heads, ModelOutputs, RequiredOutputs
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..data.steps.objective import IGNORE, Batch, counted, has_example
 from ..modeling import TercetPreTrainedModel
 from ..modeling.attention.kernels import choose_kernel
 from ..modeling.attention.multi_head import SelfAttention
-from ..training.objective import IGNORE, Batch, counted, has_example
 from .layers import stacks_of
 
 READ = {

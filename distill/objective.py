@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..data.steps.examples import gather
+from ..data.steps.objective import INDEX, Batch, Example, Objective
+from ..data.steps.packing import Ragged
+from ..data.steps.static_shapes import POSITIONS
 from ..modeling.heads.losses import cross_entropy_sum
-from ..objectives.token_objective import TokenObjective, token_scores
-from ..training.examples import gather
-from ..training.objective import INDEX, Batch, Example, Objective
-from ..training.packing import Ragged
-from ..training.static_shapes import POSITIONS
+from ..training.token_objective import TokenObjective, token_scores
 from .losses import DistillationLoss
 from .model_outputs import ModelOutputs, RequiredOutputs, without_filling
 from .on_policy import OnPolicy

@@ -27,18 +27,18 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import BaseModelOutput
 
+from ..data.steps.objective import INDEX, Batch
+from ..finetune.tasks.objectives import in_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.compatibility import CACHE
 from ..modeling.generation.prepacked_weights import prepacked_weights
-from ..objectives.causal_language_modeling import CausalLanguageModeling
-from ..objectives.randomness import SequenceDraws
-from ..objectives.task_objectives import in_rows
-from ..objectives.teacher_forcing import TeacherForcing
-from ..objectives.token_objective import OutputPositions, TokenObjective, sample_tokens
+from ..pretraining.objectives.causal_language_modeling import CausalLanguageModeling
+from ..pretraining.objectives.randomness import SequenceDraws
+from ..pretraining.objectives.teacher_forcing import TeacherForcing
+from ..training.devices.precision import Precision, precision_of, products_in
+from ..training.devices.sharding import sharding_plugin
 from ..training.evaluation import evaluation_mode
-from ..training.objective import INDEX, Batch
-from ..training.precision import Precision, precision_of, products_in
-from ..training.sharding import sharding_plugin
+from ..training.token_objective import OutputPositions, TokenObjective, sample_tokens
 from .losses import DistillationLoss, VocabularyLoss
 from .model_outputs import base_of
 from .recipe import GeneralRecipe, OnPolicyRecipe

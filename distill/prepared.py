@@ -8,7 +8,7 @@ recipe -> prepare -> general step, task step   teachers with their text or rows
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ..storage.checkpoint import opening_once
+from ..modeling.saved.checkpoint import opening_once
 from .general_prepared import PreparedGeneralStep, prepare_general, require_learnable
 from .output import GENERAL, RANDOM, STUDENT, WITHOUT_TEACHER
 from .recipe import DistillationRecipe

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ..data.files.paths import named_path
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
-from ..objectives.base_recipe import Share
-from ..objectives.recipes import SingleObjectiveRecipe
+from ..pretraining.objectives.base_recipe import Share
+from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, texts_of
-from ..text.paths import named_path
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
 from .layers import LayerChoice
 from .loss_recipes import PUBLISHED, LossRecipe, Temperature

@@ -7,8 +7,8 @@ teacher -> student -> on raw text -> on rows -> model
 
 from pathlib import Path
 
-from ..training.exchange import main_first
-from ..training.precision import join_processes
+from ..data.steps.exchange import main_first
+from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
 from .facts import keep_student

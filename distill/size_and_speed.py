@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from ..ground.processes import start_python
+from ..configs.processes import start_python
 from ..modeling import TercetPreTrainedModel
-from ..storage.checkpoint import Checkpoint
+from ..modeling.saved.checkpoint import Checkpoint
+from ..training.devices.utilization import wait_for
 from ..training.tracking import peak_memory
-from ..training.utilization import wait_for
 from .model_outputs import base_of
 from .teacher import moved
 

@@ -20,7 +20,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
-from ..ground.messages import first_line, shortened
+from ..configs.messages import first_line, shortened
 from ..modeling import (
     TercetConfig,
     TercetEncoderConfig,

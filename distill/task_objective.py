@@ -16,25 +16,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..data.steps.examples import gather, has_field
+from ..data.steps.objective import IGNORE, INDEX, Batch, Example, Objective, counted, has_example
+from ..data.steps.static_shapes import POSITIONS
 from ..finetune.encoding import NO_WORD
-from ..finetune.generation import GenerationObjective
-from ..finetune.multiple_choice import MultipleChoiceObjective
-from ..finetune.question_answering import QuestionAnsweringObjective
-from ..finetune.ranking import RankingObjective
-from ..finetune.tagging import TaggingObjective
-from ..modeling import TercetPreTrainedModel
-from ..modeling.heads.losses import at_least_float32
-from ..objectives.task_objectives import (
+from ..finetune.tasks.generation import GenerationObjective
+from ..finetune.tasks.multiple_choice import MultipleChoiceObjective
+from ..finetune.tasks.objectives import (
     MultiLabelObjective,
     RegressionObjective,
     SingleLabelObjective,
     TaskObjective,
 )
-from ..objectives.token_objective import without_targets
-from ..training.examples import gather, has_field
-from ..training.objective import IGNORE, INDEX, Batch, Example, Objective, counted, has_example
-from ..training.precision import choose_precision, products_in
-from ..training.static_shapes import POSITIONS
+from ..finetune.tasks.question_answering import QuestionAnsweringObjective
+from ..finetune.tasks.ranking import RankingObjective
+from ..finetune.tasks.tagging import TaggingObjective
+from ..modeling import TercetPreTrainedModel
+from ..modeling.heads.losses import at_least_float32
+from ..training.devices.precision import choose_precision, products_in
+from ..training.token_objective import without_targets
 from .teacher import constant, moved
 
 IS_LABELLED = "is_labelled"

@@ -19,6 +19,13 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.documents import read_facts
+from ..configs.messages import quietly
+from ..data.cache import made_once
+from ..data.disk import replace_text
+from ..data.files.rows import read_rows
+from ..data.steps.exchange import main_first, wait_for_everyone
+from ..data.steps.objective import IGNORE
+from ..data.steps.packing import Ragged
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.facts import keep_best, keep_rows
@@ -28,20 +35,13 @@ from ..finetune.model import load_pretrained_model
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
-from ..finetune.task import Task
-from ..finetune.tasks import load_task
-from ..ground.messages import quietly
+from ..finetune.tasks.task import Task
+from ..finetune.tasks.tasks import load_task
 from ..modeling import TercetPreTrainedModel
-from ..storage.checkpoint import Checkpoint, Opener
-from ..storage.model_folder import save_tokenizer
-from ..storage.saving import save_loadable
-from ..text.cache import made_once
-from ..text.rows import read_rows
-from ..training.disk import replace_text
-from ..training.exchange import main_first, wait_for_everyone
-from ..training.objective import IGNORE
-from ..training.packing import Ragged
-from ..training.precision import join_processes
+from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.model_folder import save_tokenizer
+from ..modeling.saved.saving import save_loadable
+from ..training.devices.precision import join_processes
 from ..training.run_folder import RECIPE, write_recipe
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe

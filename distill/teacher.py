@@ -5,13 +5,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedTokenizerBase
 
-from ..ground.messages import quietly
+from ..configs.messages import quietly
+from ..data.steps.objective import Batch
 from ..modeling import TercetPreTrainedModel
 from ..modeling.pretrained import TercetLMHeadModel
-from ..storage.checkpoint import Checkpoint
-from ..storage.model_folder import pads, require_fit
-from ..training.objective import Batch
-from ..training.precision import choose_precision, products_in
+from ..modeling.saved.checkpoint import Checkpoint
+from ..modeling.saved.model_folder import pads, require_fit
+from ..training.devices.precision import choose_precision, products_in
 from .model_outputs import ModelOutputs, RequiredOutputs, compute_outputs
 
 
@@ -24,7 +24,7 @@ def load_model(checkpoint: Checkpoint) -> TercetPreTrainedModel:
     Raises:
         ValueError: It is none that ours can be, is damaged, or has no tokenizer.
     """
-    from ..stock.models import as_ours
+    from ..modeling.stock.models import as_ours
 
     with quietly():
         model = as_ours(checkpoint)

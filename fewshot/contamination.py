@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics.texts import LettersOfEveryScript
-from ..text.documents import open_documents
-from .items import Item
+from ..data.documents import open_documents
+from ..training.metrics.texts import LettersOfEveryScript
+from .prompts.items import Item
 from .recipe import ContaminationRecipe
 
 SHORTEST, LONGEST = 8, 13

@@ -10,14 +10,14 @@ from itertools import chain
 
 import numpy as np
 
-from ..text.special_tokens import share_of_unknown, tell_of_unknown
-from .items import Demonstrations
-from .prompted_model import PromptedModel
-from .prompting import Prompter, Query
+from ..data.tokenizers.special_tokens import share_of_unknown, tell_of_unknown
+from .prompts.items import Demonstrations
+from .prompts.prompted_model import PromptedModel
+from .prompts.prompting import Prompter, Query
 from .recipe import FewShotRecipe
 from .rows import Items
 from .subject import Subject
-from .task import Record
+from .tasks.task import Record
 
 
 @dataclass(frozen=True)

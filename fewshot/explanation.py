@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from ..storage.checkpoint import Checkpoint
+from ..modeling.saved.checkpoint import Checkpoint
 from .evaluation import drawer_of, prompter_of
-from .prompting import Query
+from .prompts.prompting import Query
+from .prompts.request import Request
 from .recipe import FewShotRecipe
-from .request import Request
 from .rows import read_items
 from .subject import Subject, load_subject
 

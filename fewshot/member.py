@@ -8,8 +8,8 @@ from ..modeling import (
     TercetDecoderForMaskedLM,
     TercetPreTrainedModel,
 )
-from ..storage.checkpoint import Checkpoint
-from ..storage.heads import Member
+from ..modeling.saved.checkpoint import Checkpoint
+from ..modeling.saved.heads import Member
 
 Head = Literal["auto", "causal_lm", "masked_lm"]
 """How a decoder of ours is read: with the head that it was saved with, causally, or in both directions."""

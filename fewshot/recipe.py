@@ -11,13 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ..text.paths import named_path
+from ..data.files.paths import named_path
 from ..training.recipe import Positive
-from .boundary import Opening, SpecialTokenPolicy
-from .encoder_scoring import Hiding
 from .member import Head
+from .prompts.boundary import Opening, SpecialTokenPolicy
+from .scoring.encoder_scoring import Hiding
 from .subject import Precision
-from .task_recipes import TaskRecipe
+from .tasks.task_recipes import TaskRecipe
 
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)]
 

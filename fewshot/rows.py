@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..text.documents import open_documents
-from ..text.packed_files import ending
-from ..text.record_files import TABLES, find_file
-from ..text.row_files import number_of, stream_file
-from ..text.rows import read_split
-from ..text.template_program import Row, WrittenNumber
-from .items import Item, require_labels, row_error
+from ..data.documents import open_documents
+from ..data.files.packed_files import ending
+from ..data.files.record_files import TABLES, find_file
+from ..data.files.row_files import number_of, stream_file
+from ..data.files.rows import read_split
+from ..data.files.template_program import Row, WrittenNumber
+from .prompts.items import Item, require_labels, row_error
+from .prompts.templates import Template
 from .recipe import DataRecipe, FewShotRecipe
-from .task import Task
-from .tasks import build_task
-from .templates import Template
+from .tasks.task import Task
+from .tasks.tasks import build_task
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any, TextIO
 import torch
 from tqdm import tqdm
 
-from ..storage.checkpoint import Checkpoint
+from ..data.disk import partial_path, replace_text
+from ..modeling.saved.checkpoint import Checkpoint
 from ..training.books import hash_of_weights
-from ..training.cpu import prepared_cpu
-from ..training.disk import partial_path, replace_text
+from ..training.devices.cpu import prepared_cpu
 from ..training.run_folder import EVALUATION, Run, running
 from .contamination import Contamination, find_contamination
 from .evaluation import Evaluation, Outcome, conditions_of

@@ -10,11 +10,12 @@ from ..modeling import (
     TercetDecoderForCausalLM,
     TercetDecoderForMaskedLM,
 )
-from ..storage.checkpoint import Checkpoint
-from ..storage.heads import Member
-from ..storage.length import ROBERTA_LIKE
-from ..storage.model_folder import require_fit
-from .boundary import (
+from ..modeling.saved.checkpoint import Checkpoint
+from ..modeling.saved.heads import Member
+from ..modeling.saved.length import ROBERTA_LIKE
+from ..modeling.saved.model_folder import require_fit
+from .member import HEADS, Head, member_of
+from .prompts.boundary import (
     DecoderPrompts,
     EncoderPrompts,
     PromptEncoder,
@@ -22,12 +23,11 @@ from .boundary import (
     SpecialTokenPolicy,
     required_id,
 )
-from .decoder_scoring import CacheScorer, TreeScorer
-from .definition import OneByOne
-from .encoder_scoring import EncoderScorer, Hiding
-from .member import HEADS, Head, member_of
-from .request import Request, Scorer
-from .seq2seq_scoring import Seq2SeqScorer
+from .prompts.request import Request, Scorer
+from .scoring.decoder_scoring import CacheScorer, TreeScorer
+from .scoring.definition import OneByOne
+from .scoring.encoder_scoring import EncoderScorer, Hiding
+from .scoring.seq2seq_scoring import Seq2SeqScorer
 
 Precision = Literal["fp32", "bf16"]
 

@@ -8,8 +8,8 @@ from typing import cast
 
 from transformers import PreTrainedConfig
 
+from ..modeling.saved.checkpoint import Checkpoint
 from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
-from ..storage.checkpoint import Checkpoint
 from .recipe import AdaptationRecipe
 
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..storage.model_folder import give_segments
-from ..text.bad_records import SHOWN, RowError
-from ..text.special_tokens import DroppedText
-from ..training.packing import Ragged, ragged
+from ..data.files.bad_records import SHOWN, RowError
+from ..data.steps.packing import Ragged, ragged
+from ..data.tokenizers.special_tokens import DroppedText
+from ..modeling.saved.model_folder import give_segments
 from .frames import backend_of
 
 BEGINNING = 40

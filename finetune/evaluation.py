@@ -14,16 +14,16 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from ..objectives.task_objectives import TaskObjective, group_edges
+from ..data.steps.examples import pick
+from ..data.steps.objective import Batch
+from ..data.steps.step_planning import cut_evenly
 from ..training.evaluation import ratio
-from ..training.examples import pick
 from ..training.finite_numbers import finite_outputs
-from ..training.objective import Batch
-from ..training.step_planning import cut_evenly
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .splits import Split
-from .task import Prediction, Task
+from .tasks.objectives import TaskObjective, group_edges
+from .tasks.task import Prediction, Task
 
 TOKENS_AT_ONCE = 8192
 """Tokens that a model reads at once when it learns nothing."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..training.examples import FixedExamples, PackedExamples
-from ..training.objective import Example
-from ..training.packing import Ragged, stretches
+from ..data.steps.examples import FixedExamples, PackedExamples
+from ..data.steps.objective import Example
+from ..data.steps.packing import Ragged, stretches
 
 
 class LabelledExamples(FixedExamples):

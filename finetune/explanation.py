@@ -5,15 +5,15 @@ from typing import cast
 
 import torch
 
-from ..ground.messages import counted
+from ..configs.messages import counted
+from ..modeling.saved.checkpoint import Checkpoint, Opener, opening_once
 from ..pretraining.start import as_block, device_in_words
-from ..storage.checkpoint import Checkpoint, Opener, opening_once
-from ..training.precision import choose_precision, join_processes
+from ..training.devices.precision import choose_precision, join_processes
 from .learning import training_of
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate, in_recipes, with_learning_rate
 from .prepared import Prepared, prepare
 from .recipe import Combinations, FineTuningRecipe, combinations, varied
-from .tasks import task_of
+from .tasks.tasks import task_of
 
 Rates = Sequence[LearningRate | None]
 """The learning rates that were chosen, `None` where one is named."""

@@ -8,11 +8,11 @@ import shutil
 import sys
 from collections.abc import Mapping
 
-from ..ground.messages import counted
-from ..text.bad_rows import in_words
-from ..text.special_tokens import UNKNOWN, share_of_unknown, tell_of_unknown, tell_of_unwritable
-from ..text.texts_read import keep_texts
-from ..training.disk import replace_text
+from ..configs.messages import counted
+from ..data.disk import replace_text
+from ..data.files.bad_rows import in_words
+from ..data.texts_read import keep_texts
+from ..data.tokenizers.special_tokens import UNKNOWN, share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete
 from ..training.tracking import as_json
 from .learning_rate import LearningRate

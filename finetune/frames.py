@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..storage.model_folder import keep_option
-from ..text.special_tokens import any_text, required_token_id
+from ..data.tokenizers.special_tokens import any_text, required_token_id
+from ..modeling.saved.model_folder import keep_option
 
 FIRST, SECOND = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
 """The two texts of a frame, as `tokenizer.json` has them."""

@@ -11,24 +11,24 @@ import torch
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
+from ..configs.messages import quietly
 from ..configs.recipe import recipe_data
-from ..ground.messages import quietly
+from ..data.disk import explaining_a_full_disk, replace_text
+from ..data.steps.objective import Objective
 from ..modeling import TercetPreTrainedModel
-from ..storage.checkpoint import Checkpoint, Opener
-from ..storage.model_folder import save_tokenizer
-from ..storage.saving import save_loadable
+from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.model_folder import save_tokenizer
+from ..modeling.saved.saving import save_loadable
 from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
-from ..training.checkpoint import CHECKPOINTS, best, latest, read_state
-from ..training.disk import explaining_a_full_disk, replace_text
-from ..training.environment import environment_of
+from ..training.checkpoints.checkpoint import CHECKPOINTS, best, latest, read_state
+from ..training.devices.environment import environment_of
+from ..training.devices.sharding import gathered, load_whole_weights, whole_weights
 from ..training.evaluation import HeldOut
 from ..training.finite_json import as_json
 from ..training.learning import Outcome, Parts, Session, learn
 from ..training.loop import Progress
-from ..training.objective import Objective
 from ..training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from ..training.run_folder import MODEL, SCORES, Run, delete
-from ..training.sharding import gathered, load_whole_weights, whole_weights
 from ..training.stages import prepare_data
 from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
@@ -38,8 +38,8 @@ from .output import ADAPTER, GRID, GRID_SCORES, PREDICTIONS, seed_folder
 from .prepared import Prepared, Results
 from .recipe import Combinations, FineTuningRecipe, FineTuningSchedule, LoraRecipe, in_words
 from .splits import Split, encoder_of, remember_words
-from .task import Task
-from .tasks import keep_task
+from .tasks.task import Task
+from .tasks.tasks import keep_task
 
 ROOM = 1.5
 """Times the tokens of an average step that a micro-batch may hold by default: most steps are one."""

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
-from ..storage.checkpoint import Checkpoint, Opener
+from ..modeling.saved.checkpoint import Checkpoint, Opener
 from .model import MEMBERS
 from .recipe import FineTuningRecipe
 
@@ -105,7 +105,7 @@ def count_parameters(config: PreTrainedConfig) -> int:
         ValueError: The architecture is not known.
     """
     if not config.model_type.startswith("tercet"):
-        from ..stock.architectures import architecture_of
+        from ..modeling.stock.architectures import architecture_of
 
         architecture_of(config)
     with torch.device("meta"):

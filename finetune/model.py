@@ -21,15 +21,15 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .. import modeling
-from ..conversion.inheritance import inherit, inherit_writing
-from ..ground.messages import first_line, quietly, shortened
-from ..ground.saved_weights import load_whole
+from ..configs.messages import first_line, quietly, shortened
 from ..modeling import TercetPreTrainedModel
+from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.inheritance import inherit, inherit_writing
+from ..modeling.saved.model_folder import pads, require_fit
+from ..modeling.saved.weights import load_whole
 from ..pretraining.model import require_fields
-from ..storage.checkpoint import Checkpoint, Opener
-from ..storage.model_folder import pads, require_fit
 from .recipe import LoraRecipe, PretrainedModelRecipe
-from .task import Task
+from .tasks.task import Task
 
 IN_WORDS = {
     "Encoder": "an encoder",
@@ -115,7 +115,7 @@ def require_head(path: str, model_type: str, config_class: Any, task: Task) -> N
 
 def imported_as(config: PreTrainedConfig) -> Any:
     """Return the class of configurations of ours that a stock model is imported as."""
-    from ..stock.architectures import architecture_of
+    from ..modeling.stock.architectures import architecture_of
 
     return architecture_of(config).config
 
@@ -127,9 +127,9 @@ def load_foreign(checkpoint: Checkpoint, task: Task) -> tuple[TercetPreTrainedMo
         The model, and the names of the tensors that were drawn because its files do not have them, or have
         them for other labels.
     """
-    from ..stock.architectures import architecture_of
-    from ..stock.models import as_ours, imported
-    from ..stock.weights import Dropped
+    from ..modeling.stock.architectures import architecture_of
+    from ..modeling.stock.models import as_ours, imported
+    from ..modeling.stock.weights import Dropped
 
     config = checkpoint.config
     architecture = architecture_of(config)

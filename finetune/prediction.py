@@ -18,22 +18,22 @@ import torch
 from datasets import Dataset
 from torch import nn
 
+from ..data.files.bad_records import RowError
+from ..data.files.record_files import require_columns
+from ..data.files.row_files import as_rows
+from ..data.files.row_writers import LineWriter, RowWriter, require_ending, require_writable, writing_rows
+from ..data.files.rows import STANDARD, Row, stream_rows
+from ..data.lock import locked
 from ..modeling import TercetPreTrainedModel
-from ..storage.checkpoint import Checkpoint
-from ..text.bad_records import RowError
-from ..text.record_files import require_columns
-from ..text.row_files import as_rows
-from ..text.row_writers import LineWriter, RowWriter, require_ending, require_writable, writing_rows
-from ..text.rows import STANDARD, Row, stream_rows
+from ..modeling.saved.checkpoint import Checkpoint
+from ..training.devices.precision import products_in
 from ..training.inputs import require_replaceable
-from ..training.lock import locked
-from ..training.precision import products_in
 from .encoding import TextEncoder
 from .evaluation import predict
 from .splits import encoder_of
-from .tagging import Tagging
-from .task import MAX_LENGTH, Prediction, Task
-from .tasks import load_task
+from .tasks.tagging import Tagging
+from .tasks.task import MAX_LENGTH, Prediction, Task
+from .tasks.tasks import load_task
 
 ROWS_AT_ONCE = 1024
 """Rows that are read, predicted and written together: enough to sort by length."""

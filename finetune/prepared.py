@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from ..data.files.record_files import naming_keys
 from ..modeling import TercetPreTrainedModel
-from ..storage.checkpoint import Checkpoint, Opener
-from ..text.record_files import naming_keys
+from ..modeling.saved.checkpoint import Checkpoint, Opener
 from .model import PretrainedModel, learner_of, load_pretrained_model
 from .recipe import Combinations, FineTuningRecipe
 from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
-from .task import Task
+from .tasks.task import Task
 
 Results = Mapping[int, dict[str, Any]]
 """Seed -> scores of its run."""

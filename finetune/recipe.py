@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..configs.recipe import parse_recipe, recipe_data
-from ..objectives.recipes import SingleObjectiveRecipe
+from ..data.files.bad_rows import OnBadRow
+from ..data.files.paths import named_path
+from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe
-from ..text.bad_rows import OnBadRow
-from ..text.paths import named_path
 from ..training.recipe import Fraction, NonNegative, Positive, Trackers, TrainingRecipe, Workers
-from .task_recipes import TaskRecipe
+from .tasks.task_recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
 """What the keys of a grid begin with: what changes neither rows nor weights to begin with."""

@@ -12,11 +12,11 @@ folder is touched.
 from dataclasses import replace
 from pathlib import Path
 
+from ..data.lock import require_unheld
+from ..data.steps.exchange import main_first
+from ..modeling.saved.checkpoint import opening_once
 from ..pretraining.start import tell_start
-from ..storage.checkpoint import opening_once
-from ..training.exchange import main_first
-from ..training.lock import require_unheld
-from ..training.precision import join_processes
+from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
 from .adaptation import adapt, require_adaptable

@@ -14,22 +14,22 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from ..data.cache import cache_folder
+from ..data.digests import identify_file
+from ..data.files.bad_records import RowError
+from ..data.files.bad_rows import Check, OnBadRow, Places, RowTally
+from ..data.files.packed_files import ending
+from ..data.files.record_files import TABLES, naming_keys
+from ..data.files.rows import Reading, read_rows, split_off, values_of, without_bad_rows
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
-from ..storage.length import max_length, most_positions
-from ..text.bad_records import RowError
-from ..text.bad_rows import Check, OnBadRow, Places, RowTally
-from ..text.cache import cache_folder
-from ..text.digests import identify_file
-from ..text.packed_files import ending
-from ..text.record_files import TABLES, naming_keys
-from ..text.rows import Reading, read_rows, split_off, values_of, without_bad_rows
+from ..modeling.saved.length import max_length, most_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples
-from .labels import KIND
-from .odd_labels import describe_odd_labels
 from .recipe import DataRecipe, FineTuningRecipe
-from .task import Task
-from .tasks import build_task, task_of
+from .tasks.labels import KIND
+from .tasks.odd_labels import describe_odd_labels
+from .tasks.task import Task
+from .tasks.tasks import build_task, task_of
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""

@@ -7,16 +7,16 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedTokenizerBase
 
-from ..conversion.word_tokenizer import word_tokenizer
-from ..ground.messages import first_line
+from ..configs.messages import first_line
 from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
 from ..modeling.configuration_neural import NeuralConfig
 from ..modeling.recurrent.tagger import WordFeatures
 from ..modeling.recurrent.word_embedders import adopt, describe
+from ..modeling.recurrent.word_tokenizer import word_tokenizer
+from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..pretraining.model import require_fields
-from ..storage.checkpoint import Checkpoint, Opener
 from .recipe import PretrainedModelRecipe
-from .task import Task
+from .tasks.task import Task
 
 OF_TAGGERS = ("embeddings",)
 """Fields of the configuration that a recipe cannot override, because the models say them."""

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..text.rows import Row
-from .task_recipes import ChatRecipe, MultipleChoiceRecipe, RowsRecipe, TaggingRecipe
+from ..data.files.rows import Row
+from .tasks.task_recipes import ChatRecipe, MultipleChoiceRecipe, RowsRecipe, TaggingRecipe
 
 WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*|[^\w\s]")
 """A word, whose parts a hyphen or an apostrophe joins, or a mark."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..conversion.inheritance import require_savable
-from ..text.special_tokens import target_language
+from ..data.tokenizers.special_tokens import target_language
+from ..modeling.saved.inheritance import require_savable
 
 OF_BEAMS = ("early_stopping", "length_penalty")
 """Defaults that mean something with several beams only."""

@@ -1,7 +1,7 @@
 """The model that a pretraining run begins with: a preset with random weights, or one that goes on learning.
 
 The objective chooses the head, the tokenizer the vocabulary's size and the special ids; the preset says the
-rest. A model that gets another tokenizer keeps what it knows of tokens (`conversion/token_rows.py`).
+rest. A model that gets another tokenizer keeps what it knows of tokens (`data/tokenizers/token_rows.py`).
 
 A stock model that goes on is imported. The import lies in the cache, with its certificate, under the hash of
 what it was made of: a run that is resumed, planned or verified finds it there.
@@ -23,27 +23,27 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from ..configs.messages import first_line, quietly, shortened
 from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
 from ..configs.schema import no_field
-from ..conversion.inheritance import TokenRows, inherit, inherit_writing
-from ..conversion.token_rows import keeps_ids, new_ids, rows_between
-from ..ground.messages import first_line, quietly, shortened
+from ..data.cache import cache_folder, made_once, name_of
+from ..data.disk import explaining_a_full_disk
+from ..data.tokenizers.token_rows import keeps_ids, new_ids, rows_between
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
-from ..objectives.base_recipe import Trainable
-from ..objectives.recipes import OBJECTIVES
-from ..storage.checkpoint import Checkpoint, Opener
-from ..storage.length import most_positions
-from ..storage.model_folder import (
+from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.inheritance import TokenRows, inherit, inherit_writing
+from ..modeling.saved.length import most_positions
+from ..modeling.saved.model_folder import (
     keep_option,
     num_ids,
     require_fit,
     save_tokenizer,
 )
-from ..storage.saving import save_loadable
-from ..text.cache import cache_folder, made_once, name_of
-from ..training.disk import explaining_a_full_disk
+from ..modeling.saved.saving import save_loadable
 from ..training.recipe import TrainingRecipe
 from ..training.run_folder import RECIPE
+from .objectives.base_recipe import Trainable
+from .objectives.recipes import OBJECTIVES
 from .recipe import PretrainingRecipe
 
 SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]
@@ -247,7 +247,7 @@ def values_of(recipe: PretrainingRecipe, open_model: Opener) -> tuple[str, dict[
 
 def require_trainable(recipe: PretrainingRecipe, checkpoint: Checkpoint) -> None:
     """Raise a `ValueError` if the objective does not train the model that is to go on; it is not imported."""
-    from ..stock.architectures import architecture_of
+    from ..modeling.stock.architectures import architecture_of
 
     path, own_type = checkpoint.name, checkpoint.config.model_type
     is_ours = checkpoint.is_ours
@@ -366,8 +366,8 @@ def import_into(folder: Path, checkpoint: Checkpoint) -> None:
     Raises:
         ValueError: As in `kept_import`.
     """
-    from ..stock.certificate import certify
-    from ..stock.models import imported, load_stock
+    from ..modeling.stock.certificate import certify
+    from ..modeling.stock.models import imported, load_stock
 
     stock, tokenizer = load_stock(checkpoint), checkpoint.tokenizer
     require_fit(tokenizer, stock.config)

@@ -18,7 +18,7 @@ With averages of weights, `model/` has those that `training.final_weights` says,
 from dataclasses import fields
 from pathlib import Path
 
-from ..training.recovery import UNCHANGEABLE
+from ..training.checkpoints.recovery import UNCHANGEABLE
 from ..training.run_folder import (
     RECIPE,
     TEXTS,

@@ -17,22 +17,22 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.recipe import recipe_data
-from ..storage.checkpoint import opening_once
-from ..text.cache import cache_folder
-from ..text.documents import EMBEDDED
-from ..text.held_apart import warn_of_shared_documents
-from ..text.mixed_documents import single_texts
-from ..text.new_terms import read_terms
-from ..text.prepared import PreparedDocuments
-from ..text.texts_read import warn_of_overlap
-from ..text.tokenization import tokenized_corpus
-from ..text.tokenizer import load_tokenizer
+from ..data.cache import cache_folder
+from ..data.documents import EMBEDDED
+from ..data.held_apart import warn_of_shared_documents
+from ..data.mixed_documents import single_texts
+from ..data.prepared import PreparedDocuments
+from ..data.steps.examples import Examples, ExampleSource, left_out_of
+from ..data.steps.exchange import main_first
+from ..data.steps.objective import Objective
+from ..data.texts_read import warn_of_overlap
+from ..data.tokenizers.new_terms import read_terms
+from ..data.tokenizers.tokenization import tokenized_corpus
+from ..data.tokenizers.tokenizer import load_tokenizer
+from ..modeling.saved.checkpoint import opening_once
+from ..training.checkpoints.final_weights import EMA, MEAN
 from ..training.evaluation import HeldOut
-from ..training.examples import Examples, ExampleSource, left_out_of
-from ..training.exchange import main_first
-from ..training.final_weights import EMA, MEAN
 from ..training.learning import Parts
-from ..training.objective import Objective
 from ..training.recipe import StageRecipe
 from ..training.stages import prepare_data, require_consistent
 from .continuation import TOKENS, TOKENS_BEFORE, tell_of_replaced, told_of_tokens

@@ -1,7 +1,7 @@
 """The recipe of a pretraining run, with a part for each component of the run.
 
 model      architecture                     tokenizer    an existing tokenizer, or how to train one
-corpus     text and sequence lengths        objective    the training objective (`objectives/recipes.py`)
+corpus     text and sequence lengths        objective    the objective (`pretraining/objectives/recipes.py`)
 training   optimization (`training/recipe.py`)           output       the folder to write
 """
 
@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..objectives.recipes import ObjectiveRecipe
-from ..text.paths import named_path
+from ..data.files.paths import named_path
 from ..training.recipe import TrainingRecipe
+from .objectives.recipes import ObjectiveRecipe
 
 Source = str | list[str]
 """A file, a folder, a list of them, a data set's id on the Hub, or `documentation`: the embedded corpus."""

@@ -17,22 +17,30 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
-from ..text.cache import cache_folder, made_once, name_of
-from ..text.documents import Documents, require_unchanged
+from ..data.cache import cache_folder, made_once, name_of
+from ..data.disk import partial_path, publish_folder, removing_on_failure, replace_text
+from ..data.documents import Documents, require_unchanged
+from ..data.steps.examples import ExampleSource, left_out_of
+from ..data.steps.exchange import main_first
+from ..data.steps.windows import tokens_of_pass
 from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights, tokens_asked
-from ..training.disk import partial_path, publish_folder, removing_on_failure, replace_text
-from ..training.environment import environment_of
-from ..training.examples import ExampleSource, left_out_of
-from ..training.exchange import main_first
-from ..training.final_weights import FILES, each_kind, final_kind, folder_of, judged_kind, kinds_of, scores_of
+from ..training.checkpoints.final_weights import (
+    FILES,
+    each_kind,
+    final_kind,
+    folder_of,
+    judged_kind,
+    kinds_of,
+    scores_of,
+)
+from ..training.checkpoints.revisions import BABYLM, RevisionSeries
+from ..training.devices.environment import environment_of
 from ..training.finite_json import as_json
 from ..training.learning import Outcome, Session
 from ..training.loop import Progress
 from ..training.recipe import TrainingRecipe
-from ..training.revisions import BABYLM, RevisionSeries
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS, delete
 from ..training.stages import LEAST_FILL
-from ..training.windows import tokens_of_pass
 from .model import SavedModel, save_model, saved_models
 from .prepared import Inputs, Prepared
 from .recipe import PretrainingRecipe

@@ -8,9 +8,9 @@ in the cache until then.
 
 from pathlib import Path
 
-from ..training.exchange import wait_for_everyone
+from ..data.steps.exchange import wait_for_everyone
+from ..training.devices.precision import join_processes
 from ..training.learning import Session, learn
-from ..training.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import warn_of_unfilled_steps
 from .continuation import tell_of_learning_rate

@@ -19,13 +19,13 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from ..ground.messages import counted
-from ..training.environment import device_name
-from ..training.precision import precision_in_words, precision_of
+from ..configs.messages import counted
+from ..data.steps.weighting import WeightedSource
+from ..data.steps.windows import windows_of
+from ..training.devices.environment import device_name
+from ..training.devices.precision import precision_in_words, precision_of
 from ..training.recipe import TrainingRecipe
 from ..training.stages import TrainingData, epochs_of
-from ..training.weighting import WeightedSource
-from ..training.windows import windows_of
 from .recipe import PretrainingRecipe
 
 PATIENCE = 1.0

@@ -20,20 +20,21 @@ from typing import Any, Literal, get_args
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
-from ..ground.messages import counted
-from ..modeling import NeuralConfig
-from ..objectives.base_recipe import Corpus, ObjectiveContext
-from ..storage.checkpoint import Checkpoint, Opener
-from ..text.cache import cache_folder
-from ..text.chunks import ParallelPairs
-from ..text.corpus import TokenizedCorpus, join_corpora
-from ..text.documents import EMBEDDED, Documents, FileDocuments, require_apart
-from ..text.held_apart import PartOfDocuments
-from ..text.mixed_documents import MixedDocuments, parts_of
-from ..text.packed_files import ending
-from ..text.prepared import PreparedDocuments, manifest_of, open_source
-from ..text.record_files import TEXT_LINES
-from ..text.special_tokens import (
+from ..configs.messages import counted
+from ..data.cache import cache_folder
+from ..data.chunks import ParallelPairs
+from ..data.corpus import TokenizedCorpus, join_corpora
+from ..data.documents import EMBEDDED, Documents, FileDocuments, require_apart
+from ..data.files.packed_files import ending
+from ..data.files.record_files import TEXT_LINES
+from ..data.held_apart import PartOfDocuments
+from ..data.mixed_documents import MixedDocuments, parts_of
+from ..data.prepared import PreparedDocuments, manifest_of, open_source
+from ..data.steps.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
+from ..data.steps.weighting import WeightedSource
+from ..data.steps.windows import WindowedSource, windows_of
+from ..data.texts_read import keep_texts, warn_of_copies
+from ..data.tokenizers.special_tokens import (
     UNKNOWN,
     control_tokens,
     ends_read_as_text,
@@ -42,17 +43,16 @@ from ..text.special_tokens import (
     tell_of_unknown,
     tell_of_unwritable,
 )
-from ..text.texts_read import keep_texts, warn_of_copies
-from ..text.tokenization import TextCounter, text_backend, tokenized_corpus
-from ..text.tokenization import tokenize as tokenize_text
-from ..training.checkpoint import CHECKPOINTS, latest
+from ..data.tokenizers.tokenization import TextCounter, text_backend, tokenized_corpus
+from ..data.tokenizers.tokenization import tokenize as tokenize_text
+from ..modeling import NeuralConfig
+from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..training.checkpoints.checkpoint import CHECKPOINTS, latest
+from ..training.checkpoints.revisions import BABYLM
 from ..training.evaluation import HeldOut
-from ..training.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
-from ..training.revisions import BABYLM
 from ..training.run_folder import TEXTS
 from ..training.stages import Stage, epochs_of
-from ..training.weighting import WeightedSource
-from ..training.windows import WindowedSource, windows_of
+from .objectives.base_recipe import Corpus, ObjectiveContext
 from .recipe import CorpusRecipe, PretrainingRecipe, texts_of
 from .translation_scores import TranslationMeasure
 
@@ -298,7 +298,7 @@ def training_source(
     if not recipe.corpus.streaming:
         corpus = tokenize(recipe, documents, tokenizer)
         return partial(examples_of, recipe, corpus, tokenizer)
-    from ..text.streaming import StreamedExamples, TokenizedStream
+    from ..data.streaming import StreamedExamples, TokenizedStream
 
     read, *others = documents
     if others:

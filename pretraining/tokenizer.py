@@ -12,15 +12,15 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
+from ..data.cache import cache_folder, made_once, name_of
+from ..data.documents import Documents, require_unchanged
+from ..data.texts_read import contents_of
+from ..data.tokenizers.new_terms import add_spelled, add_terms, learn_terms, read_terms, require_same_reading
+from ..data.tokenizers.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
 from ..modeling import NeuralConfig
-from ..storage.length import max_length, most_positions
-from ..storage.model_folder import keep_option, save_tokenizer
-from ..text.cache import cache_folder, made_once, name_of
-from ..text.documents import Documents, require_unchanged
-from ..text.new_terms import add_spelled, add_terms, learn_terms, read_terms, require_same_reading
-from ..text.texts_read import contents_of
-from ..text.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
-from ..training.checkpoint import CHECKPOINTS, latest
+from ..modeling.saved.length import max_length, most_positions
+from ..modeling.saved.model_folder import keep_option, save_tokenizer
+from ..training.checkpoints.checkpoint import CHECKPOINTS, latest
 from ..training.run_folder import Run
 from .output import TOKENIZER, kept_tokenizer
 from .recipe import PretrainingRecipe, TokenizerRecipe

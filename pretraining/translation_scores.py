@@ -20,13 +20,13 @@ from sacrebleu.metrics.chrf import CHRF
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..metrics.bootstrap import bootstrap_interval
-from ..metrics.texts import matches, tokenization_for
-from ..objectives.writing import read_out, rewritten, write
-from ..text.chunks import ParallelPairs
-from ..text.documents import Documents
-from ..text.special_tokens import required_token_id, writes_lowercase
-from ..text.tokenization import text_backend
+from ..data.chunks import ParallelPairs
+from ..data.documents import Documents
+from ..data.tokenizers.special_tokens import required_token_id, writes_lowercase
+from ..data.tokenizers.tokenization import text_backend
+from ..modeling.generation.writing import read_out, rewritten, write
+from ..training.metrics.bootstrap import bootstrap_interval
+from ..training.metrics.texts import matches, tokenization_for
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ import torch
 from safetensors.torch import load_file
 
 from ..configs.documents import write_document
+from ..configs.processes import start_python
 from ..configs.recipe import recipe_data
-from ..ground.processes import start_python
-from ..training.checkpoint import CHECKPOINTS, PREFIX, checkpoints
+from ..training.checkpoints.checkpoint import CHECKPOINTS, PREFIX, checkpoints
 from ..training.ownership import mark
 from ..training.tracking import LOG, Record, read_log
 from .output import TOKENIZER

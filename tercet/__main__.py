@@ -15,10 +15,10 @@ from typing import TextIO
 
 from .api import bound_spinning
 from .command_line import parse
-from .ground.messages import LinesError, is_panic
-from .ground.processes import safe_path
-from .ground.terminal import plain_streams
-from .reports import ReportError
+from .configs.messages import LinesError, is_panic
+from .configs.processes import safe_path
+from .configs.terminal import plain_streams
+from .finished_reports import ReportError
 
 WRONG_USAGE = (ValueError, FileNotFoundError)
 """Errors that are the user's, and say what to do."""
@@ -160,7 +160,7 @@ def is_said_in_full(error: BaseException) -> bool:
     """Return whether an error that is not the user's says already what helps."""
     if not isinstance(error, OSError):
         return isinstance(error, ReportError)
-    from .training.disk import WriteError
+    from .data.disk import WriteError
 
     return isinstance(error, WriteError)
 

@@ -22,14 +22,14 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .reports import find_finished, report_after, write_report
+from .finished_reports import find_finished, report_after, write_report
 from .results import Result
 from .rows_in_memory import SPLITS, as_dataset, calling, is_table, keep, splits_of, texts_in
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from .planning.plan import Plan
+    from .tools.plan.plan import Plan
 
 ROWS = (*SPLITS, "demonstrations")
 """Keys that name rows, under whatever parts of a recipe."""
@@ -204,8 +204,8 @@ def plan(recipe: Any, *overrides: str, **values: Any) -> "Plan":
 
     with written_overrides(overrides, values) as given:
         check_recipe("plan", recipe, given)
-        from .planning.machines import THIS_MACHINE, load_plan
-        from .planning.plan import plan_run
+        from .tools.plan.machines import THIS_MACHINE, load_plan
+        from .tools.plan.plan import plan_run
 
         loaded, machines = load_plan(recipe, given)
         if machines.device == THIS_MACHINE:
@@ -268,10 +268,10 @@ def predict(model: Any, rows: Any, *, precision: str = "fp32") -> list[dict[str,
         FileNotFoundError: There is no such model or file.
         ValueError: The model was not fine-tuned, or a row lacks what it reads.
     """
+    from .data.files.row_files import read_file
     from .finetune.prediction import Predictor, predict_rows
     from .finetune.text_rows import rows_of_texts
-    from .storage.checkpoint import Checkpoint
-    from .text.row_files import read_file
+    from .modeling.saved.checkpoint import Checkpoint
 
     name, texts = str(as_model(model)), texts_in(rows)
     predictor = Predictor(Checkpoint.open(name), precision)
@@ -309,9 +309,9 @@ def embed(
     """
     import numpy as np
 
-    from .conversion.embedding import load_embedder
-    from .conversion.vector_files import in_batches, texts_of_file
-    from .text.record_files import naming_keys, require_columns
+    from .data.files.record_files import naming_keys, require_columns
+    from .tools.embed.embedding import load_embedder
+    from .tools.embed.vector_files import in_batches, texts_of_file
 
     if isinstance(texts, Path):
         batches = [*texts_of_file(str(texts), column)]

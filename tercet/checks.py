@@ -14,14 +14,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from .configs.messages import first_line
+from .configs.paths import CONFIG, RUNS, TASK, require_folder, require_task, unknown_model
 from .configs.recipe import load_preset, read_overrides, read_recipe, split_overrides, wrong_member
 from .configs.schema import Schema, no_field, schema_of, shipped
-from .ground.messages import first_line
+from .data.files.paths import named_path
+from .data.lock import lock_of
 from .kinds import READS, Kind, command_of, kind_of, other_kind, wrong_kind
-from .text.paths import named_path
 from .training.inputs import require_free
-from .training.lock import lock_of
-from .training.model_paths import CONFIG, RUNS, TASK, require_folder, require_task, unknown_model
 from .training.ownership import require_unused
 
 MODEL_KEYS = (
@@ -169,9 +169,9 @@ def check_folder(kind: Kind, data: Data, *, overwrite: bool) -> None:
 
 def check_texts(corpus: Data) -> None:
     """Refuse texts that are not there, or of which the first record is bad."""
-    from .text.documents import EMBEDDED, FileDocuments
-    from .text.prepared import open_source
-    from .text.record_files import require_text_early
+    from .data.documents import EMBEDDED, FileDocuments
+    from .data.files.record_files import require_text_early
+    from .data.prepared import open_source
 
     for split in ("train", "validation"):
         named = corpus.get(split)
@@ -188,7 +188,7 @@ def check_tables(data: Data, kind: Kind) -> None:
     """Refuse files of rows that are not there, or lack a column that the task reads."""
     if not (files := files_of_rows(part_of(data, *kind.rows))):
         return
-    from .text.record_files import naming_keys, require_columns_early
+    from .data.files.record_files import naming_keys, require_columns_early
 
     keys = keys_of_columns(data, kind)
     for file in files.values():
@@ -205,8 +205,8 @@ def keys_of_columns(data: Data, kind: Kind) -> dict[str, str]:
     """
     if kind.folder == "fewshot":
         from .configs.recipe import adapter_of
-        from .fewshot.task_recipes import TaskRecipe
-        from .fewshot.templates import templates_of
+        from .fewshot.prompts.templates import templates_of
+        from .fewshot.tasks.task_recipes import TaskRecipe
 
         recipe = adapter_of(TaskRecipe).validate_json(json.dumps(data["task"]), strict=True)
         templates = templates_of(recipe).values()
@@ -240,10 +240,10 @@ def check_small_tables(data: Data, kind: Kind) -> None:
     Raises:
         ValueError: A table is damaged or has no rows, or its labels are no two.
     """
-    from .finetune.labels import find_labels
-    from .text.bad_records import RowError
-    from .text.bad_rows import no_check
-    from .text.rows import read_rows
+    from .data.files.bad_records import RowError
+    from .data.files.bad_rows import no_check
+    from .data.files.rows import read_rows
+    from .finetune.tasks.labels import find_labels
 
     task, rows = learned_task(data, kind), part_of(data, *kind.rows)
     if task is None:
@@ -266,7 +266,7 @@ def check_small_tables(data: Data, kind: Kind) -> None:
 def task_of(data: Data) -> Any:
     """Build the `task` of a fine-tuning recipe, or of a model's file, which knows its columns."""
     from .configs.recipe import adapter_of
-    from .finetune.task_recipes import TaskRecipe
+    from .finetune.tasks.task_recipes import TaskRecipe
 
     return adapter_of(TaskRecipe).validate_json(json.dumps(data["task"]), strict=True)
 
@@ -337,7 +337,7 @@ def check_rows(model: str, source: str) -> None:
         FileNotFoundError: There is no such file.
         ValueError: It lacks a column, or can have none.
     """
-    from .text.record_files import find_file, require_columns_early
+    from .data.files.record_files import find_file, require_columns_early
 
     find_file(source)
     if (file := Path(model).expanduser() / TASK).exists():  # one of the Hub is not here yet

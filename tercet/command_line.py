@@ -386,9 +386,9 @@ def recipe_completions(prefix: str, parsed_args: Namespace, **_: object) -> list
 
 def study_completions(prefix: str, **_: object) -> list[str]:
     """List the studies."""
-    from .studies.study import all_studies
+    from .laboratory import studies
 
-    return [name for name in all_studies() if name.startswith(prefix)]
+    return [name for name in studies("study").all_studies() if name.startswith(prefix)]
 
 
 def listed_completions(prefix: str, **_: object) -> list[str]:
@@ -428,7 +428,7 @@ def demo(options: Namespace) -> None:
       tercet demo
       tercet demo --output runs/first-look
     """
-    from .demo.run import next_steps, run_demo
+    from .tools.demo.run import next_steps, run_demo
 
     page = run_demo(options.output, overwrite=options.overwrite)
     for step in next_steps(page):

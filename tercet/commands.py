@@ -210,7 +210,7 @@ def predict(options: Namespace) -> None:
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
     from .checks import check_rows
-    from .text.row_writers import require_ending
+    from .data.files.row_writers import require_ending
 
     if output != "-":
         require_ending(output)
@@ -253,11 +253,11 @@ def embed(options: Namespace) -> None:
       tercet embed runs/search/model passages.jsonl --output passages.parquet --index
     """
     if options.file != "-":
-        from .text.record_files import TEXT_LINES, find_file
+        from .data.files.record_files import TEXT_LINES, find_file
 
         find_file(options.file, others=TEXT_LINES)
     api.say_that_libraries_load()
-    from .conversion.vector_files import embed_file
+    from .tools.embed.vector_files import embed_file
 
     found = embed_file(
         options.model,
@@ -327,7 +327,7 @@ def report(options: Namespace) -> None:
 
 
 if TYPE_CHECKING:
-    from .hub.publication import Publication
+    from .tools.push.publication import Publication
 
 
 def play(options: Namespace) -> None:
@@ -347,8 +347,8 @@ def play(options: Namespace) -> None:
     if find_spec("gradio") is None:
         raise ValueError("the page needs Gradio, not installed here: pip install 'tercet[play]'")
     api.say_that_libraries_load()
-    from .play.page import serve
-    from .play.sessions import open_session
+    from .tools.play.page import serve
+    from .tools.play.sessions import open_session
 
     serve(open_session(options.model), port=options.port)
 
@@ -368,7 +368,7 @@ def import_(options: Namespace) -> None:
       tercet import openai-community/gpt2 runs/gpt2
     """
     api.say_that_libraries_load()
-    from .stock.run import import_model
+    from .tools.import_export.run import import_model
 
     certificate = import_model(
         options.source, options.output, revision=options.revision, overwrite=options.overwrite
@@ -396,7 +396,7 @@ def export(options: Namespace) -> None:
         raise ValueError("--int8 is about graphs of ONNX: add --onnx")
     api.say_that_libraries_load()
     if options.onnx:
-        from .conversion.onnx_graphs import export_graphs, table
+        from .tools.import_export.onnx_graphs import export_graphs, table
 
         graphs = export_graphs(options.model, options.output, int8=options.int8, overwrite=options.overwrite)
         print(table(graphs))
@@ -404,7 +404,7 @@ def export(options: Namespace) -> None:
         file = os.path.join(options.output, graphs[0].file)
         print(f"next, in Python: onnxruntime.InferenceSession({file!r})", file=sys.stderr)
         return
-    from .stock.run import export_model
+    from .tools.import_export.run import export_model
 
     certificate = export_model(
         options.model, options.output, model_type=options.to, overwrite=options.overwrite
@@ -426,7 +426,7 @@ def convert(options: Namespace) -> None:
       tercet convert runs/encoder-demo/model --decoder runs/my-decoder/model --to seq2seq --output runs/pair
     """
     api.say_that_libraries_load()
-    from .conversion.run import convert_model
+    from .tools.convert.run import convert_model
 
     report = convert_model(
         options.model,
@@ -453,7 +453,7 @@ def doctor(options: Namespace) -> None:
       tercet doctor google-bert/bert-base-uncased --json
     """
     api.say_that_libraries_load()
-    from .doctor.diagnosis import diagnose, diagnosis_as_json, report_diagnosis
+    from .tools.doctor.diagnosis import diagnose, diagnosis_as_json, report_diagnosis
 
     diagnosis = diagnose(options.model, trust_remote_code=options.trust_remote_code)
     print(diagnosis_as_json(diagnosis) if options.json else report_diagnosis(diagnosis))
@@ -475,7 +475,7 @@ def inspect(options: Namespace) -> None:
       tercet inspect openai-community/gpt2 "The cat sat on the mat. The cat sat on" --output cat.html
     """
     api.say_that_libraries_load()
-    from .inspection.page import inspect_model
+    from .tools.inspect.page import inspect_model
 
     choices = {"target": options.target, "trust_remote_code": options.trust_remote_code}
     print(inspect_model(options.model, options.text, options.output, **choices))
@@ -493,13 +493,14 @@ def study(options: Namespace) -> None:
       tercet study
       tercet study scaled-scores --break no-scale
     """
-    from .studies.session import carry_out, list_studies
+    from .laboratory import studies
 
+    session = studies("session")
     if options.name is None:
-        print(list_studies())
+        print(session.list_studies())
         return
     print(
-        carry_out(
+        session.carry_out(
             options.name,
             broken=options.broken,
             predict=options.predict,
@@ -532,14 +533,14 @@ def push(options: Namespace) -> None:
     if options.checkpoints:
         push_checkpoints(options)
         return
-    from .hub.publication import describe, prepare
-    from .hub.push import push as send
+    from .tools.push.publication import describe, prepare
+    from .tools.push.push import push as send
 
     publications = [prepare(options.folder, options.repo)]
     if options.space or options.space_folder is not None:
         publications.append(space_of(publications[0], options))
     if options.space_folder is not None:
-        from .play.space import write_space
+        from .tools.play.space import write_space
 
         print(write_space(publications[1], options.space_folder))
         return
@@ -560,8 +561,8 @@ def push_checkpoints(options: Namespace) -> None:
     """
     from pathlib import Path
 
-    from .hub.publication import describe, prepare, require_repo_id
-    from .hub.revisions import missing_revisions, push_revisions, revisions_of
+    from .tools.push.publication import describe, prepare, require_repo_id
+    from .tools.push.revisions import missing_revisions, push_revisions, revisions_of
 
     singles = ("revision", "space", "space_folder")
     if given := [f"--{name}".replace("_", "-") for name in singles if getattr(options, name)]:
@@ -586,8 +587,8 @@ def space_of(publication: "Publication", options: Namespace) -> "Publication":
     Raises:
         ValueError: The model is to go to a branch, which no Space reads.
     """
-    from .play.space import prepare_space
-    from .storage.finished_run import find_run
+    from .reports.finished_run import find_run
+    from .tools.play.space import prepare_space
 
     if options.revision is not None:
         raise ValueError(

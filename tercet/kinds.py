@@ -25,11 +25,13 @@ class Kind:
     """Keys that lead to the part which names files of rows."""
     prepared: tuple[str, ...] = ()
     """What a run may find in its output folder."""
+    above: str = ""
+    """The package that contains the folder of its modules, if that is not `tercet` itself."""
 
     @property
     def recipe(self) -> Any:
         """Its dataclass."""
-        return getattr(import_module(f".{self.folder}.recipe", __package__), self.name)
+        return getattr(import_module(f"{self.above}.{self.folder}.recipe", __package__), self.name)
 
     @property
     def schema(self) -> Schema:
@@ -38,7 +40,7 @@ class Kind:
 
     def run(self, command: str) -> Callable[..., Any]:
         """Return the function that carries a recipe out."""
-        return getattr(import_module(f".{self.folder}.run", __package__), command)
+        return getattr(import_module(f"{self.above}.{self.folder}.run", __package__), command)
 
 
 KINDS = {
@@ -49,7 +51,7 @@ KINDS = {
         corpus=("corpus",),
         prepared=("recipe.yaml", "tokenizer", "texts.json"),
     ),
-    "prepare": Kind("preparation", "PreparationRecipe", "a preparation recipe"),
+    "prepare": Kind("prepare", "PreparationRecipe", "a preparation recipe", above=".tools"),
     "finetune": Kind(
         "finetune",
         "FineTuningRecipe",

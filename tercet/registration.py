@@ -11,7 +11,7 @@ themselves, as they do whoever imports them.
 
 Where a class is registered with `register_for_auto_class`, transformers saves and pushes the module of the
 class with the model, and what that imports from its own folder. Ours lie in several folders: of them, the
-code is written as `storage/remote_code.py` joins it.
+code is written as `modeling/saved/remote_code.py` joins it.
 
 A run of pretraining imports nothing that sends models to the Hub: that is put in its place here, too.
 """
@@ -99,12 +99,12 @@ def publish_classes(modeling: ModuleType) -> None:
 
 def offer_hub(revisions: ModuleType) -> None:
     """Let a run push its intermediate models, by a module that it does not import itself."""
-    vars(revisions)["hub"] = lambda: import_module(f"{__package__}.hub.revisions")
+    vars(revisions)["hub"] = lambda: import_module(f"{__package__}.tools.push.revisions")
 
 
 def write_code(config: "NeuralConfig", folder: Path) -> None:
     """Write the code that a configuration needs into a folder, and name it in the configuration."""
-    from .storage.remote_code import add_auto_map, code_of
+    from .modeling.saved.remote_code import add_auto_map, code_of
 
     facts = add_auto_map(config.to_dict())
     config.auto_map = facts["auto_map"]

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .storage.scores import Score as Score
-from .storage.scores import between, from_data, number
+from .reports.scores import Score as Score
+from .reports.scores import between, from_data, number
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -99,7 +99,7 @@ class Result:
         Raises:
             ValueError: The command makes no model.
         """
-        from .storage.checkpoint import Checkpoint
+        from .modeling.saved.checkpoint import Checkpoint
 
         return Checkpoint.open(str(self.model_path)).ours().eval()
 
@@ -109,7 +109,7 @@ class Result:
         Raises:
             ValueError: The command makes no model.
         """
-        from .storage.checkpoint import Checkpoint
+        from .modeling.saved.checkpoint import Checkpoint
 
         return Checkpoint.open(str(self.model_path)).required_tokenizer()
 
@@ -129,8 +129,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Show the scores, what they mean and where the report is, in a notebook."""
-        from .reporting.blocks import Bullets, Prose, Table
-        from .reporting.page import as_html
+        from .reports.blocks import Bullets, Prose, Table
+        from .reports.page import as_html
 
         rows = [[name, *cells(score)] for name, score in self.scores.items()]
         rows += [[f"baseline: {name}", number(value), ""] for name, value in self.baselines.items()]

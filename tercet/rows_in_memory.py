@@ -165,8 +165,8 @@ def of_columns(columns: dict[str, list[Any]], name: str) -> "Dataset":
     Raises:
         ValueError: A column holds values of several kinds.
     """
-    from .text.bad_records import RowError
-    from .text.row_files import as_rows
+    from .data.files.bad_records import RowError
+    from .data.files.row_files import as_rows
 
     try:
         return as_rows({column: [*map(present, values)] for column, values in columns.items()})
@@ -195,7 +195,7 @@ def keep(rows: Any, name: str) -> str:
     """
     from pyarrow.parquet import write_table
 
-    from .text.cache import cache_folder, made_once
+    from .data.cache import cache_folder, made_once
 
     table = as_dataset(rows, name)
     if not len(table):

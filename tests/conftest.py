@@ -58,7 +58,7 @@ def hub(monkeypatch) -> Callable[..., Counter[str]]:
             fetched[name] += 1
             return str(folders[name])
 
-        monkeypatch.setattr("tercet.storage.model_folder.snapshot_download", fetch)
+        monkeypatch.setattr("tercet.modeling.saved.model_folder.snapshot_download", fetch)
         return fetched
 
     return publish
@@ -85,7 +85,7 @@ def program(tmp_path_factory):
 HOLD = """
 import sys, time
 from pathlib import Path
-from tercet.training.lock import occupied
+from tercet.data.lock import occupied
 sys.argv = ["tercet", "pretrain", "mine.yaml"]
 with occupied(Path({folder!r})):
     print("held", flush=True)

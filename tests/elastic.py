@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from tercet import __main__
-from tercet.training.checkpoint_writer import CheckpointSeries
+from tercet.training.checkpoints.checkpoint_writer import CheckpointSeries
 from tercet.training.tracking import LOG, read_log
 
 from .fork_server import ForkedRun, ForkServer

@@ -10,10 +10,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tercet.data.steps.batches import Step, StepDataset, endless_steps
+from tercet.data.steps.objective import brought
+from tercet.data.steps.workers import DataCursor
 from tercet.modeling.attention import kernels
-from tercet.training.batches import Step, StepDataset, endless_steps
-from tercet.training.objective import brought
-from tercet.training.workers import DataCursor
 
 CPU = torch.device("cpu")
 

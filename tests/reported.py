@@ -7,8 +7,8 @@ from typing import Any
 from tercet.distill.run import distill as teach
 from tercet.fewshot.run import fewshot as evaluate
 from tercet.finetune.run import finetune as fine_tune
+from tercet.finished_reports import write_report
 from tercet.pretraining.run import pretrain as train
-from tercet.reports import write_report
 
 
 def with_report(command: str, carry_out: Any) -> Any:

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tercet.training.checkpoint import PIECES
-from tercet.training.pieces import read_pieces
+from tercet.training.checkpoints.checkpoint import PIECES
+from tercet.training.checkpoints.pieces import read_pieces
 
 
 def weights_in(folder: Path, kind: str = "model") -> dict[str, Tensor]:

@@ -11,11 +11,11 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.conversion.static_vectors import build, save_word_vectors
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling.recurrent.word_embedders import adopt, describe
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.model_folder import load_tokenizer
-from tercet.text.tokenizer import train_tokenizer
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.model_folder import load_tokenizer
+from tercet.tools.convert.static_vectors import build, save_word_vectors
 
 from .small_elmo import small_config
 

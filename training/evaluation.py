@@ -15,9 +15,9 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from .batches import Step, StepDataset, one_pass
-from .examples import ExampleSource, LeftOut
-from .objective import Batch, Objective
+from ..data.steps.batches import Step, StepDataset, one_pass
+from ..data.steps.examples import ExampleSource, LeftOut
+from ..data.steps.objective import Batch, Objective
 from .recipe import TrainingRecipe
 
 SUMS = ("targets", "loss", "accuracy")

@@ -16,9 +16,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .batches import Part
-from .checkpoint import save_checkpoint
-from .disk import WriteError, explaining_a_full_disk
+from ..data.disk import WriteError, explaining_a_full_disk
+from ..data.steps.batches import Part
+from .checkpoints.checkpoint import save_checkpoint
 from .loop import Training
 from .skipping import NonFiniteError
 

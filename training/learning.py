@@ -19,34 +19,34 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..configs.recipe import recipe_data
-from .averaging import WeightAverage, moving_share
-from .batches import Step
-from .checkpoint import CHECKPOINTS, latest, load_checkpoint, read_state
-from .checkpoint_writer import CheckpointSeries
-from .compiling import compiled_blocks
-from .cpu import prepared_cpu
-from .environment import attention_of, tell_of_resuming
-from .exchange import explaining_lost_processes
-from .final_weights import EMA, FILES, judged_kind, scores_of
-from .gradient_checkpointing import computes_again, enable_gradient_checkpointing
+from ..data.steps.batches import Step
+from ..data.steps.exchange import explaining_lost_processes
+from ..data.steps.interruption import BrokenOff, Interruption, listening
+from ..data.steps.objective import Objective
+from ..data.steps.workers import choose_workers, leaving_no_workers
+from .checkpoints.checkpoint import CHECKPOINTS, latest, load_checkpoint, read_state
+from .checkpoints.checkpoint_writer import CheckpointSeries
+from .checkpoints.final_weights import EMA, FILES, judged_kind, scores_of
+from .checkpoints.recovery import precision_kept, require_resumable, starting_point
+from .checkpoints.revisions import RevisionSeries
+from .devices.compiling import compiled_blocks
+from .devices.cpu import prepared_cpu
+from .devices.environment import attention_of, tell_of_resuming
+from .devices.gradient_checkpointing import computes_again, enable_gradient_checkpointing
+from .devices.precision import build_accelerator, products_of_few_digits
+from .devices.sharding import prepare_model, processes_of, settle
+from .devices.utilization import measure_utilization
 from .inspection import say_what_is_kept
-from .interruption import BrokenOff, Interruption, listening
 from .loop import Metrics, Progress, Training, train
-from .objective import Objective
-from .optimizers import build_optimizer
-from .precision import build_accelerator, products_of_few_digits
+from .optimizers.averaging import WeightAverage, moving_share
+from .optimizers.optimizers import build_optimizer
+from .optimizers.row_updates import gradients_by_rows
+from .optimizers.schedules import build_schedule
 from .recipe import TrainingRecipe
-from .recovery import precision_kept, require_resumable, starting_point
-from .revisions import RevisionSeries
-from .row_updates import gradients_by_rows
-from .schedules import build_schedule
-from .sharding import prepare_model, processes_of, settle
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .tracking import Tracker, begin_trackers
-from .utilization import measure_utilization
 from .weight_scores import WeightScores
-from .workers import choose_workers, leaving_no_workers
 
 
 @dataclass(frozen=True)

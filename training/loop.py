@@ -19,17 +19,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from .averaging import WeightAverage
-from .batches import Step
-from .compiling import CompiledBlocks
-from .final_weights import FILES, LAST
+from ..data.steps.batches import Step
+from ..data.steps.objective import Batch, Objective
+from ..data.steps.workers import DataCursor
+from .checkpoints.final_weights import FILES, LAST
+from .devices.compiling import CompiledBlocks
+from .devices.recording import Recorder
+from .devices.sharding import exchange_among_replicas, is_sharded, no_gradient
 from .metric_accumulator import MetricAccumulator
-from .objective import Batch, Objective
-from .optimizers import clip_gradients
-from .recording import Recorder
-from .sharding import exchange_among_replicas, is_sharded, no_gradient
+from .optimizers.averaging import WeightAverage
+from .optimizers.optimizers import clip_gradients
 from .skipping import NonFiniteSteps
-from .workers import DataCursor
 
 
 @dataclass

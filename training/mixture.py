@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from .examples import Examples, ExampleSource, PackableExamples, left_out_of, pick
-from .objective import COMPONENT, Batch, Example, Objective
+from ..data.steps.examples import Examples, ExampleSource, PackableExamples, left_out_of, pick
+from ..data.steps.objective import COMPONENT, Batch, Example, Objective
 
 
 class MixedExamples(PackableExamples):

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from .disk import delete_folder, replace_text
-from .manifest import UNREADABLE
+from ..data.disk import delete_folder, replace_text
+from .checkpoints.manifest import UNREADABLE
 
 OWN = ".tercet.json"
 """Name of the mark."""

@@ -18,14 +18,14 @@ from accelerate.state import PartialState
 from accelerate.utils import broadcast_object_list
 
 from ..configs.documents import read_document, write_document
+from ..configs.hashes import hash_of_model
+from ..configs.named_files import require_own_contents
+from ..configs.paths import MODEL as MODEL
 from ..configs.recipe import recipe_data
-from ..ground.hashes import hash_of_model
-from ..ground.named_files import require_own_contents
-from .disk import explaining_a_full_disk, replace_text
-from .exchange import is_restarted, wait_for_everyone
+from ..data.disk import explaining_a_full_disk, replace_text
+from ..data.lock import occupied
+from ..data.steps.exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
-from .lock import occupied
-from .model_paths import MODEL as MODEL
 from .ownership import (
     earlier_models,
     is_ours,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from .batches import Step
+from ..data.steps.batches import Step
 
 FOUND_INF = "found_inf"
 """Attribute in which torch's fused optimizers look for a number that tells them to do nothing."""

@@ -17,17 +17,17 @@ from itertools import islice, pairwise
 
 from accelerate import Accelerator
 
-from .batches import Step, StepDataset, endless_steps
+from ..data.steps.batches import Step, StepDataset, endless_steps
+from ..data.steps.examples import ExampleSource
+from ..data.steps.objective import Objective
+from ..data.steps.static_shapes import wants_graphs
+from ..data.steps.workers import DataCursor, PrefetchLoader
+from .checkpoints.final_weights import require_averages
+from .devices.sharding import sharding_plugin
 from .evaluation import HeldOut, require_evaluations
-from .examples import ExampleSource
-from .final_weights import require_averages
-from .objective import Objective
-from .optimizers import require_used_constants
+from .optimizers.optimizers import require_used_constants
+from .optimizers.schedules import require_used_keys, warmup_updates
 from .recipe import StageRecipe, TrainingRecipe
-from .schedules import require_used_keys, warmup_updates
-from .sharding import sharding_plugin
-from .static_shapes import wants_graphs
-from .workers import DataCursor, PrefetchLoader
 
 SourceOf = Callable[[StageRecipe], ExampleSource]
 """Makes the source of a stage that has a sequence length, or shares of texts, of its own."""

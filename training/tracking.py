@@ -24,12 +24,12 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from .disk import WriteError, explaining_a_full_disk, flush, replace_text
+from ..data.disk import WriteError, explaining_a_full_disk, flush, replace_text
+from .devices.utilization import Utilization, measure_peak, wait_for
 from .evaluation import TARGETS, without_targets
 from .finite_json import as_json as as_json
 from .finite_json import as_scores as as_scores
 from .loop import Metrics, Progress, Training
-from .utilization import Utilization, measure_peak, wait_for
 
 STEPS, EVALUATIONS = 8, 4
 """Lines about steps and about evaluations."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .averaging import mean_with
 from .books import hash_of_weights
-from .checkpoint import is_due
+from .checkpoints.checkpoint import is_due
+from .checkpoints.final_weights import LAST, MEAN, judged_kind, scores_of
+from .devices.sharding import gathered, whole_weights
 from .evaluation import evaluate_held_out
-from .final_weights import LAST, MEAN, judged_kind, scores_of
 from .finite_json import as_scores
 from .loop import Metrics, Training
+from .optimizers.averaging import mean_with
 from .recipe import TrainingRecipe
-from .sharding import gathered, whole_weights
 from .stages import TrainingData
 from .tracking import Tracker
 

@@ -5,7 +5,7 @@
                         else the vector of the word in lower case, where that is known
                         else zeros
 
-Nothing is learned here: another program makes the vectors (`conversion/static_vectors.py` brings them in),
+Nothing is learned here: another program makes the vectors (`tools/convert/static_vectors.py` brings them in),
 and taggers read them as features.
 
 The n-grams of characters of a word, and the rows of a table that they share (Bojanowski et al., 2017).

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from documentation.recipe_schema import FILE, schema
+from docs.site.recipe_schema import FILE, schema
 from tercet.configs.recipe import adapter_of, load_preset, preset_names, read_recipe, recipe_folders
 from tercet.configs.schema import Schema, schema_of, shipped
 from tercet.kinds import KINDS, command_of
-from tercet.planning.machines import PlanRecipe
+from tercet.tools.plan.machines import PlanRecipe
 
 CLASSES = {kind.name: kind.recipe for kind in KINDS.values()} | {"PlanRecipe": PlanRecipe}
 

@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.distill.losses import DistillationLoss
 from tercet.distill.model_outputs import Learner
 from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, load_model
-from tercet.objectives.base_recipe import ObjectiveContext
+from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.pretraining.model import build_model
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.storage.checkpoint import Checkpoint
-from tercet.text.tokenizer import train_tokenizer
 
 from ..finetune.conftest import WORDS
 

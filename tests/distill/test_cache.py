@@ -10,6 +10,9 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.data.steps.examples import pick
+from tercet.data.steps.objective import IGNORE
+from tercet.data.steps.static_shapes import POSITIONS
 from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
 from tercet.distill.general_prepared import build_setup, prepare_general, require_learnable, source_of
 from tercet.distill.model_outputs import RequiredOutputs
@@ -18,10 +21,7 @@ from tercet.distill.prepared import variants
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
-from tercet.training.examples import pick
-from tercet.training.objective import IGNORE
-from tercet.training.precision import build_accelerator
-from tercet.training.static_shapes import POSITIONS
+from tercet.training.devices.precision import build_accelerator
 from tercet.training.tracking import LOG, read_log
 
 from ..reported import distill

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from tercet.distill.comparison import (
+from tercet.distill.recipe import DistillationRecipe
+from tercet.finetune.tasks.ranking import Ranking, Wanted
+from tercet.finetune.tasks.task_recipes import RankingRecipe
+from tercet.reports.distill.comparison import (
     keep_of_examples,
     keep_of_predictions,
     keep_of_translations,
     lead_of_predictions,
 )
-from tercet.distill.recipe import DistillationRecipe
-from tercet.distill.report import about_share, build_report, kept_table
-from tercet.distill.summary import for_card
-from tercet.finetune.ranking import Ranking, Wanted
-from tercet.finetune.task_recipes import RankingRecipe
-from tercet.reporting.text import as_markdown
+from tercet.reports.distill.report import about_share, build_report, kept_table
+from tercet.reports.distill.summary import for_card
+from tercet.reports.text import as_markdown
 
 SIZES = {
     "teacher": {"parameters": 100, "inner_parameters": 80, "disk": 400},

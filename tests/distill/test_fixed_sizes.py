@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from tercet import modeling
+from tercet.data.steps.batches import StepDataset
+from tercet.data.steps.objective import IGNORE
+from tercet.data.steps.packing import Ragged
 from tercet.distill.losses import (
     AttentionMapLoss,
     CosineLoss,
@@ -22,13 +25,14 @@ from tercet.distill.model_outputs import Learner
 from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.task_objective import IS_LABELLED, SOFT, TaskDistillation
 from tercet.distill.teacher import LiveTeacher
-from tercet.finetune.chat import ChatObjective
 from tercet.finetune.examples import LabelledExamples, numbers, vectors
-from tercet.finetune.generation import GenerationObjective
-from tercet.finetune.multiple_choice import MultipleChoiceObjective
-from tercet.finetune.question_answering import QuestionAnsweringObjective
-from tercet.finetune.ranking import RankingObjective
-from tercet.finetune.tagging import TaggingObjective
+from tercet.finetune.tasks.chat import ChatObjective
+from tercet.finetune.tasks.generation import GenerationObjective
+from tercet.finetune.tasks.multiple_choice import MultipleChoiceObjective
+from tercet.finetune.tasks.objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
+from tercet.finetune.tasks.question_answering import QuestionAnsweringObjective
+from tercet.finetune.tasks.ranking import RankingObjective
+from tercet.finetune.tasks.tagging import TaggingObjective
 from tercet.modeling import (
     TercetDecoderForCausalLM,
     TercetEncoderForMultipleChoice,
@@ -38,17 +42,13 @@ from tercet.modeling import (
     TercetEncoderForTokenClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.task_objectives import MultiLabelObjective, RegressionObjective, SingleLabelObjective
-from tercet.training.batches import StepDataset
-from tercet.training.objective import IGNORE
-from tercet.training.packing import Ragged
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 
 from ..fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watched
-from ..objectives.conftest import tokenizer  # noqa: F401
-from ..objectives.test_recipes import LENGTH, make_source, read
-from ..objectives.test_recipes import make_steps as make_text_steps
-from ..objectives.test_static_shapes import small_model
+from ..pretraining.objectives.conftest import tokenizer  # noqa: F401
+from ..pretraining.objectives.test_recipes import LENGTH, make_source, read
+from ..pretraining.objectives.test_recipes import make_steps as make_text_steps
+from ..pretraining.objectives.test_static_shapes import small_model
 
 NEAR = {"rtol": 1e-4, "atol": 5e-5}
 NUM_EXAMPLES = 60

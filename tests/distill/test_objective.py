@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tercet.data.steps.examples import pick
+from tercet.data.steps.objective import IGNORE, INDEX
+from tercet.data.steps.packing import select_sequences, sequence_lengths, slice_sequences
+from tercet.data.steps.step_planning import share
 from tercet.distill.general_prepared import build_setup, prepare_general
 from tercet.distill.losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss, SoftTargetLoss
 from tercet.distill.recipe import StudentRecipe
-from tercet.training.examples import pick
-from tercet.training.objective import IGNORE, INDEX
-from tercet.training.packing import select_sequences, sequence_lengths, slice_sequences
-from tercet.training.precision import build_accelerator
-from tercet.training.step_planning import share
+from tercet.training.devices.precision import build_accelerator
 
 MEMBERS = ["encoder", "decoder", "seq2seq"]
 

@@ -4,7 +4,7 @@ import pytest
 
 import tercet
 from tercet.__main__ import main
-from tercet.distill import report
+from tercet.reports.distill import report
 
 from ..reported import read_report, remove_report
 

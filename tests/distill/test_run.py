@@ -12,12 +12,12 @@ from transformers import AutoModelForPreTraining, AutoTokenizer
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
 from tercet.distill import run
-from tercet.distill.comparison import Kept
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.student import build_student
-from tercet.hub.publication import prepare
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.finished_run import find_run
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.reports.distill.comparison import Kept
+from tercet.reports.finished_run import find_run
+from tercet.tools.push.publication import prepare
 from tercet.training.tracking import LOG, read_log
 
 from ..reported import distill
@@ -138,7 +138,7 @@ def test_the_report_compares_with_controls_and_with_the_published_student(recipe
 def test_a_finished_run_leaves_what_its_model_card_tells(recipe_of, monkeypatch):
     known = {name: Kept(0.5, 0.97, (0.9, 1.0)) for name in ("accuracy", "perplexity")}
     # The teacher is untrained: it may have no accuracy of which a share could be kept.
-    monkeypatch.setattr("tercet.distill.summary.keep_of_examples", lambda own, teachers: known)
+    monkeypatch.setattr("tercet.reports.distill.summary.keep_of_examples", lambda own, teachers: known)
     recipe = recipe_of("decoder", training={"measure_utilization": True})
     folder = distill(recipe).parent
     run = find_run(folder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tercet.distill.general_prepared import own_tokens, prepare_general, source_of, written_pairs
-from tercet.objectives.writing import padded
+from tercet.modeling.generation.writing import padded
 
 from ..reported import distill
 

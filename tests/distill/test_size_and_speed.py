@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from tercet.distill.report import saved_time, size_table
 from tercet.distill.size_and_speed import (
     BATCH,
     measure_speeds,
@@ -13,7 +12,8 @@ from tercet.distill.size_and_speed import (
     size_of,
     time_all,
 )
-from tercet.storage.checkpoint import Checkpoint
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.reports.distill.report import saved_time, size_table
 
 CPU = torch.device("cpu")
 

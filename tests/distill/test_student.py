@@ -11,8 +11,8 @@ from tercet.modeling import (
     TercetEncoderForPreTraining,
     TercetSeq2SeqForConditionalGeneration,
 )
+from tercet.modeling.stock.models import to_stock
 from tercet.pretraining.model import load_preset
-from tercet.stock.models import to_stock
 
 CLASSES = {
     "encoder": TercetEncoderForMaskedLM,

@@ -13,18 +13,18 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.steps.examples import pick
 from tercet.distill import run
-from tercet.distill.comparison import predict_split
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.task_objective import SOFT, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
-from tercet.finetune.chat import Chat
 from tercet.finetune.run import finetune
-from tercet.finetune.task_recipes import ChatRecipe
-from tercet.finetune.tasks import keep_task
-from tercet.objectives.task_objectives import SingleLabelObjective
-from tercet.storage.checkpoint import Checkpoint
-from tercet.training.examples import pick
+from tercet.finetune.tasks.chat import Chat
+from tercet.finetune.tasks.objectives import SingleLabelObjective
+from tercet.finetune.tasks.task_recipes import ChatRecipe
+from tercet.finetune.tasks.tasks import keep_task
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.reports.distill.comparison import predict_split
 from tercet.training.tracking import read_log
 
 from ..finetune.conftest import ROWS, bases, recipe_of, write_rows  # noqa: F401
@@ -227,7 +227,7 @@ def test_what_is_no_choice_does_not_count():
 
 
 def test_several_labels_are_several_questions():
-    from tercet.objectives.task_objectives import MultiLabelObjective
+    from tercet.finetune.tasks.objectives import MultiLabelObjective
 
     found, right = torch.tensor([[0.5, -1.0]]).double(), torch.tensor([[2.0, 1.0]]).double()
     q, p = ((scores / 2).sigmoid() for scores in (found, right))

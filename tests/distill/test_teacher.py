@@ -8,15 +8,15 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.distill.general_prepared import build_setup, prepare_general
 from tercet.distill.loss_recipes import build_losses
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.teacher import require_same_vocabulary
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
+from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.pretraining import text
-from tercet.storage.checkpoint import Checkpoint
-from tercet.text.tokenizer import train_tokenizer
-from tercet.training.precision import build_accelerator
+from tercet.training.devices.precision import build_accelerator
 
 from ..reported import distill
 from .conftest import WORDS

@@ -30,11 +30,11 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.conversion.word_tokenizer import word_tokenizer
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling.recurrent.word_embedders import adopt, describe
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.model_folder import load_tokenizer
-from tercet.text.tokenizer import train_tokenizer
+from tercet.modeling.recurrent.word_tokenizer import word_tokenizer
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.model_folder import load_tokenizer
 
 from ..architectures import AUTO_CLASSES
 from ..small_elmo import TEXTS as SENTENCES

@@ -11,8 +11,8 @@ from torch.optim.lr_scheduler import ConstantLR
 from torch.testing import assert_close
 from transformers import DataCollatorWithFlattening, Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer
 
-from tercet.objectives.causal_language_modeling import CausalLanguageModeling
-from tercet.training.batches import StepDataset, endless_steps
+from tercet.data.steps.batches import StepDataset, endless_steps
+from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.training.loop import Progress, Training, train
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -7,10 +7,10 @@ from datasets import Dataset
 from torch.optim import SGD
 from torch.testing import assert_close
 
-from tercet.finetune.chat import Chat
+from tercet.data.steps.examples import pick
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.task_recipes import ChatRecipe
-from tercet.training.examples import pick
+from tercet.finetune.tasks.chat import Chat
+from tercet.finetune.tasks.task_recipes import ChatRecipe
 
 pytest.importorskip("trl", reason="TRL is not installed")
 from trl.trainer.dpo_config import DPOConfig

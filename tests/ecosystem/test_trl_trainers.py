@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, PreTrainedModel
 
 from tercet.modeling import TercetDecoderForSequenceClassification
-from tercet.stock.models import to_stock
+from tercet.modeling.stock.models import to_stock
 
 from .conftest import PLAIN_TRAINING
 

@@ -30,6 +30,7 @@ from transformers import (
 )
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.subject import Subject, load_subject
 from tercet.modeling import (
@@ -37,8 +38,7 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.storage.checkpoint import Checkpoint
-from tercet.text.tokenizer import train_tokenizer
+from tercet.modeling.saved.checkpoint import Checkpoint
 
 LINE = """
 the a cat dog fish tree sat ran ate saw under over big small because therefore Question Answer yes no

@@ -7,7 +7,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from tercet.fewshot.boundary import (
+from tercet.data.tokenizers.tokenizer import KINDS, train_tokenizer
+from tercet.fewshot.prompts.boundary import (
     DecoderPrompts,
     EncoderPrompts,
     Prompt,
@@ -15,7 +16,6 @@ from tercet.fewshot.boundary import (
     SpecialTokenPolicy,
     frame_of,
 )
-from tercet.text.tokenizer import KINDS, train_tokenizer
 
 from .conftest import TEXT
 

@@ -7,15 +7,15 @@ import pytest
 from transformers import AutoTokenizer, BigBirdConfig, BigBirdForMaskedLM, XLMConfig, XLNetConfig
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.fewshot.member import member_of
+from tercet.fewshot.prompts.request import Request, Score, Scorer
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.fewshot.request import Request, Score, Scorer
 from tercet.fewshot.run import fewshot
-from tercet.fewshot.score_cache import ScoreCache
+from tercet.fewshot.scoring.score_cache import ScoreCache
 from tercet.fewshot.subject import load_subject, require_scorable
 from tercet.modeling import TercetDecoderForSequenceClassification
-from tercet.storage.checkpoint import Checkpoint
-from tercet.text.tokenizer import train_tokenizer
+from tercet.modeling.saved.checkpoint import Checkpoint
 
 from .conftest import TEXT, build, write_rows
 

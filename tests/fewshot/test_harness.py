@@ -14,7 +14,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 from tercet.configs.recipe import parse_recipe
-from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
+from tercet.fewshot.prompts.boundary import Prompt, SpecialTokenPolicy
 from tercet.fewshot.recipe import FewShotRecipe
 
 from ..reported import fewshot

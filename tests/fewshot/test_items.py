@@ -7,13 +7,13 @@ from collections import Counter
 
 import pytest
 
-from tercet.fewshot.boundary import Prompt
-from tercet.fewshot.choices import place_of
-from tercet.fewshot.items import Demonstrations, Item, require_labels
-from tercet.fewshot.prompting import Query
+from tercet.fewshot.prompts.boundary import Prompt
+from tercet.fewshot.prompts.items import Demonstrations, Item, require_labels
+from tercet.fewshot.prompts.prompting import Query
 from tercet.fewshot.recipe import PromptingRecipe
-from tercet.fewshot.task_recipes import ClozeRecipe
-from tercet.fewshot.tasks import build_task
+from tercet.fewshot.tasks.choices import place_of
+from tercet.fewshot.tasks.task_recipes import ClozeRecipe
+from tercet.fewshot.tasks.tasks import build_task
 
 STARS = ["1", "2", "3", "4", "5"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tercet.configs.recipe import describe_recipe, load_recipe, parse_recipe, recipe_names
-from tercet.fewshot.items import Demonstrations
+from tercet.fewshot.prompts.items import Demonstrations
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.rows import files_of, read_items
 
@@ -41,7 +41,7 @@ def test_recipe_reads_its_data(name, monkeypatch):
 
 
 def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
-    program = runpy.run_path(str(ROOT / "examples" / "learn_in_context.py"))
+    program = runpy.run_path(str(ROOT / "lab/examples" / "learn_in_context.py"))
     rows = program["draw_rows"](20, seed=0)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     recipe = load_recipe(FewShotRecipe, "recall", [f"data.test={tmp_path / 'rows.jsonl'}"])
@@ -61,7 +61,7 @@ def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
 
 
 def test_worlds_of_the_example_are_documents_that_agree_with_themselves(tmp_path):
-    program = runpy.run_path(str(ROOT / "examples" / "learn_in_context.py"))
+    program = runpy.run_path(str(ROOT / "lab/examples" / "learn_in_context.py"))
     program["write_text"](tmp_path / "train.txt", 50, seed=0)
     worlds = (tmp_path / "train.txt").read_text().split("\n\n")
     assert len(worlds) == 50

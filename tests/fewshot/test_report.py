@@ -6,7 +6,7 @@ import pytest
 
 import tercet
 from tercet.__main__ import main
-from tercet.fewshot import report
+from tercet.reports.fewshot import report
 
 from ..reported import read_report, remove_report
 

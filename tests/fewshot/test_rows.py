@@ -5,11 +5,11 @@ import warnings
 import pytest
 from pydantic import TypeAdapter
 
+from tercet.fewshot.prompts.templates import Template
 from tercet.fewshot.recipe import DataRecipe
 from tercet.fewshot.rows import as_numbers, files_of, items_of, read_rows
-from tercet.fewshot.task_recipes import TaskRecipe
-from tercet.fewshot.tasks import build_task
-from tercet.fewshot.templates import Template
+from tercet.fewshot.tasks.task_recipes import TaskRecipe
+from tercet.fewshot.tasks.tasks import build_task
 
 
 def test_a_number_of_a_table_is_shown_as_it_is_written_and_compares_as_a_number(tmp_path):

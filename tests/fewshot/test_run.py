@@ -11,7 +11,7 @@ from tercet.__main__ import main
 from tercet.configs.recipe import parse_recipe
 from tercet.fewshot.explanation import explain
 from tercet.fewshot.recipe import FewShotRecipe
-from tercet.storage.checkpoint import Checkpoint
+from tercet.modeling.saved.checkpoint import Checkpoint
 
 from ..reported import fewshot
 from .conftest import TASKS, WITHOUT_SHOTS, read, rows_of

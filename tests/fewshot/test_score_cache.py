@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tercet.configs.recipe import recipe_data
-from tercet.fewshot.request import Request, Score, Scorer
-from tercet.fewshot.score_cache import ScoreCache
+from tercet.fewshot.prompts.request import Request, Score, Scorer
+from tercet.fewshot.scoring.score_cache import ScoreCache
 
 from ..reported import fewshot
 from .conftest import read

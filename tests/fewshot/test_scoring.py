@@ -5,10 +5,10 @@ import random
 import pytest
 import torch
 
-from tercet.fewshot import decoder_scoring, few_positions
-from tercet.fewshot.boundary import Prompt, SpecialTokenPolicy
-from tercet.fewshot.definition import OneByOne, score_of
-from tercet.fewshot.prefix_tree import find_families, grow_trees
+from tercet.fewshot.prompts.boundary import Prompt, SpecialTokenPolicy
+from tercet.fewshot.scoring import decoder_scoring, few_positions
+from tercet.fewshot.scoring.definition import OneByOne, score_of
+from tercet.fewshot.scoring.prefix_tree import find_families, grow_trees
 
 from .conftest import WORDS
 

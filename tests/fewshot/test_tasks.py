@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from tercet.fewshot.boundary import Prompt
-from tercet.fewshot.comparison import normalized, probabilities
 from tercet.fewshot.contamination import compare, words_in
 from tercet.fewshot.evaluation import Condition, Outcome
-from tercet.fewshot.items import Item
-from tercet.fewshot.prefix_tree import by_size, common_length
-from tercet.fewshot.request import Request, Score
-from tercet.fewshot.summary import doubt_of, drawn_scores, gain_of, score_of_part
-from tercet.fewshot.task_recipes import CompletionRecipe, GenerationRecipe, MinimalPairRecipe
-from tercet.fewshot.tasks import build_task, record_written, rolling
-from tercet.metrics.bootstrap import percentile_interval
+from tercet.fewshot.prompts.boundary import Prompt
+from tercet.fewshot.prompts.items import Item
+from tercet.fewshot.prompts.request import Request, Score
+from tercet.fewshot.scoring.prefix_tree import by_size, common_length
+from tercet.fewshot.tasks.comparison import normalized, probabilities
+from tercet.fewshot.tasks.task_recipes import CompletionRecipe, GenerationRecipe, MinimalPairRecipe
+from tercet.fewshot.tasks.tasks import build_task, record_written, rolling
+from tercet.reports.fewshot.summary import doubt_of, drawn_scores, gain_of, score_of_part
+from tercet.training.metrics.bootstrap import percentile_interval
 
 
 def score(*values):

@@ -7,8 +7,8 @@ import pytest
 from jinja2 import StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from tercet.fewshot.templates import Template
-from tercet.text import template_process
+from tercet.data.files import template_process
+from tercet.fewshot.prompts.templates import Template
 
 ROW = {
     "text": "The cat, a <b>good</b> one,\nsat.",

@@ -6,9 +6,9 @@ import shutil
 import pytest
 import torch
 
-from tercet.fewshot.boundary import SpecialTokenPolicy
-from tercet.fewshot.score_cache import AnswerCache
-from tercet.fewshot.writing import Writer
+from tercet.fewshot.prompts.boundary import SpecialTokenPolicy
+from tercet.fewshot.scoring.score_cache import AnswerCache
+from tercet.fewshot.scoring.writing import Writer
 
 from ..reported import fewshot
 from .conftest import read

@@ -11,10 +11,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.tokenizers.tokenizer import ANGLES, KINDS, train_tokenizer
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.text.tokenizer import ANGLES, KINDS, train_tokenizer
 
 WORDS = [
     "the",

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import pre_tokenizers, processors
 
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.finetune.encoding import NO_WORD, TextEncoder, words_at
-from tercet.finetune.question_answering import encode_pairs
-from tercet.storage.model_folder import load_tokenizer
-from tercet.text.tokenizer import train_tokenizer
+from tercet.finetune.tasks.question_answering import encode_pairs
+from tercet.modeling.saved.model_folder import load_tokenizer
 
 ODD = [
     "", " ", "  ", " lead", "\t", "\n",

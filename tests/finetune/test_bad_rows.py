@@ -11,7 +11,7 @@ from tercet.configs.recipe import parse_recipe
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import read_splits
-from tercet.metrics.spans import as_iob2, check_iob2, spans_of
+from tercet.training.metrics.spans import as_iob2, check_iob2, spans_of
 
 from ..reported import finetune
 from .conftest import ROWS, write_rows

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from tercet.finetune import texts as task_of_texts
-from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe
-from tercet.finetune.tasks import build_task
-from tercet.finetune.texts import BagOfWords
+from tercet.finetune.tasks import texts as task_of_texts
+from tercet.finetune.tasks.task_recipes import ClassificationRecipe, MultiLabelRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.texts import BagOfWords
 
 GOOD, BAD = ["a fine film", "fine and warm", "a warm film"], ["a dull film", "dull and long", "a long film"]
 

@@ -6,13 +6,13 @@ import signal
 import numpy as np
 import pytest
 
+from tercet.data.steps import batches
+from tercet.data.steps.packing import ragged
+from tercet.data.steps.step_planning import plan_steps
 from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.learning import training_of
 from tercet.finetune.recipe import FineTuningSchedule
-from tercet.training import batches
-from tercet.training.checkpoint import is_due
-from tercet.training.packing import ragged
-from tercet.training.step_planning import plan_steps
+from tercet.training.checkpoints.checkpoint import is_due
 from tercet.training.tracking import read_log
 
 from ..reported import finetune

@@ -5,9 +5,9 @@ import io
 
 import pytest
 
-from tercet.finetune.regression import numbers_in
-from tercet.text.row_files import number_of, read_file
-from tercet.text.rows import stream_rows, texts_of
+from tercet.data.files.row_files import number_of, read_file
+from tercet.data.files.rows import stream_rows, texts_of
+from tercet.finetune.tasks.regression import numbers_in
 
 
 @pytest.fixture

@@ -13,24 +13,24 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 import tercet
 from tercet.configs.recipe import parse_recipe
-from tercet.finetune.chat import Chat, ChatObjective, answer
-from tercet.finetune.chat_encoding import (
+from tercet.data.files import template_process
+from tercet.data.files.bad_records import RowError
+from tercet.data.steps.examples import pick
+from tercet.data.steps.objective import IGNORE
+from tercet.finetune.prediction import predict_file
+from tercet.finetune.prepared import prepare
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.tasks.chat import Chat, ChatObjective, answer
+from tercet.finetune.tasks.chat_encoding import (
     DEFAULT_TEMPLATE,
     EncodedDialogue,
     encode_dialogues,
     encode_prompts,
     end_of_answers,
 )
-from tercet.finetune.prediction import predict_file
-from tercet.finetune.prepared import prepare
-from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.task_recipes import ChatRecipe
-from tercet.finetune.tasks import build_task
-from tercet.objectives.writing import read_out
-from tercet.text import template_process
-from tercet.text.bad_records import RowError
-from tercet.training.examples import pick
-from tercet.training.objective import IGNORE
+from tercet.finetune.tasks.task_recipes import ChatRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.modeling.generation.writing import read_out
 
 from ..reported import finetune
 from .conftest import WORDS, write_rows

@@ -6,11 +6,11 @@ import math
 import pytest
 from datasets import Dataset
 
+from tercet.data.files.row_files import as_rows
+from tercet.data.files.rows import stream_rows
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
 from tercet.finetune.splits import encode_splits, find_task, read_splits
-from tercet.text.row_files import as_rows
-from tercet.text.rows import stream_rows
 
 from .conftest import ROWS, write_rows
 

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
 from tercet.finetune.run import finetune
-from tercet.training import compiling
+from tercet.training.devices import compiling
 
 TRAINING = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
 NO_DROPOUT = {"overrides": {"dropout": 0.0}}

@@ -8,11 +8,11 @@ import torch
 from torch.optim import AdamW
 
 from tercet import TercetElmoModel
+from tercet.data.steps.examples import pick
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.model import freeze
 from tercet.finetune.prepared import prepare
-from tercet.text.tokenizer import train_tokenizer
-from tercet.training.examples import pick
 
 from ..small_elmo import small_config
 from .conftest import WORDS

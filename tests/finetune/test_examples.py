@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tercet.data.steps.examples import gather, has_field, pick
+from tercet.data.steps.packing import ragged
 from tercet.finetune.examples import LabelledExamples, numbers, select, vectors
-from tercet.training.examples import gather, has_field, pick
-from tercet.training.packing import ragged
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from transformers import (
     Qwen2Tokenizer,
 )
 
+from tercet.data.tokenizers.special_tokens import target_language
+from tercet.data.tokenizers.tokenizer import frame_ids, framing, train_tokenizer
 from tercet.finetune.frames import end_pairs, end_texts, separate_pairs
 from tercet.modeling import TercetDecoderConfig
-from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.objectives.translation import TranslationRecipe
-from tercet.text.special_tokens import target_language
-from tercet.text.tokenizer import frame_ids, framing, train_tokenizer
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.translation import TranslationRecipe
 
 TEXT, OTHER = "the cat sat", "a mat"
 END = "<|endoftext|>"

@@ -18,20 +18,20 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
+from tercet.data.steps.batches import StepDataset
+from tercet.data.steps.objective import IGNORE
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict
 from tercet.finetune.frames import end_texts
-from tercet.finetune.generation import Generation
 from tercet.finetune.model import freeze
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.task import Task
-from tercet.finetune.task_recipes import GenerationRecipe
-from tercet.finetune.tasks import build_task
-from tercet.metrics.bootstrap import bootstrap_interval
-from tercet.metrics.texts import text_scores
-from tercet.objectives.translation import Translation
-from tercet.training.batches import StepDataset
-from tercet.training.objective import IGNORE
+from tercet.finetune.tasks.generation import Generation
+from tercet.finetune.tasks.task import Task
+from tercet.finetune.tasks.task_recipes import GenerationRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.pretraining.objectives.translation import Translation
+from tercet.training.metrics.bootstrap import bootstrap_interval
+from tercet.training.metrics.texts import text_scores
 
 PAD, BEGIN, END = 0, 2, 3
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.optim import AdamW
 
+from tercet.data.steps.examples import pick
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.prepared import prepare
 from tercet.finetune.splits import MEASURED
-from tercet.training.examples import pick
 
 from .conftest import ROWS
 

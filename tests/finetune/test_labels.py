@@ -8,13 +8,13 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from tercet.configs.recipe import parse_recipe
-from tercet.finetune.labels import Labels, find_labels
+from tercet.data.files.row_files import read_file
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import find_task, read_splits
-from tercet.finetune.tagging import Tagging
-from tercet.finetune.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
-from tercet.finetune.texts import Classification, MultiLabel
-from tercet.text.row_files import read_file
+from tercet.finetune.tasks.labels import Labels, find_labels
+from tercet.finetune.tasks.tagging import Tagging
+from tercet.finetune.tasks.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
+from tercet.finetune.tasks.texts import Classification, MultiLabel
 
 from .conftest import write_rows
 

@@ -8,9 +8,9 @@ from datasets import Dataset
 from tercet.configs.documents import write_document
 from tercet.configs.recipe import recipe_data
 from tercet.finetune.prepared import prepare
-from tercet.finetune.task_recipes import GenerationRecipe
-from tercet.finetune.tasks import build_task
-from tercet.reports import write_report
+from tercet.finetune.tasks.task_recipes import GenerationRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.finished_reports import write_report
 
 from ..reported import finetune
 

@@ -22,15 +22,15 @@ from transformers import (
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.model import learner_of, load_pretrained_model, merged
 from tercet.finetune.recipe import LoraRecipe, PretrainedModelRecipe
-from tercet.finetune.task_recipes import (
+from tercet.finetune.tasks.task_recipes import (
     ChatRecipe,
     ClassificationRecipe,
     GenerationRecipe,
     QuestionAnsweringRecipe,
     RankingRecipe,
 )
-from tercet.finetune.tasks import build_task, task_of
-from tercet.storage.checkpoint import Checkpoint
+from tercet.finetune.tasks.tasks import build_task, task_of
+from tercet.modeling.saved.checkpoint import Checkpoint
 
 from .conftest import ROWS
 

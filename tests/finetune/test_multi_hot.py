@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, List
 
+from tercet.data.files.bad_records import RowError
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.task_recipes import MultiLabelRecipe
-from tercet.finetune.tasks import build_task, task_of
-from tercet.storage.checkpoint import Checkpoint
-from tercet.text.bad_records import RowError
+from tercet.finetune.tasks.task_recipes import MultiLabelRecipe
+from tercet.finetune.tasks.tasks import build_task, task_of
+from tercet.modeling.saved.checkpoint import Checkpoint
 
 from ..reported import finetune
 from .conftest import write_rows

@@ -9,14 +9,14 @@ from datasets import Dataset
 from torch import Tensor
 from torch.testing import assert_close
 
+from tercet.data.steps.batches import StepDataset
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict
 from tercet.finetune.examples import LabelledExamples
-from tercet.finetune.multiple_choice import MultipleChoice
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.task_recipes import MultipleChoiceRecipe
-from tercet.training.batches import StepDataset
+from tercet.finetune.tasks.multiple_choice import MultipleChoice
+from tercet.finetune.tasks.task_recipes import MultipleChoiceRecipe
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 ROWS = [

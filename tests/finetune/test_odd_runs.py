@@ -9,8 +9,8 @@ from datasets import Dataset
 
 from tercet.finetune.evaluation import prediction_loop
 from tercet.finetune.prepared import prepare
-from tercet.finetune.regression import Regression
 from tercet.finetune.splits import find_task, read_splits
+from tercet.finetune.tasks.regression import Regression
 
 from ..reported import finetune
 from .conftest import write_rows

@@ -11,15 +11,15 @@ import pytest
 import torch
 from datasets import Dataset
 
+from tercet.data.disk import WriteError
+from tercet.data.files.bad_records import RowError
+from tercet.data.files.row_writers import WRITERS, LineWriter
+from tercet.data.files.rows import lines_of_json
+from tercet.data.lock import locked
 from tercet.finetune import prediction
 from tercet.finetune.prediction import Predictor, predict_file, predict_rows
 from tercet.finetune.run import finetune
-from tercet.storage.checkpoint import Checkpoint
-from tercet.text.bad_records import RowError
-from tercet.text.row_writers import WRITERS, LineWriter
-from tercet.text.rows import lines_of_json
-from tercet.training.disk import WriteError
-from tercet.training.lock import locked
+from tercet.modeling.saved.checkpoint import Checkpoint
 
 from .conftest import ROWS, write_rows
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from tercet.data.steps.batches import StepDataset
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
 from tercet.finetune.prepared import Prepared, prepare
-from tercet.finetune.question_answering import best_spans
 from tercet.finetune.splits import encoder_of
-from tercet.training.batches import StepDataset
+from tercet.finetune.tasks.question_answering import best_spans
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 MODEL_INPUTS = ("input_ids", "token_type_ids", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k")

@@ -17,15 +17,15 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
+from tercet.data.steps.batches import StepDataset
+from tercet.data.steps.packing import slice_sequences
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
-from tercet.finetune.ranking import Ranking, group_edges
-from tercet.finetune.task_recipes import RankingRecipe
-from tercet.finetune.tasks import build_task
-from tercet.metrics.bootstrap import mean_interval
-from tercet.metrics.ranking import ranking_scores
-from tercet.training.batches import StepDataset
-from tercet.training.packing import slice_sequences
+from tercet.finetune.tasks.ranking import Ranking, group_edges
+from tercet.finetune.tasks.task_recipes import RankingRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.training.metrics.bootstrap import mean_interval
+from tercet.training.metrics.ranking import ranking_scores
 
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
 

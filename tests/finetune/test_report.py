@@ -10,10 +10,10 @@ import tercet
 from tercet.__main__ import main
 from tercet.finetune.explanation import explain
 from tercet.finetune.learning import results_of
-from tercet.finetune.report import best_and_worst, curve, glance, score_table
-from tercet.finetune.task_recipes import ClassificationRecipe, RankingRecipe, RegressionRecipe
-from tercet.finetune.tasks import build_task
-from tercet.reporting.blocks import Beside
+from tercet.finetune.tasks.task_recipes import ClassificationRecipe, RankingRecipe, RegressionRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.reports.blocks import Beside
+from tercet.reports.finetune.report import best_and_worst, curve, glance, score_table
 from tercet.training.loop import Progress
 
 from ..reported import finetune, read_report, remove_report
@@ -23,7 +23,9 @@ from .conftest import write_rows
 def test_the_curve_of_a_run_that_ended_early_ends_early(tmp_path, monkeypatch):
     """Half of 100 steps of two epochs is one epoch."""
     drawn = {}
-    monkeypatch.setattr("tercet.finetune.report.draw_learning", lambda curves, *_: drawn.update(curves))
+    monkeypatch.setattr(
+        "tercet.reports.finetune.report.draw_learning", lambda curves, *_: drawn.update(curves)
+    )
     (tmp_path / "seed-0").mkdir()
     records = [{"step": step, "evaluation/accuracy": 0.5} for step in (25, 50)]
     log = "".join(f"{json.dumps(record)}\n" for record in records)
@@ -135,7 +137,7 @@ def test_reports_are_made_again_from_the_folder(recipe_of, tmp_path, seeds):
 def test_a_run_whose_report_fails_has_its_model(recipe_of, monkeypatch, capsys):
     recipe = recipe_of("classification", training={"seeds": [0], "epochs": 1})
     with monkeypatch.context() as patch:
-        patch.setattr("tercet.finetune.report.build_report", lambda *arguments: 1 / 0)
+        patch.setattr("tercet.reports.finetune.report.build_report", lambda *arguments: 1 / 0)
         with pytest.raises(RuntimeError, match=rf"make it with tercet report {recipe.folder}"):
             tercet.finetune(recipe)
     assert tercet.predict(recipe.folder / "model", ["the cat sat"])

@@ -3,7 +3,7 @@
 import io
 import json
 
-from tercet.text.rows import lines_of_json, stream_rows
+from tercet.data.files.rows import lines_of_json, stream_rows
 
 from .conftest import ROWS, write_rows
 

@@ -10,13 +10,13 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks import task_of
-from tercet.hub.publication import prepare
-from tercet.play.loaded_model import load_model
-from tercet.play.similarity import FindSimilar
-from tercet.stock.run import export_model, import_model
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.sentence_vectors import find_vectors
+from tercet.finetune.tasks.tasks import task_of
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.sentence_vectors import find_vectors
+from tercet.tools.import_export.run import export_model, import_model
+from tercet.tools.play.loaded_model import load_model
+from tercet.tools.play.similarity import FindSimilar
+from tercet.tools.push.publication import prepare
 
 from .conftest import classification_rows, write_rows
 

@@ -7,11 +7,11 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.evaluation import Evaluation
-from tercet.finetune.ranking import Ranking
-from tercet.finetune.regression import Regression
-from tercet.finetune.report import doubts, glance, interval_for_card
-from tercet.finetune.summary import read_predictions, summarize
-from tercet.finetune.task_recipes import RankingRecipe, RegressionRecipe
+from tercet.finetune.tasks.ranking import Ranking
+from tercet.finetune.tasks.regression import Regression
+from tercet.finetune.tasks.task_recipes import RankingRecipe, RegressionRecipe
+from tercet.reports.finetune.report import doubts, glance, interval_for_card
+from tercet.reports.finetune.summary import read_predictions, summarize
 
 
 def test_predictions_may_hold_what_unicode_calls_the_end_of_a_line(tmp_path):
@@ -49,7 +49,7 @@ def test_rows_of_few_queries_are_too_few(number, monkeypatch):
         {"query": [str(row % number) for row in range(40)], "positive": [str(row) for row in range(40)]}
     )
     task = Ranking(RankingRecipe(kind="ranking"))
-    monkeypatch.setattr("tercet.finetune.summary.unknown_in", lambda *_: 0.0)
+    monkeypatch.setattr("tercet.reports.finetune.summary.unknown_in", lambda *_: 0.0)
     prepared = prepared_on(task, rows, fresh=False)
     predictions = [dict.fromkeys(task.metrics, 0.5) for _ in range(40)]
     scores = {
@@ -74,7 +74,7 @@ def test_rows_of_few_queries_are_too_few(number, monkeypatch):
 def test_numbers_far_off_are_worse_than_the_mean_however_correlated(shift, said, monkeypatch):
     rows = Dataset.from_dict({"text": ["a"] * 40, "score": [number / 10 for number in range(40)]})
     task = Regression(RegressionRecipe(kind="regression"))
-    monkeypatch.setattr("tercet.finetune.summary.unknown_in", lambda *_: 0.0)
+    monkeypatch.setattr("tercet.reports.finetune.summary.unknown_in", lambda *_: 0.0)
     prepared = prepared_on(task, rows, fresh=["head"])
     found, before = ([{"score": sign * score + shift} for score in rows["score"]] for sign in (1, -1))
     scores = {"test": task.score(found, task.references(rows)), "seconds": 1.0}

@@ -13,7 +13,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from tercet.conversion.word_tokenizer import word_tokenizer
+from tercet.data.steps.examples import pick
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.model import freeze
@@ -22,9 +22,9 @@ from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.prepared import prepare
 from tercet.modeling import TercetTaggerForTokenClassification
 from tercet.modeling.recurrent import tagger as word_features
+from tercet.modeling.recurrent.word_tokenizer import word_tokenizer
 from tercet.modeling.recurrent.words import read_words
-from tercet.storage.checkpoint import Checkpoint
-from tercet.training.examples import pick
+from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.training.tracking import LOG, read_log
 
 from ..reported import finetune

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.frames import end_pairs
-from tercet.finetune.question_answering import NO_CHARACTER, QuestionAnswering, encode_windows
-from tercet.finetune.task_recipes import QuestionAnsweringRecipe
-from tercet.text.tokenizer import train_tokenizer
+from tercet.finetune.tasks.question_answering import NO_CHARACTER, QuestionAnswering, encode_windows
+from tercet.finetune.tasks.task_recipes import QuestionAnsweringRecipe
 
 TEXTS = {
     "plain": "The quick brown fox (a male) jumps over the lazy dog, twice; nobody knows why.",

@@ -17,7 +17,7 @@ from tercet.modeling import (
     TercetElmoModel,
     TercetSeq2SeqForSequenceClassification,
 )
-from tercet.stock.models import from_stock
+from tercet.modeling.stock.models import from_stock
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 

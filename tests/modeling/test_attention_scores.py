@@ -18,7 +18,7 @@ from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
 from tercet.modeling.attention.packing import PackedSequences
 from tercet.modeling.attention.scores import GATES, SCORES, ElementwiseGate
 from tercet.modeling.generation import prepacked_weights
-from tercet.stock import to_stock
+from tercet.modeling.stock import to_stock
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 OTHERS = [name for name in SCORES if name != "scaled_dot_product"]

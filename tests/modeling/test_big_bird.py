@@ -15,7 +15,7 @@ from transformers import BigBirdConfig, BigBirdModel, masking_utils
 
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
 from tercet.modeling.attention.big_bird import BigBirdAttention, StockBigBirdAttention
-from tercet.stock import from_stock
+from tercet.modeling.stock import from_stock
 
 FIELDS = {
     "attention_block_size": 2,

@@ -26,10 +26,10 @@ from tercet import (
     TercetElmoModel,
 )
 from tercet.configs.recipe import load_preset
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling.recurrent.elmo import DirectedLayers, ScalarMix
 from tercet.modeling.recurrent.spelling import CharacterEncoder, Highway, spelling_of
 from tercet.modeling.recurrent.words import encode_words, framed
-from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import SENTENCES, TEXTS, small_config
 

@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Trainer, TrainingArguments
 
 from tercet import TercetElmoForSequenceClassification, TercetElmoForTokenClassification
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetEncoderForSequenceClassification,
@@ -38,7 +39,6 @@ from tercet.modeling.heads.losses import (
     lm_head_loss,
     logits_loss,
 )
-from tercet.text.tokenizer import train_tokenizer
 
 from ..small_elmo import TEXTS, small_config
 

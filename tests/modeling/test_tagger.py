@@ -23,15 +23,15 @@ from tercet import (
     TercetTaggerConfig,
     TercetTaggerForTokenClassification,
 )
-from tercet.conversion.word_tokenizer import word_tokenizer
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling.heads.losses import IGNORE
 from tercet.modeling.recurrent import tagger as word_features
 from tercet.modeling.recurrent.tagger import ConditionalRandomField, continued
 from tercet.modeling.recurrent.word_embedders import adopt, build_embedder, describe
+from tercet.modeling.recurrent.word_tokenizer import word_tokenizer
 from tercet.modeling.recurrent.words import read_words
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.model_folder import load_tokenizer
-from tercet.text.tokenizer import train_tokenizer
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.model_folder import load_tokenizer
 
 from ..small_taggers import MAKERS, TEXTS, build_new_tagger, save_characters, save_sources, save_static
 

@@ -19,7 +19,7 @@ from tercet.modeling.attention.gpu_kernels import TILE, find_tiles, near_by_tile
 from tercet.modeling.attention.kernels import KERNELS, Situation, name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
 from tercet.modeling.attention.patterns import PATTERNS
-from tercet.training import compiling
+from tercet.training.devices import compiling
 
 from ..fixed_sizes import META, watch
 from .kernel_differences import disagreement

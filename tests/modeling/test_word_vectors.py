@@ -11,12 +11,12 @@ from torch.testing import assert_close
 from transformers import AutoModel
 
 from tercet import TercetWordVectorsConfig, TercetWordVectorsModel
-from tercet.conversion.word_tokenizer import word_tokenizer
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling import TercetCharacterConfig, TercetCharacterModel
 from tercet.modeling.recurrent import character as word_vectors
 from tercet.modeling.recurrent.static_vectors import Lexicon, hash_of, rows_of, sizes
+from tercet.modeling.recurrent.word_tokenizer import word_tokenizer
 from tercet.modeling.recurrent.words import UNREADABLE, read_words
-from tercet.text.tokenizer import train_tokenizer
 
 SENTENCES = [
     ["The", "grass", "is", "green", "."],

@@ -13,8 +13,8 @@ import yaml
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.corpus import TokenizedCorpus
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.text.corpus import TokenizedCorpus
 
 from ..word_level import ROLES, SIGNS, word_level
 

@@ -10,15 +10,15 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.configs.recipe import parse_recipe
-from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.planning.model_costs import build_planned_model
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.model_folder import save_tokenizer
 from tercet.pretraining.model import build_config, build_model, cut_to
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.text import Inputs
 from tercet.pretraining.tokenizer import fit_length, load_or_train_tokenizer
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.model_folder import save_tokenizer
+from tercet.tools.plan.model_costs import build_planned_model
 
 from ..word_level import word_level
 from .conftest import recipe_data_of, unread_recipe

@@ -29,13 +29,13 @@ from transformers import (
 )
 
 from tercet.configs.recipe import parse_recipe
-from tercet.planning.model_costs import build_planned_model
+from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.prepared import find_inputs, prepare
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.tokenizer import load_or_train_tokenizer
-from tercet.text.tokenizer import load_tokenizer, train_tokenizer
-from tercet.training.precision import build_accelerator
+from tercet.tools.plan.model_costs import build_planned_model
+from tercet.training.devices.precision import build_accelerator
 from tercet.training.tracking import LOG, read_log
 
 from ..reported import pretrain

@@ -20,10 +20,10 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tercet.data.documents import open_documents
+from tercet.data.tokenizers.tokenization import tokenize
+from tercet.data.tokenizers.tokenizer import KINDS, train_tokenizer
 from tercet.pretraining.run import pretrain
-from tercet.text.documents import open_documents
-from tercet.text.tokenization import tokenize
-from tercet.text.tokenizer import KINDS, train_tokenizer
 from tercet.training.tracking import LOG, read_log
 
 from .conftest import changed

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tercet.pretraining.baselines import TrigramModel, UnigramModel, nats_per_token
+from tercet.reports.pretraining.baselines import TrigramModel, UnigramModel, nats_per_token
 
 A, B, C = 0, 1, 2
 

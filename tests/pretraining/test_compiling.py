@@ -12,7 +12,8 @@ from torch.nn.attention import flex_attention
 
 from tercet.modeling.attention.kernels import KERNELS
 from tercet.pretraining.run import pretrain
-from tercet.training import compiling, stages
+from tercet.training import stages
+from tercet.training.devices import compiling
 from tercet.training.tracking import LOG, read_log
 
 from ..saved_weights import require_near_models, require_same_models

@@ -3,11 +3,11 @@
 import pytest
 from transformers import AutoTokenizer
 
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.text import open_text, tokenize
 from tercet.pretraining.tokenizer import load_or_train_tokenizer
-from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import changed
 

@@ -5,14 +5,14 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderConfig, TercetEncoderForMaskedLM
-from tercet.conversion.embedding import load_embedder
-from tercet.fewshot.boundary import DecoderPrompts, Prompt, SpecialTokenPolicy
+from tercet.data.tokenizers.special_tokens import counting_of_dropped
+from tercet.data.tokenizers.tokenization import text_backend
+from tercet.data.tokenizers.tokenizer import train_tokenizer
+from tercet.fewshot.prompts.boundary import DecoderPrompts, Prompt, SpecialTokenPolicy
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.question_answering import encode_pairs
+from tercet.finetune.tasks.question_answering import encode_pairs
 from tercet.pretraining.text import build_held_out, open_text
-from tercet.text.special_tokens import counting_of_dropped
-from tercet.text.tokenization import text_backend
-from tercet.text.tokenizer import train_tokenizer
+from tercet.tools.embed.embedding import load_embedder
 
 from .conftest import changed
 

@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet import TercetElmoForLanguageModeling
-from tercet.planning.plan import require_planned_kind
 from tercet.pretraining.model import build_config
 from tercet.pretraining.run import pretrain
+from tercet.tools.plan.plan import require_planned_kind
 
 from ..saved_weights import weights_in
 from .conftest import changed

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from tercet.pretraining.run import pretrain
 from tercet.pretraining.verification import verify_resume
-from tercet.training.checkpoint import CHECKPOINTS, latest
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest
 
 from ..saved_weights import require_same, weights_in
 from .conftest import changed

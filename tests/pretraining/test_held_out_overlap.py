@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.data.documents import open_documents
+from tercet.data.held_apart import warn_of_shared_documents
+from tercet.data.texts_read import shared_files
+from tercet.data.tokenizers.tokenization import tokenize
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import open_texts, tell_of_whole_files
-from tercet.text.documents import open_documents
-from tercet.text.held_apart import warn_of_shared_documents
-from tercet.text.texts_read import shared_files
-from tercet.text.tokenization import tokenize
-from tercet.text.tokenizer import train_tokenizer
 
 from .conftest import changed
 
@@ -38,7 +38,7 @@ def test_files_are_shared_by_place_and_by_contents(tmp_path):
 
 def test_only_files_of_equal_size_are_read(tmp_path, monkeypatch):
     learned, measured = write(tmp_path, "a", "One."), write(tmp_path, "b", "Twenty.")
-    monkeypatch.setattr("tercet.text.texts_read.identify_file", None)
+    monkeypatch.setattr("tercet.data.texts_read.identify_file", None)
     assert shared_files([learned], [measured, learned], tmp_path / "cache") == [learned]
 
 
@@ -75,7 +75,7 @@ def test_the_embedded_corpus_is_no_held_out_text_of_another(
     recipe_of, texts, tmp_path, as_train, monkeypatch
 ):
     embedded = write(tmp_path, "embedded.txt", (texts / "train.txt").read_text())
-    monkeypatch.setattr("tercet.text.documentation.documentation_file", lambda split, cache: embedded)
+    monkeypatch.setattr("tercet.data.documentation.documentation_file", lambda split, cache: embedded)
     data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
     text = str(texts / "train.txt")
     data["corpus"]["train"] = as_train(text)
@@ -108,7 +108,7 @@ def test_without_held_out_text_a_part_is_held_out_that_is_not_learned(recipe_of,
 
 def test_the_embedded_corpus_has_a_held_out_part_of_its_own(recipe_of, texts, tmp_path, monkeypatch):
     files = {split: write(tmp_path, f"{split}.txt", split) for split in ("train", "validation")}
-    monkeypatch.setattr("tercet.text.documentation.documentation_file", lambda split, cache: files[split])
+    monkeypatch.setattr("tercet.data.documentation.documentation_file", lambda split, cache: files[split])
     data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
     data["corpus"] |= {"train": "documentation", "validation": None}
     found = open_texts(parse_recipe(PretrainingRecipe, data))

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tercet.data.steps.windows import WindowedSource
 from tercet.pretraining import text
 from tercet.pretraining.revisions import keeping_revisions
 from tercet.pretraining.start import windows_in
 from tercet.pretraining.text import passes_of
-from tercet.training.windows import WindowedSource
 
-from ..objectives.test_recipes import make_corpus
 from .conftest import changed
+from .objectives.test_recipes import make_corpus
 
 
 def plan_small_texts_alone(monkeypatch) -> None:

@@ -10,12 +10,12 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.objectives.recipes import OBJECTIVES
-from tercet.planning.model_costs import build_planned_model
+from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.remote_code import save_code
 from tercet.pretraining.model import build_config, build_model
+from tercet.pretraining.objectives.recipes import OBJECTIVES
 from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
-from tercet.storage.checkpoint import Checkpoint
-from tercet.storage.remote_code import save_code
+from tercet.tools.plan.model_costs import build_planned_model
 
 from ..saved_weights import require_same
 from ..word_level import word_level

@@ -3,9 +3,9 @@
 import pytest
 
 from tercet.configs.recipe import load_recipe
+from tercet.data.cache import made_once
 from tercet.pretraining.output import kept_tokenizer, run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.text.cache import made_once
 from tercet.training.run_folder import Run
 
 from .conftest import unread_recipe

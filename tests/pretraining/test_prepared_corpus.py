@@ -6,10 +6,10 @@ pytest.importorskip("datatrove", reason="the extra `prepare` is not installed")
 
 import tercet
 from tercet.configs.recipe import parse_recipe
-from tercet.planning.model_costs import build_planned_model
+from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.text.tokenizer import load_tokenizer, train_tokenizer
+from tercet.tools.plan.model_costs import build_planned_model
 from tercet.training.tracking import LOG, read_log
 
 from ..saved_weights import require_same_models

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoModelForPreTraining
 
 from tercet.pretraining.run import pretrain
-from tercet.training.orthogonalization import SHARED_FROM
+from tercet.training.optimizers.orthogonalization import SHARED_FROM
 from tercet.training.tracking import LOG, read_log
 
 from ..launches import LAUNCHERS, launch

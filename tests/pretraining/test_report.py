@@ -11,15 +11,15 @@ import pytest
 
 import tercet
 from tercet.__main__ import main
-from tercet.pretraining.comparison import TokenLosses
-from tercet.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
+from tercet.data.steps.batches import one_pass
 from tercet.pretraining.prepared import find_inputs, prepare
-from tercet.pretraining.report import add_intervals, losses_without_context, verdicts
-from tercet.pretraining.samples import samples
 from tercet.pretraining.start import start_lines, waiting_for
-from tercet.training.batches import one_pass
+from tercet.reports.pretraining.comparison import TokenLosses
+from tercet.reports.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
+from tercet.reports.pretraining.report import add_intervals, losses_without_context, verdicts
+from tercet.reports.pretraining.samples import samples
+from tercet.training.devices.precision import build_accelerator, precision_of
 from tercet.training.evaluation import evaluate, micro_batches
-from tercet.training.precision import build_accelerator, precision_of
 
 from ..reported import pretrain, read_report, remove_report
 from .conftest import changed
@@ -242,7 +242,7 @@ def test_reports_are_made_again_from_the_folder(recipe_of, ragged_texts, tmp_pat
 def test_a_run_whose_report_fails_has_its_model(recipe_of, texts, tmp_path, monkeypatch, capsys):
     recipe = recipe_of("masked_language_modeling", texts, tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("tercet.pretraining.report.build_report", lambda *arguments: 1 / 0)
+        patch.setattr("tercet.reports.pretraining.report.build_report", lambda *arguments: 1 / 0)
         with pytest.raises(RuntimeError, match=rf"make it with tercet report {recipe.folder}"):
             tercet.pretrain(recipe)
     assert (recipe.folder / "model" / "model.safetensors").exists()

@@ -13,19 +13,19 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from tercet.__main__ import main
-from tercet.hub import push as client
-from tercet.hub import revisions as client_of_revisions
-from tercet.hub.revisions import missing_revisions
+from tercet.data.steps.examples import count_left_out
+from tercet.data.steps.weighting import WeightedExamples
 from tercet.pretraining.revisions import count_words, require_repository, words_per_token
 from tercet.pretraining.run import pretrain
-from tercet.training import revisions
-from tercet.training.examples import count_left_out
+from tercet.tools.push import push as client
+from tercet.tools.push import revisions as client_of_revisions
+from tercet.tools.push.revisions import missing_revisions
+from tercet.training.checkpoints import revisions
+from tercet.training.checkpoints.revisions import RevisionSeries
 from tercet.training.loop import Progress
-from tercet.training.revisions import RevisionSeries
-from tercet.training.weighting import WeightedExamples
 
-from ..hub.conftest import hub  # noqa: F401
 from ..saved_weights import require_same, require_same_models, weights_in
+from ..tools.push.conftest import hub  # noqa: F401
 from ..training.test_mixture import Numbers
 from .conftest import changed, unread_recipe
 
@@ -165,7 +165,7 @@ def test_a_refused_model_does_not_hold_up_the_others(recipe_on, hub, monkeypatch
             raise ValueError("a rule of the repository forbids this branch")
         return push(publication, **options)
 
-    monkeypatch.setattr("tercet.hub.revisions.push", refuse_first)
+    monkeypatch.setattr("tercet.tools.push.revisions.push", refuse_first)
     recipe, _ = recipe_on(KIND, revisions=1, steps=3, push_checkpoints=REPO)
     pretrain(recipe)
     said = capsys.readouterr().err
@@ -188,7 +188,7 @@ def test_what_an_attempt_missed_goes_with_the_next_one(recipe_on, hub, monkeypat
             raise ConnectionError("the line is cut")
         return push(publication, **options)
 
-    monkeypatch.setattr("tercet.hub.revisions.push", fail_once)
+    monkeypatch.setattr("tercet.tools.push.revisions.push", fail_once)
     recipe, _ = recipe_on(KIND, revisions=2, push_checkpoints=REPO)
     pretrain(recipe)
     said = capsys.readouterr().err

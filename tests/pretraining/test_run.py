@@ -15,14 +15,14 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining, AutoToke
 
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data
-from tercet.hub.publication import prepare
-from tercet.objectives.masked_language_modeling import MaskedLanguageModeling
+from tercet.data import streaming
+from tercet.data.streaming import TokenizedStream
+from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import train_recipe_tokenizer
-from tercet.storage.finished_run import find_run
-from tercet.text import streaming
-from tercet.text.streaming import TokenizedStream
-from tercet.training.checkpoint import CHECKPOINTS, latest, read_state
+from tercet.reports.finished_run import find_run
+from tercet.tools.push.publication import prepare
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest, read_state
 from tercet.training.tracking import LOG, read_log
 
 from ..reported import pretrain
@@ -221,7 +221,7 @@ def newest_checkpoint(folder):
 def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeypatch, recipe_of):
     """A stream finds it late, in the middle of the run."""
     monkeypatch.setattr(
-        "tercet.text.streaming.TokenizedStream", partial(TokenizedStream, window_documents=40)
+        "tercet.data.streaming.TokenizedStream", partial(TokenizedStream, window_documents=40)
     )
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())

@@ -5,11 +5,11 @@ import signal
 import pytest
 
 from tercet.configs.recipe import parse_recipe
-from tercet.objectives.translation import ScheduledSamplingRecipe, Translation
-from tercet.planning.machines import PlanRecipe
-from tercet.planning.plan import plan_run
+from tercet.pretraining.objectives.translation import ScheduledSamplingRecipe, Translation
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
+from tercet.tools.plan.machines import PlanRecipe
+from tercet.tools.plan.plan import plan_run
 
 from ..saved_weights import require_same, weights_in
 from .conftest import changed, recipe_data_of

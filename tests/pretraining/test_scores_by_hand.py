@@ -10,9 +10,9 @@ from accelerate import Accelerator
 from torch.nn import functional as F
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.pretraining.prepared import find_inputs, prepare
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 from tercet.training.evaluation import evaluate_held_out
 
 from ..reported import pretrain

@@ -13,7 +13,7 @@ from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.stock.run import import_model
+from tercet.tools.import_export.run import import_model
 
 from ..saved_weights import weights_in
 from ..word_level import ROLES, SIGNS, word_level

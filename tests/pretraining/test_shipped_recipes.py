@@ -12,8 +12,8 @@ from tercet.configs.recipe import load_preset, parse_recipe, read_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.training.books import hash_of_weights, tokens_asked
-from tercet.training.checkpoint import CHECKPOINTS, latest
-from tercet.training.final_weights import FILES
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest
+from tercet.training.checkpoints.final_weights import FILES
 from tercet.training.tracking import read_log
 
 from .conftest import MASKED, OVERRIDES, TINY, recipe_data_of
@@ -113,7 +113,8 @@ def test_weights_that_are_saved_are_those_that_were_scored(recipe_of, texts, tmp
     told = require_books(recipe.folder, recipe.training, capsys.readouterr().err)
     assert len({*told["saved"].values()}) == 2
     monkeypatch.setattr(
-        "tercet.training.final_weights.FILES", {"last": "ema.safetensors", "ema": "ema.safetensors"}
+        "tercet.training.checkpoints.final_weights.FILES",
+        {"last": "ema.safetensors", "ema": "ema.safetensors"},
     )
     pretrain(replace(recipe, output=str(tmp_path / "wrong")))
     assert "wrong: the scores of the weights 'last' are of other numbers" in capsys.readouterr().err

@@ -8,8 +8,8 @@ from time import monotonic, sleep
 import pytest
 import yaml
 
+from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.pretraining.text import open_text, training_source
-from tercet.text.tokenizer import load_tokenizer, train_tokenizer
 from tercet.training.tracking import LOG, read_log
 
 from ..saved_weights import require_near_models
@@ -23,7 +23,7 @@ import os, signal, sys
 from functools import partial
 from tercet.__main__ import main
 from tercet.pretraining import text
-from tercet.text import streaming
+from tercet.data import streaming
 
 tokenize, rank, (noted, victim, *command) = text.tokenize_text, os.environ.get("RANK", "0"), sys.argv[1:]
 first = []

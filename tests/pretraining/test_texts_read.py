@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from tercet.data.texts_read import contents_of, keep_texts, warn_of_copies
 from tercet.pretraining.run import pretrain
-from tercet.text.texts_read import contents_of, keep_texts, warn_of_copies
 
 from .conftest import changed
 

@@ -9,6 +9,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
+from tercet.data.tokenizers.special_tokens import tell_of_unwritable, writes_lowercase
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.pretraining.translation_scores import (
     TranslationMeasure,
     bleu_by_length,
@@ -16,8 +18,6 @@ from tercet.pretraining.translation_scores import (
     score_translations,
     translate,
 )
-from tercet.text.special_tokens import tell_of_unwritable, writes_lowercase
-from tercet.text.tokenizer import train_tokenizer
 
 from ..word_level import word_level
 

@@ -9,10 +9,10 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from tercet.text.prepared import PiecewiseArray
-from tercet.text.special_tokens import share_of_unknown, tell_of_unknown
-from tercet.text.tokenization import tokenize
-from tercet.text.tokenizer import train_tokenizer
+from tercet.data.prepared import PiecewiseArray
+from tercet.data.tokenizers.special_tokens import share_of_unknown, tell_of_unknown
+from tercet.data.tokenizers.tokenization import tokenize
+from tercet.data.tokenizers.tokenizer import train_tokenizer
 
 from ..reported import pretrain
 

@@ -30,7 +30,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tercet.training.checkpoint import CHECKPOINTS, latest, read_state
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest, read_state
 from tercet.training.tracking import LOG, Record, read_log
 
 RECIPE: dict[str, Any] = {

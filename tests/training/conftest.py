@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tercet.configs.recipe import recipe_data
-from tercet.objectives.randomness import SequenceDraws
+from tercet.data.steps.objective import IGNORE, Batch, Objective
+from tercet.data.steps.packing import pack
+from tercet.pretraining.objectives.randomness import SequenceDraws
 from tercet.training.learning import Interrupted, Parts, Session, learn
 from tercet.training.loop import Training
-from tercet.training.objective import IGNORE, Batch, Objective
-from tercet.training.optimizers import build_optimizer
-from tercet.training.packing import pack
+from tercet.training.optimizers.optimizers import build_optimizer
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
-from tercet.training.schedules import build_schedule
 from tercet.training.stages import prepare_data
 from tercet.training.tracking import Record, read_log
 

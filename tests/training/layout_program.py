@@ -9,12 +9,12 @@ import torch
 from accelerate.utils import patch_environment
 
 from tercet.configs.recipe import parse_recipe
-from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.training.precision import build_accelerator
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.training.devices.precision import build_accelerator
 from tercet.training.recipe import TrainingRecipe
 
-from ..objectives.test_recipes import LENGTH, make_source, read
-from ..objectives.test_static_shapes import small_model
+from ..pretraining.objectives.test_recipes import LENGTH, make_source, read
+from ..pretraining.objectives.test_static_shapes import small_model
 from ..word_level import ROLES, SIGNS, word_level
 from .conftest import fit_source
 

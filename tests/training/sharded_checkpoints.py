@@ -10,17 +10,22 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from tercet.training.averaging import WeightAverage
-from tercet.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint, take_snapshot
-from tercet.training.checkpoint_writer import CheckpointWriter
-from tercet.training.disk import WriteError
+from tercet.data.disk import WriteError
+from tercet.training.checkpoints.checkpoint import (
+    checkpoints,
+    load_checkpoint,
+    save_checkpoint,
+    take_snapshot,
+)
+from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
+from tercet.training.checkpoints.manifest import find_damage
+from tercet.training.devices.precision import build_accelerator
+from tercet.training.devices.sharding import each_once, prepare_model, whole
 from tercet.training.loop import Training
-from tercet.training.manifest import find_damage
-from tercet.training.optimizers import build_optimizer
-from tercet.training.precision import build_accelerator
+from tercet.training.optimizers.averaging import WeightAverage
+from tercet.training.optimizers.optimizers import build_optimizer
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.schedules import build_schedule
-from tercet.training.sharding import each_once, prepare_model, whole
 
 from ..saved_weights import moments_in, require_same, weights_in
 from .conftest import WIDTH, ToyModel, ToyObjective, move, toy_recipe

@@ -6,9 +6,9 @@ from itertools import count
 import pytest
 import torch
 
-from tercet.training.averaging import WeightAverage, mean_with, moving_share
-from tercet.training.checkpoint import CHECKPOINTS, checkpoints, read_state
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, read_state
 from tercet.training.evaluation import HeldOut
+from tercet.training.optimizers.averaging import WeightAverage, mean_with, moving_share
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.batches import Step, StepDataset, checksum, endless_steps, one_pass
-from tercet.training.packing import select_sequences
+from tercet.data.steps.batches import Step, StepDataset, checksum, endless_steps, one_pass
+from tercet.data.steps.packing import select_sequences
+from tercet.data.steps.step_planning import cut_evenly, plan_steps, share, spread
 from tercet.training.stages import Stage, warn_of_unfilled_steps
-from tercet.training.step_planning import cut_evenly, plan_steps, share, spread
 
 CPU = torch.device("cpu")
 

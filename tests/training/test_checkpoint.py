@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.checkpoint import (
+from tercet.training.checkpoints.checkpoint import (
     best,
     checkpoints,
     latest,

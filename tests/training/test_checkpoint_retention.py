@@ -7,8 +7,8 @@ import signal
 import pytest
 import torch
 
-from tercet.training.checkpoint import CHECKPOINTS, best, checkpoints, read_state
-from tercet.training.checkpoint_writer import CheckpointWriter
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, best, checkpoints, read_state
+from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
 from tercet.training.evaluation import HeldOut
 
 

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from tercet.training.checkpoint import CHECKPOINTS, Snapshot, checkpoints, read_state
-from tercet.training.checkpoint_writer import CheckpointWriter
-from tercet.training.disk import WriteError
-from tercet.training.manifest import find_damage
+from tercet.data.disk import WriteError
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, Snapshot, checkpoints, read_state
+from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
+from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.tracking import LOG
 
 from ..saved_weights import moments_in, require_same, require_same_models
@@ -150,7 +150,7 @@ def test_a_checkpoint_without_room_ends_the_run_and_the_earlier_one_is_there(run
 
     def full(snapshot):
         if snapshot.about["progress"]["step"] > 3:
-            monkeypatch.setattr("tercet.training.checkpoint._write", raise_full)
+            monkeypatch.setattr("tercet.training.checkpoints.checkpoint._write", raise_full)
         return write(snapshot)
 
     def raise_full(path, state):

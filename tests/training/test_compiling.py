@@ -11,8 +11,8 @@ from functorch.compile import make_boxed_func  # pyright: ignore[reportPrivateIm
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 
-from tercet.training import compiling
-from tercet.training.compiling import compiled_blocks
+from tercet.training.devices import compiling
+from tercet.training.devices.compiling import compiled_blocks
 
 from ..distill import test_fixed_sizes as tasks
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tercet.training.disk import (
+from tercet.data.disk import (
     NOT_WRITTEN,
     WriteError,
     explaining_a_full_disk,

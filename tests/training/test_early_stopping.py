@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tercet.training.checkpoint import CHECKPOINTS, best, checkpoints, latest, read_state
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, best, checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.loop import Progress
 from tercet.training.tracking import LOG, read_log

@@ -3,7 +3,7 @@
 import torch
 from accelerate import Accelerator
 
-from tercet.training.environment import changes, environment_of, flat
+from tercet.training.devices.environment import changes, environment_of, flat
 
 
 def test_the_environment_names_machine_and_libraries_and_stays_within_a_process(toys):

@@ -7,8 +7,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from tercet.training.batches import StepDataset, one_pass
-from tercet.training.checkpoint import CHECKPOINTS, best
+from tercet.data.steps.batches import StepDataset, one_pass
+from tercet.data.steps.objective import IGNORE, Objective
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, best
 from tercet.training.evaluation import (
     HeldOut,
     _divide,
@@ -17,7 +18,6 @@ from tercet.training.evaluation import (
     micro_batches,
     without_targets,
 )
-from tercet.training.objective import IGNORE, Objective
 
 CPU = torch.device("cpu")
 STEP = {"tokens_per_step": 300, "seed": 0, "shuffle": False}

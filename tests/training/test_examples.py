@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tercet.training.examples import PackableExamples, PackedExamples, gather, has_field, pick
-from tercet.training.packing import Ragged
+from tercet.data.steps.examples import PackableExamples, PackedExamples, gather, has_field, pick
+from tercet.data.steps.packing import Ragged
 
 ROWS = [
     {"input_ids": np.arange(length), "kind": length, "index": index} for index, length in enumerate((3, 1, 2))

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tercet.training.exchange import Timeout, explaining_lost_processes
+from tercet.data.steps.exchange import Timeout, explaining_lost_processes
 
 STOPPED = """
 import os, signal

@@ -5,7 +5,7 @@ import torch
 from accelerate import Accelerator
 from safetensors.torch import save_file
 
-from tercet.training.final_weights import (
+from tercet.training.checkpoints.final_weights import (
     FILES,
     each_kind,
     final_kind,

@@ -8,7 +8,7 @@ import time
 import pytest
 import torch
 
-from tercet.training.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
 from tercet.training.evaluation import HeldOut
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log

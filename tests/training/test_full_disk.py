@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from tercet.training.checkpoint import CHECKPOINTS, checkpoints, latest, save_checkpoint
-from tercet.training.disk import WriteError
-from tercet.training.manifest import find_damage
+from tercet.data.disk import WriteError
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, save_checkpoint
+from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.tracking import LOG
 
 from ..saved_weights import require_same_models

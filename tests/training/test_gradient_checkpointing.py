@@ -5,17 +5,17 @@ import torch
 from accelerate import Accelerator
 from torch._dynamo.utils import counters
 
-from tercet.objectives.base_recipe import ObjectiveContext
-from tercet.training import compiling
-from tercet.training.compiling import CompiledBlocks
-from tercet.training.gradient_checkpointing import computes_again, enable_gradient_checkpointing
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.training.devices import compiling
+from tercet.training.devices.compiling import CompiledBlocks
+from tercet.training.devices.gradient_checkpointing import computes_again, enable_gradient_checkpointing
 
 from ..distill.test_fixed_sizes import taught
 from ..fixed_sizes import CPU, learned
-from ..objectives.conftest import tokenizer  # noqa: F401
-from ..objectives.test_recipes import LENGTH, make_source, make_steps, read
-from ..objectives.test_static_shapes import small_model
-from ..planning.counting import bytes_kept
+from ..pretraining.objectives.conftest import tokenizer  # noqa: F401
+from ..pretraining.objectives.test_recipes import LENGTH, make_source, make_steps, read
+from ..pretraining.objectives.test_static_shapes import small_model
+from ..tools.plan.counting import bytes_kept
 
 KINDS = ("causal_language_modeling", "replaced_token_detection", "span_corruption")
 """Of a decoder, of two encoders that learn together, and of both stacks."""

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from tercet.training import heap
+from tercet.training.devices import heap
 
 CODE = """
 import resource, runpy

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tercet.training.interruption import listening
+from tercet.data.steps.interruption import listening
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

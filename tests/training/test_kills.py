@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import torch
 
-from tercet.training.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
-from tercet.training.manifest import find_damage
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
+from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.tracking import LOG
 
 from ..saved_weights import require_same_models

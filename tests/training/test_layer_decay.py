@@ -13,9 +13,9 @@ from tercet.modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.training.optimizers import build_optimizer, decay_groups
+from tercet.training.optimizers.optimizers import build_optimizer, decay_groups
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.schedules import build_schedule
 
 from ..small_elmo import small_config
 

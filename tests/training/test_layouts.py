@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tercet.training.precision import build_accelerator
-from tercet.training.sharding import count_replicas
+from tercet.training.devices.precision import build_accelerator
+from tercet.training.devices.sharding import count_replicas
 
 from ..launches import VARIABLES, replicated
 from .layout_program import train

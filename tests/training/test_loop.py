@@ -11,8 +11,8 @@ from torch import nn
 from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import ConstantLR
 
+from tercet.data.steps.batches import StepDataset, endless_steps
 from tercet.training import skipping
-from tercet.training.batches import StepDataset, endless_steps
 from tercet.training.loop import Progress, Training, accumulate_gradients, poisoned_if_not_finite, train
 
 LIMIT = 10_000

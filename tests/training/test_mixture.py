@@ -9,13 +9,13 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from tercet.objectives.randomness import SequenceDraws
-from tercet.training.batches import StepDataset, endless_steps
+from tercet.data.steps.batches import StepDataset, endless_steps
+from tercet.data.steps.objective import COMPONENT, Objective
+from tercet.data.steps.packing import pack
+from tercet.data.steps.step_planning import fewest_examples, interleave, plan_steps
+from tercet.pretraining.objectives.randomness import SequenceDraws
 from tercet.training.loop import accumulate_gradients
 from tercet.training.mixture import MixedObjective, MixedSource
-from tercet.training.objective import COMPONENT, Objective
-from tercet.training.packing import pack
-from tercet.training.step_planning import fewest_examples, interleave, plan_steps
 
 CPU = torch.device("cpu")
 SHARES = (0.25, 0.75)

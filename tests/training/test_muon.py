@@ -9,12 +9,12 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim import Muon as TorchMuon
 
-from tercet.training import orthogonalization
-from tercet.training.muon import Muon, NorMuon, hidden_matrices
-from tercet.training.optimizers import build_optimizer, decay_groups
-from tercet.training.orthogonalization import batches_of_one_shape, orthogonalized
+from tercet.training.optimizers import orthogonalization
+from tercet.training.optimizers.muon import Muon, NorMuon, hidden_matrices
+from tercet.training.optimizers.optimizers import build_optimizer, decay_groups
+from tercet.training.optimizers.orthogonalization import batches_of_one_shape, orthogonalized
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.schedules import build_schedule
 from tercet.training.skipping import NonFiniteSteps
 
 from .newton_schulz import SHAPES, give_gradients, iterated, matrices_of
@@ -78,7 +78,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from tercet.training import orthogonalization
-from tercet.training.muon import Muon, NorMuon
+from tercet.training.optimizers.muon import Muon, NorMuon
 from tests.training.newton_schulz import give_gradients, matrices_of
 
 torch.distributed.init_process_group("gloo")

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tercet.data.steps.workers import DataCursor
 from tercet.training import loop, skipping
-from tercet.training.averaging import WeightAverage
 from tercet.training.loop import Training, train
-from tercet.training.optimizers import build_optimizer
+from tercet.training.optimizers.averaging import WeightAverage
+from tercet.training.optimizers.optimizers import build_optimizer
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.schedules import build_schedule
 from tercet.training.tracking import Tracker
-from tercet.training.workers import DataCursor
 
 OPERATORS = {"adam": 36, "adamw": 39, "muon": 126, "normuon": 171}
 """Operators of a step after its gradients, but for views, of matrices of three shapes; they may only fall."""

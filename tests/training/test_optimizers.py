@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tercet.configs.recipe import parse_recipe
-from tercet.training.optimizers import build_optimizer, decay_groups
+from tercet.training.optimizers.optimizers import build_optimizer, decay_groups
 from tercet.training.recipe import OptimizerRecipe
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.training.packing import pack, ragged, select_sequences, sequence_lengths, slice_sequences
+from tercet.data.steps.packing import pack, ragged, select_sequences, sequence_lengths, slice_sequences
 
 
 def two_streams(lengths: list[tuple[int, int]]) -> dict:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from accelerate import Accelerator
 
-from tercet.training.checkpoint import PIECES, checkpoints
-from tercet.training.recovery import newest_whole
+from tercet.training.checkpoints.checkpoint import PIECES, checkpoints
+from tercet.training.checkpoints.recovery import newest_whole
 
 from ..saved_weights import moments_in, require_same, require_same_models, weights_in
 

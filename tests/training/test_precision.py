@@ -5,8 +5,9 @@ import torch
 from accelerate import FullyShardedDataParallelPlugin
 from transformers.distributed.fsdp import is_fsdp_enabled
 
-from tercet.training.checkpoint import CHECKPOINTS
-from tercet.training.precision import (
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS
+from tercet.training.checkpoints.recovery import precision_kept
+from tercet.training.devices.precision import (
     FLOAT32_ERROR,
     agreed_precision,
     build_accelerator,
@@ -21,7 +22,6 @@ from tercet.training.precision import (
     products_in,
 )
 from tercet.training.recipe import TrainingRecipe
-from tercet.training.recovery import precision_kept
 
 CPU = torch.device("cpu")
 
@@ -45,7 +45,7 @@ def test_products_of_any_shape_are_still_float32(shape):
 
 @pytest.mark.parametrize("error", [1e-3, torch.nan])
 def test_a_setting_that_rounds_is_not_kept(error, monkeypatch):
-    monkeypatch.setattr("tercet.training.precision.product_error", lambda device: error)
+    monkeypatch.setattr("tercet.training.devices.precision.product_error", lambda device: error)
     before = torch.get_float32_matmul_precision()
     with fastest_float32_products(CPU):
         assert torch.get_float32_matmul_precision() == before
@@ -65,7 +65,7 @@ PROCESSORS = [
 def test_the_processor_alone_chooses_the_format(has, system, expected, monkeypatch):
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: has)
     monkeypatch.setattr("sys.platform", system)
-    monkeypatch.setattr("tercet.training.precision.fast_bfloat16", fast_bfloat16.__wrapped__)
+    monkeypatch.setattr("tercet.training.devices.precision.fast_bfloat16", fast_bfloat16.__wrapped__)
     assert precision_in_words(choose_precision("auto", CPU), CPU) == expected
     other = "fp32" if expected.startswith("bf16") else "bf16"
     assert choose_precision(other, CPU) == other
@@ -135,7 +135,7 @@ def test_products_are_in_the_format_that_is_named():
 
 def test_a_run_that_goes_on_keeps_the_precision_that_was_chosen_before(monkeypatch, toys, tmp_path):
     """It may go on on another processor."""
-    monkeypatch.setattr("tercet.training.precision.fast_bfloat16", lambda device: "AMX")
+    monkeypatch.setattr("tercet.training.devices.precision.fast_bfloat16", lambda device: "AMX")
     assert agreed_precision("auto", CPU) == "bf16"
     assert agreed_precision("auto", CPU, "fp32") == "fp32"
     assert agreed_precision("bf16", CPU, "fp32") == "bf16"

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from tercet.objectives.causal_language_modeling import CausalLanguageModeling
-from tercet.objectives.task_objectives import SingleLabelObjective
-from tercet.objectives.translation import DecoderReading, ScheduledSamplingRecipe, Translation
-from tercet.training import compiling, recording
+from tercet.finetune.tasks.objectives import SingleLabelObjective
+from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModeling
+from tercet.pretraining.objectives.translation import DecoderReading, ScheduledSamplingRecipe, Translation
+from tercet.training.devices import compiling, recording
+from tercet.training.devices.recording import MOST, WARM_UPS, Recorder
 from tercet.training.mixture import MixedObjective
-from tercet.training.recording import MOST, WARM_UPS, Recorder
 
 NUMBER = WARM_UPS + 4
 """Micro-batches of a size."""

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tercet.training import checkpoint_writer, cpu, learning, loop, stages
-from tercet.training.checkpoint import CHECKPOINTS
+from tercet.training import learning, loop, stages
+from tercet.training.checkpoints import checkpoint_writer
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS
+from tercet.training.checkpoints.final_weights import judged_kind
+from tercet.training.devices import cpu
+from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import HeldOut
-from tercet.training.final_weights import judged_kind
-from tercet.training.precision import build_accelerator
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, StageRecipe, TrainingRecipe
 from tercet.training.tracking import LOG, read_log
 

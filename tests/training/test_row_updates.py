@@ -9,12 +9,12 @@ from accelerate import Accelerator
 from torch import nn
 from torch.nn import functional as F
 
-from tercet.training.checkpoint import load_checkpoint, save_checkpoint
+from tercet.training.checkpoints.checkpoint import load_checkpoint, save_checkpoint
 from tercet.training.loop import Training
-from tercet.training.optimizers import build_optimizer, clip_gradients
+from tercet.training.optimizers.optimizers import build_optimizer, clip_gradients
+from tercet.training.optimizers.row_updates import FEWEST_ROWS, gradients_by_rows
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe
-from tercet.training.row_updates import FEWEST_ROWS, gradients_by_rows
-from tercet.training.schedules import build_schedule
 
 NUM_ROWS, WIDTH, NUM_READ = FEWEST_ROWS + 3, 32, 40
 

@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from tercet.demo.run import run_demo
+from tercet.data.disk import WriteError
 from tercet.distill.run import distill
 from tercet.fewshot.run import fewshot
 from tercet.finetune.run import finetune
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
-from tercet.training.disk import WriteError
+from tercet.tools.demo.run import run_demo
 from tercet.training.run_folder import running, writing
 
 from .claims import DATA, KINDS, claim, folder_of

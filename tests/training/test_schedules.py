@@ -8,8 +8,8 @@ import torch
 
 from tercet.configs.recipe import load_recipe, recipe_folders
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.training.optimizers.schedules import CURVES, build_schedule, warmup_updates
 from tercet.training.recipe import ScheduleRecipe
-from tercet.training.schedules import CURVES, build_schedule, warmup_updates
 
 STEPS, WIDTH = 10, 64
 

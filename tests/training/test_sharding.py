@@ -6,8 +6,8 @@ from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from tercet.training.checkpoint import CHECKPOINTS
-from tercet.training.sharding import each_once, load_whole_weights, prepare_model, whole_weights
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS
+from tercet.training.devices.sharding import each_once, load_whole_weights, prepare_model, whole_weights
 from tercet.training.tracking import LOG, read_log
 
 from ..saved_weights import moments_in, require_same, weights_in

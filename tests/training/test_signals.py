@@ -8,11 +8,11 @@ import time
 import pytest
 from torch.utils.data import _utils
 
-from tercet.training import checkpoint
-from tercet.training.checkpoint import CHECKPOINTS, checkpoints, read_state
+from tercet.training.checkpoints import checkpoint
+from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, read_state
+from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.evaluation import HeldOut
-from tercet.training.manifest import find_damage
-from tercet.training.schedules import build_schedule
+from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.tracking import LOG
 
 from ..saved_weights import require_same_models

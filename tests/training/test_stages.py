@@ -8,12 +8,12 @@ import pytest
 import torch
 from accelerate import Accelerator
 
+from tercet.data.steps.workers import leaving_no_workers
 from tercet.training import stages as staging
 from tercet.training.evaluation import HeldOut
 from tercet.training.loop import Progress
 from tercet.training.recipe import OptimizerRecipe, StageRecipe
 from tercet.training.stages import StagedSteps, build_stages, cut_held_out
-from tercet.training.workers import leaving_no_workers
 
 from ..saved_weights import require_same, require_same_models, weights_in
 

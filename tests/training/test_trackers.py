@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from tercet.configs.recipe import parse_recipe
-from tercet.training.precision import build_accelerator
+from tercet.training.devices.precision import build_accelerator
 from tercet.training.recipe import Tracker, TrainingRecipe
 from tercet.training.tracking import LOG, read_log
 

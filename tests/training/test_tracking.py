@@ -8,9 +8,9 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from tercet.training.precision import build_accelerator
+from tercet.training.devices.precision import build_accelerator
+from tercet.training.devices.utilization import Utilization
 from tercet.training.tracking import LOG, Tracker, peak_memory, read_log, rewind
-from tercet.training.utilization import Utilization
 
 
 @pytest.fixture

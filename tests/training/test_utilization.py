@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from tercet.training.batches import Part, Step, StepDataset
-from tercet.training.objective import IGNORE
-from tercet.training.utilization import count_flops_per_token, measure_peak
-from tercet.training.workers import DataCursor
+from tercet.data.steps.batches import Part, Step, StepDataset
+from tercet.data.steps.objective import IGNORE
+from tercet.data.steps.workers import DataCursor
+from tercet.training.devices.utilization import count_flops_per_token, measure_peak
 
 from ..modeling.conftest import build
 

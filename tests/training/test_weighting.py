@@ -6,12 +6,12 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from tercet.training.batches import StepDataset, endless_steps
-from tercet.training.examples import LeftOut, PackableExamples, PackedExamples, gather
+from tercet.data.steps.batches import StepDataset, endless_steps
+from tercet.data.steps.examples import LeftOut, PackableExamples, PackedExamples, gather
+from tercet.data.steps.packing import ragged
+from tercet.data.steps.weighting import WeightedSource
+from tercet.data.steps.workers import DataCursor
 from tercet.training.mixture import MixedObjective, MixedSource
-from tercet.training.packing import ragged
-from tercet.training.weighting import WeightedSource
-from tercet.training.workers import DataCursor
 
 from .test_mixture import Numbers, Sum
 

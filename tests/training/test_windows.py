@@ -5,10 +5,10 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from tercet.training.batches import StepDataset
-from tercet.training.hashing import splitmix
-from tercet.training.step_planning import share
-from tercet.training.windows import WindowedSource, permuted
+from tercet.data.steps.batches import StepDataset
+from tercet.data.steps.hashing import splitmix
+from tercet.data.steps.step_planning import share
+from tercet.data.steps.windows import WindowedSource, permuted
 
 from .conftest import ToyObjective, ToySource
 

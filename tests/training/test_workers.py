@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from tercet.training.workers import (
+from tercet.data.steps.workers import (
     MOST_WORKERS,
     PrefetchLoader,
     WorkerDiedError,

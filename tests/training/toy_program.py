@@ -9,8 +9,8 @@ import torch
 from accelerate import Accelerator
 
 from tercet.configs.recipe import load_recipe
+from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import HeldOut
-from tercet.training.precision import build_accelerator
 from tercet.training.recipe import TrainingRecipe
 
 from .conftest import ToyModel, ToyObjective, ToySource, fit_source

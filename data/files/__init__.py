@@ -1,0 +1,1 @@
+"""Files that are read: text, rows, templates, and what is wrong with them."""

@@ -1,0 +1,169 @@
+"""A part of a text that is held out, where a recipe names no other: the same documents in every run.
+
+A document is held out if a hash of it is among the lowest: a twentieth of all, at most 1,000 documents and at
+least one. So it does not depend on the order of documents, copies of one stay together, and what is added to
+a text moves few from one part to the other.
+"""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from heapq import nsmallest
+from pathlib import Path
+from typing import Any
+
+from .cache import made_once, name_of
+from .documents import Documents
+from .files.bad_records import Record, problem_of
+from .mixed_documents import single_texts
+from .prepared import PreparedDocuments
+
+SHARE = 20
+"""One of so many documents is held out."""
+
+MOST = 1000
+"""Held-out documents of a text, at most."""
+
+BITS = 64
+
+
+@dataclass(frozen=True)
+class PartOfDocuments(Documents):
+    """The held-out documents of a text, or all others."""
+
+    whole: Documents
+    """The text."""
+    is_held_out: bool
+    """Which of its parts this is."""
+    cache: Path
+    """Folder in which the hashes of held-out documents are kept."""
+    texts: Sequence[Documents]
+    """All texts of the corpus: what is held out of one is not learned from in another."""
+
+    @classmethod
+    def of(
+        cls, whole: Documents, cache: Path, texts: Sequence[Documents] = (), *, is_held_out: bool
+    ) -> "PartOfDocuments":
+        """Take a part of a text, perhaps one of several, that is read as the text is."""
+        read_alike = whole.column, whole.required, whole.skip_bad_records, whole.limit
+        return cls(*read_alike, whole, is_held_out, cache, texts or [whole])
+
+    @property
+    def name(self) -> str:
+        """Name the text, and the part that is held out."""
+        return f"{self.whole.name}, held-out part" if self.is_held_out else self.whole.name
+
+    def records(self) -> Iterator[Record]:
+        """Read the part's records; bad ones are of the part that is learned from."""
+        for record in self.whole.records():
+            if (number_of(record, self.required) in self.held_out) == self.is_held_out:
+                yield record
+
+    @property
+    def sources(self) -> Sequence[Documents]:
+        """The texts whose held-out documents this part has, or leaves out."""
+        return [self.whole] if self.is_held_out else self.texts
+
+    @cached_property
+    def held_out(self) -> frozenset[int]:
+        """The hashes of the documents that this part has, or leaves out."""
+        return frozenset[int]().union(*map(self.held_out_of, self.sources))
+
+    def held_out_of(self, text: Documents) -> frozenset[int]:
+        """Return the hashes of a text's held-out documents.
+
+        Raises:
+            ValueError: There are not two documents.
+        """
+
+        def make(folder: Path) -> None:
+            numbers = {*numbers_of(text)}
+            below = sum(number < 2**BITS // SHARE for number in numbers)
+            lowest = nsmallest(max(min(below, MOST), 1), numbers)
+            facts = {"held_out": lowest, "documents": len(numbers)}
+            (folder / "hashes.json").write_text(json.dumps(facts), encoding="utf-8")
+
+        folder = made_once(self.cache / "held-out" / name_of("hashes", text.fingerprint()), make)
+        facts = json.loads((folder / "hashes.json").read_text(encoding="utf-8"))
+        held_out, of_all = frozenset(facts["held_out"]), facts["documents"]
+        if of_all < 2:
+            raise ValueError(
+                f"corpus.validation is not given, and {text.name} has fewer than two documents, so "
+                "none can be held out: name held-out text with corpus.validation=..., or put blank lines "
+                "between documents"
+            )
+        if self.is_held_out and self.column == self.required[0]:  # of pairs, once
+            print(
+                f"{text.name}: {len(held_out):,} of {of_all:,} different documents are held out "
+                "(corpus.validation=... names other text)",
+                file=sys.stderr,
+                flush=True,
+            )
+        return held_out
+
+    def fingerprint(self) -> str:
+        """Describe the text and the part."""
+        sources = [text.fingerprint() for text in self.sources]
+        return repr(
+            [self.whole.fingerprint(), "held-out part" if self.is_held_out else "other part", sources]
+        )
+
+    def identify(self) -> list[dict[str, Any]]:
+        """Identify the text, and say which part it is."""
+        part = "held-out part" if self.is_held_out else "all but the held-out part"
+        return [entry | {"part": part} for entry in self.whole.identify()]
+
+
+def number_of(record: Record, names: Sequence[str]) -> int | None:
+    """Hash a document, both sides of a pair; nothing if a record is bad or empty."""
+    _, row, unreadable, *_ = record
+    if unreadable or problem_of(row, names):
+        return None
+    texts = [(row[name] or "").strip() for name in names]
+    digest = blake2b(json.dumps(texts).encode(), digest_size=BITS // 8).digest()
+    return int.from_bytes(digest) if all(texts) else None
+
+
+def numbers_of(documents: Documents) -> Iterator[int]:
+    """Hash all documents of a text."""
+    numbers = (number_of(record, documents.required) for record in documents.records())
+    return (number for number in numbers if number is not None)
+
+
+def warn_of_shared_documents(learned: Documents, measured: Documents, cache: Path) -> None:
+    """Warn if held-out documents stand in the training text word for word; what is found is kept.
+
+    Args:
+        learned: The training text.
+        measured: The held-out text.
+        cache: Folder in which it is kept.
+
+    Warns:
+        UserWarning: Some do.
+    """
+    if any(
+        isinstance(text, PreparedDocuments) for side in (learned, measured) for text in single_texts(side)
+    ):
+        return  # which is tokens
+
+    def make(folder: Path) -> None:
+        numbers = [*numbers_of(measured)]
+        shared = {*numbers} & {*numbers_of(learned)} if numbers else set()
+        facts = {"shared": sum(number in shared for number in numbers), "documents": len(numbers)}
+        (folder / "shared.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    name = name_of("shared", learned.fingerprint(), measured.fingerprint())
+    facts = json.loads(
+        (made_once(cache / "held-out" / name, make) / "shared.json").read_text(encoding="utf-8")
+    )
+    if facts["shared"]:
+        warnings.warn(
+            f"{facts['shared']:,} of {facts['documents']:,} documents of {measured.name} are also in "
+            f"{learned.name}, so that scores are partly on text that was learned: take them out of one, or "
+            "leave corpus.validation out to hold a part out",
+            stacklevel=2,
+        )

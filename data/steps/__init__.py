@@ -1,0 +1,1 @@
+"""Examples to steps: planned, packed, dealt out to processes, and loaded."""

@@ -1,0 +1,1 @@
+"""From rows to prompts: templates, demonstrations, and the tokens of an answer."""

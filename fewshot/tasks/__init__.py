@@ -1,0 +1,1 @@
+"""Tasks that prompts ask: choices, and answers that are written."""

@@ -1,0 +1,288 @@
+"""The kinds of tasks, by the recipes that describe them.
+
+Those with choices compare answers (`choices.py`). Completion and perplexity are scored by the log-likelihood
+of one text. In generation the model continues a context greedily, and the text is compared with correct ones.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ...data.files.template_program import Row
+from ...training.metrics.answers import exact_match as squad_exact_match
+from ...training.metrics.answers import word_f1
+from ...training.metrics.texts import bleu_of_rows, tokenization_for
+from ..prompts.boundary import Prompt
+from ..prompts.items import Item
+from ..prompts.prompted_model import PromptedModel
+from ..prompts.prompting import Prompter, Query
+from ..prompts.request import Request, Score
+from ..scoring.score_cache import ScoreCache
+from ..scoring.writing import Writer
+from ..subject import Subject
+from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
+from .task import Answerer, Record, RowScore, Task, majority
+from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
+
+UNITS = {
+    "bits_per_byte": "num_bytes",
+    "perplexity_per_word": "num_words",
+    "perplexity_per_token": "num_tokens",
+}
+"""What the log-likelihood of texts is divided by, for each metric of perplexity."""
+
+
+class Completion(Task):
+    """Whether the answer is the greedy continuation of a context."""
+
+    title = "Completion"
+    scored = (
+        "an answer is correct if each of its tokens is likelier than every other one, given those before it; "
+        "ties are wrong"
+    )
+    metric = "accuracy"
+
+    def __init__(self, recipe: CompletionRecipe):
+        super().__init__(recipe)
+        self.delimiter = recipe.delimiter
+        self.context, self.answer = self.templates["context"], self.templates["answer"]
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Return the answer in its context."""
+        context = self.context(row)
+        answer = self.delimiter + texts_in("task.answer", [self.answer(row)], least=1)[0]
+        return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
+
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Return what scores the answer to each query."""
+        return partial(self.complete, model, model.score_cache())
+
+    def complete(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
+        """Yield how likely each answer is."""
+        found = cache.score_all([query.requests[0] for query in queries])
+        for query, score in zip(queries, found, strict=True):
+            yield {
+                "is_right": score.is_greedy,
+                "log_likelihood": score.total,
+                "num_tokens": len(score.log_likelihoods),
+                "answers": model.describe_answers(query, [score]),
+            }
+
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Return the share of greedy continuations, the perplexity of answers, and nats per token."""
+        nats = total(records, "log_likelihood")
+        return {
+            "accuracy": float(np.mean([record["is_right"] for record in records])),
+            "perplexity": float(np.exp(-nats / len(records))),
+            "nats_per_token": -nats / total(records, "num_tokens"),
+        }
+
+    def value(self, record: Record) -> float:
+        """Return 1 if the answer is the greedy continuation, else 0."""
+        return float(record["is_right"])
+
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return whether the most frequent answer is correct."""
+        return {"majority": majority([item.answers[0] for item in items])}
+
+
+class Perplexity(Task):
+    """How probable texts are; long ones are read in windows."""
+
+    title = "Perplexity"
+    scored = "log-likelihoods of texts at temperature 1; a long text is read in windows"
+    is_higher_better = False
+    takes_demonstrations = False
+    reads_windows = True
+
+    def __init__(self, recipe: PerplexityRecipe):
+        super().__init__(recipe)
+        self.text = self.templates["text"]
+        self.metric = recipe.metric
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Return the text as the answer of an empty context."""
+        return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
+
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Return what scores the text of each query."""
+        return partial(self.read, model, model.score_cache())
+
+    def read(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
+        """Yield how probable each text is, over all its windows."""
+        windows = [windows_of(model.subject, query.requests[0]) for query in queries]
+        found = iter(cache.score_all([each for own in windows for each in own]))
+        for query, own in zip(queries, windows, strict=True):
+            yield record_text(query.item, [next(found) for _ in own])
+
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Return bits per byte, and perplexity per word and per token."""
+        return {metric: score_texts(metric, records) for metric in UNITS}
+
+    def value(self, record: Record) -> float:
+        """Return the metric of one text."""
+        return score_texts(self.metric, [record])
+
+    def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
+        """Return what computes the metric, which is no mean over records."""
+        return lambda rows: score_texts(self.metric, [records[row] for row in rows])
+
+
+def record_text(item: Item, scores: Sequence[Score]) -> Record:
+    """Record how probable a text is, from the scores of its windows."""
+    text = item.answers[0]
+    return {
+        "log_likelihood": sum(score.total for score in scores),
+        "num_tokens": sum(len(score.log_likelihoods) for score in scores),
+        "num_words": len(text.split()),
+        "num_bytes": len(text.encode()),
+    }
+
+
+def score_texts(metric: str, records: Sequence[Record]) -> float:
+    """Return the nats of a unit of some texts, in bits or as a perplexity."""
+    nats = -total(records, "log_likelihood") / max(1, total(records, UNITS[metric]))
+    return float(nats / np.log(2) if metric == "bits_per_byte" else np.exp(nats))
+
+
+def total(records: Sequence[Record], name: str) -> float:
+    """Sum a number over records."""
+    return sum(record[name] for record in records)
+
+
+def windows_of(subject: Subject, request: Request) -> list[Request]:
+    """Divide a text, which is a request's answer, into windows."""
+    if subject.member == "decoder":
+        return list(rolling(request, subject.checkpoint.max_length))
+    frame = len(request.lead) if subject.member == "seq2seq" else len(request.context) + len(request.suffix)
+    size = max(1, subject.checkpoint.max_length - frame)
+    return [
+        replace(
+            request,
+            answer=request.answer[begin : begin + size],
+            words=request.words[begin : begin + size],
+        )
+        for begin in range(0, len(request.answer), size)
+    ]
+
+
+def rolling(request: Request, size: int) -> Iterator[Request]:
+    """Yield windows of `size` tokens; the last one has more before what it scores."""
+    ids = request.answer
+    size -= len(request.context) - 1
+    yield Request(request.context, ids[:size])
+    for begin in range(size, len(ids), size):
+        end = min(begin + size, len(ids))
+        yield Request(ids[end - size - 1 : begin], ids[begin:end])
+
+
+MEANS = ("exact_match", "squad_exact_match", "f1")
+"""Metrics that are means over records."""
+
+
+class Generation(Task):
+    """What a model generates after a context."""
+
+    title = "Generation"
+    scored = "greedy decoding, no sampling"
+
+    def __init__(self, recipe: GenerationRecipe):
+        super().__init__(recipe)
+        self.recipe, self.metric = recipe, recipe.metric
+        self.context, self.answers = self.templates["context"], self.templates["answers"]
+
+    def fill_in(self, number: int, row: Row) -> Item:
+        """Return the context, and the correct answers."""
+        context, answers = self.context(row), self.answers(row)
+        answers = texts_in("task.answers", [answers] if isinstance(answers, str) else answers, least=1)
+        demonstration = context + self.recipe.delimiter + answers[0]
+        return Item(
+            number,
+            (Prompt(context, ()),),
+            references=tuple(answers),
+            demonstration=demonstration,
+        )
+
+    def queries(
+        self, prompter: Prompter, items: Sequence[Item], demonstrations: Sequence[list[Item]]
+    ) -> list[Query]:
+        """Put items behind their demonstrations, with room for what the model generates."""
+        return prompter.queries(items, demonstrations, self.recipe.max_new_tokens)
+
+    def answerer(self, model: PromptedModel) -> Answerer:
+        """Return what continues each query."""
+        return partial(self.generate, model.writer(self.recipe.stop, self.recipe.max_new_tokens))
+
+    def generate(self, writer: Writer, queries: list[Query]) -> Iterator[Record]:
+        """Yield what follows each query."""
+        texts = writer.write([query.requests[0].context for query in queries])
+        for query, text in zip(queries, texts, strict=True):
+            yield record_written(query.item, text)
+
+    def scores(self, records: Sequence[Record]) -> dict[str, float]:
+        """Return the means over records, and BLEU."""
+        means = {name: float(np.mean([record[name] for record in records])) for name in MEANS}
+        return {**means, "bleu": bleu_of(records)(np.arange(len(records)))}
+
+    def value(self, record: Record) -> float:
+        """Return the metric of one text."""
+        return record[self.metric]
+
+    def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
+        """Return what computes the metric; BLEU is no mean over records."""
+        if self.metric in MEANS:
+            return super().metric_of_rows(records)
+        return bleu_of(records)
+
+    def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
+        """Return the records of the most frequent answer."""
+        usual = Counter(item.references[0] for item in items).most_common(1)[0][0]
+        return {"majority": [record_written(item, usual) for item in items]}
+
+    def score_of_baseline(self, worth: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some of a baseline's records."""
+        return self.metric_of_rows(worth)
+
+
+def record_written(item: Item, text: str) -> Record:
+    """Compare a generated text with the nearest correct one: as it is, and as SQuAD does."""
+    return {
+        "written": text,
+        "references": list(item.references),
+        "exact_match": float(text.strip() in [answer.strip() for answer in item.references]),
+        "squad_exact_match": squad_exact_match(text, item.references),
+        "f1": word_f1(text, item.references),
+    }
+
+
+def bleu_of(records: Sequence[Record]) -> RowScore:
+    """Return what computes BLEU of some records, against all correct answers."""
+    references = [record["references"] for record in records]
+    tokenize = tokenization_for([*chain.from_iterable(references)])
+    return bleu_of_rows([record["written"] for record in records], references, tokenize)
+
+
+TASKS: dict[str, type[Any]] = {
+    "multiple_choice": MultipleChoice,
+    "cloze": Cloze,
+    "partial_evaluation": PartialEvaluation,
+    "minimal_pair": MinimalPair,
+    "completion": Completion,
+    "generation": Generation,
+    "perplexity": Perplexity,
+}
+"""The `kind` of a recipe -> the task."""
+
+
+def build_task(recipe: TaskRecipe) -> Task:
+    """Build the task that a recipe describes.
+
+    Raises:
+        ValueError: A template is none, or answers cannot be normalized as they shall be.
+    """
+    return TASKS[recipe.kind](recipe)

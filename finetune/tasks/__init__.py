@@ -1,0 +1,1 @@
+"""Tasks: what is read from rows, learned, predicted and scored."""

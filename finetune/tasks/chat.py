@@ -1,0 +1,436 @@
+"""Chat: a decoder learns to answer, from dialogues or from prompts and completions (supervised fine-tuning).
+
+Only the assistant's turns are learned. Dialogues are written by the tokenizer's chat template, which is saved
+with the model. A model is judged by the loss of the held-out answers and, if the recipe says so, by the last
+answer of each row as it writes it on its own.
+
+Legend: E rows.
+"""
+
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ...configs.messages import quietly
+from ...data.files.bad_records import RowError
+from ...data.files.rows import Row, lists_of, texts_of
+from ...data.steps.examples import gather, has_field
+from ...data.steps.objective import IGNORE, INDEX, Batch, Example
+from ...data.steps.streams import fields_of, one_stream
+from ...data.tokenizers.special_tokens import writes_lowercase
+from ...modeling.generation.writing import before_end, read_out
+from ...training.metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
+from ...training.token_objective import without_targets
+from ..encoding import TextEncoder, as_ragged
+from ..examples import LabelledExamples
+from ..writing_defaults import settle_end
+from .chat_encoding import (
+    ASSISTANT,
+    Dialogue,
+    encode_dialogues,
+    encode_prompts,
+    end_of_answers,
+    give_template,
+    require_room,
+    tell_of_room,
+)
+from .generation import ceiling_of, texts_in
+from .objectives import TaskObjective
+from .task import Facts, Prediction, Predictions, RowScore, Shown, Task, shortened
+from .task_recipes import ChatRecipe
+
+FILLER = 0
+"""Id that prompts are filled with to be answered together: any will do, since it is hidden."""
+
+WRITTEN_AT_ONCE = 32
+"""Dialogues that are answered together."""
+
+PROMPT = "prompt"
+"""The field of what is read before the last answer, in examples whose last answer is to be written."""
+
+PROMPT_ENDS = "prompt_ends"
+"""In a batch: where the prompt of each dialogue ends, as they lie end to end (S,)."""
+
+READING_PROMPTS = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
+"""Generation defaults by which what fills a prompt counts like its tokens, and what has no effect."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a model makes of a batch."""
+
+    losses: Tensor
+    """Of each dialogue's targets, summed, (S,); 0 without targets."""
+    counts: Tensor
+    """How many targets each dialogue has, (S,)."""
+    written: list[np.ndarray]
+    """Ids of the last answer of each dialogue as the model writes it; empty if it was not to."""
+
+
+class ChatObjective(TaskObjective[Answered]):
+    """Cross-entropy of the tokens of the assistant's turns, each from all tokens before it.
+
+    Args:
+        longest_answer: Tokens that a model writes at most.
+        max_length: Tokens of a prompt with its answer at most.
+    """
+
+    def __init__(self, longest_answer: int, max_length: int):
+        super().__init__("token")
+        self.longest_answer = longest_answer
+        self.max_length = max_length
+
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
+        """Pack the dialogues; `labels` are their tokens where the assistant writes, and -100 elsewhere."""
+        batch = one_stream(gather(examples, "input_ids"))
+        batch |= fields_of(examples, along=["labels"], single=[INDEX])
+        if has_field(examples, PROMPT):
+            prompts = gather(examples, PROMPT)
+            batch |= {
+                PROMPT: torch.from_numpy(prompts.values),
+                PROMPT_ENDS: torch.from_numpy(prompts.edges[1:]),
+            }
+        return batch
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens of the assistant's turns."""
+        return {self.term: is_target(batch).sum()}
+
+    def predicted(self, batch: Batch) -> Tensor:
+        """List the positions before the targets."""
+        return is_target(batch)[0].nonzero()[:, 0] - 1
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the targets; nothing is written."""
+        return {self.term: model(**read_by(batch), labels=batch["labels"], reduction="sum").loss}
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Answered:
+        """Find the loss of each dialogue's targets, and write its last answer if that is wanted."""
+        bounds = batch["cu_seq_lens_q"].long()
+        losses = torch.zeros(len(bounds) - 1, device=bounds.device)
+        counts = torch.zeros_like(losses)
+        if "labels" in batch:
+            places = is_target(batch)[0].nonzero()[:, 0]
+            logits = model(**read_by(batch), logits_to_keep=places - 1).logits[0]
+            each = F.cross_entropy(logits.float(), batch["labels"][0, places], reduction="none")
+            rows = torch.searchsorted(bounds, places, right=True) - 1
+            losses.index_add_(0, rows, each)
+            counts.index_add_(0, rows, torch.ones_like(each))
+        answers = self.write(model, batch) if PROMPT in batch else []
+        return Answered(losses, counts, answers)
+
+    def loss(self, outputs: Answered, batch: Batch) -> Tensor:
+        """Sum over the targets."""
+        return outputs.losses.sum()
+
+    def answers(self, outputs: Answered, batch: Batch) -> list[np.ndarray]:
+        """Return loss and number of targets of each dialogue, and behind them the ids that were written."""
+        numbers = torch.stack((outputs.losses, outputs.counts), dim=1).double().cpu().numpy()
+        written = outputs.written or [np.zeros(0)] * len(numbers)
+        return [np.concatenate(pair) for pair in zip(numbers, written, strict=True)]
+
+    def write(self, model: nn.Module, batch: Batch) -> list[np.ndarray]:
+        """Write the last answer of each dialogue, greedily and else by the model's generation defaults.
+
+        What is written does not depend on what is written beside it: dialogues are answered together if they
+        have the same room and, where the defaults read what fills a prompt, the same length.
+        """
+        prompts = batch[PROMPT].tensor_split(batch[PROMPT_ENDS].cpu()[:-1])
+        written: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * len(prompts)
+        together: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for index, prompt in enumerate(prompts):
+            room = min(self.longest_answer, self.max_length - len(prompt))
+            together[room, len(prompt) if reads_prompts(model) else 0].append(index)
+        for (room, _), indices in together.items():
+            for first in range(0, len(indices), WRITTEN_AT_ONCE) if room > 0 else ():
+                chosen = indices[first : first + WRITTEN_AT_ONCE]
+                found = answer(model, [prompts[index] for index in chosen], room)
+                for index, ids in zip(chosen, found, strict=True):
+                    written[index] = ids
+        return written
+
+
+def reads_prompts(model: nn.Module) -> bool:
+    """Return whether what a model writes depends on which tokens its prompt has been filled with."""
+    defaults = cast(Any, model).generation_config
+    return any(getattr(defaults, name) not in (None, idle) for name, idle in READING_PROMPTS.items())
+
+
+@torch.inference_mode()
+def answer(model: nn.Module, prompts: Sequence[Tensor], room: int) -> list[np.ndarray]:
+    """Write what follows prompts: before the first token that ends a text, or as much as there is room."""
+    longest, generator = max(map(len, prompts)), cast(Any, model)
+    ids = torch.stack([F.pad(own, (longest - len(own), 0), value=FILLER) for own in prompts])
+    mask = torch.stack([F.pad(torch.ones_like(own), (longest - len(own), 0)) for own in prompts])
+    with quietly():  # defaults of drawing have no effect here, and are told of
+        found = generator.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=room, do_sample=False, pad_token_id=FILLER
+        )
+    known = generator.generation_config.eos_token_id
+    ends = np.atleast_1d([] if known is None else known)
+    return [before_end(row, ends) for row in found[:, longest:].cpu().numpy()]
+
+
+def is_target(batch: Batch) -> Tensor:
+    """Return which tokens are targets, (1, N), never the first one of a dialogue, which nothing precedes."""
+    return (batch["labels"] != IGNORE) & (batch["position_ids"] > 0)
+
+
+def read_by(batch: Batch) -> Batch:
+    """Leave what the model reads."""
+    return without_targets(batch, "index", PROMPT, PROMPT_ENDS, "labels")
+
+
+DIGITS = 6
+"""Decimals of a prediction's loss."""
+
+READ = ("role", "content")
+"""What is read of a message."""
+
+
+class Chat(Task):
+    """The assistant's turns of a dialogue."""
+
+    title = "Chat"
+    head = "ForCausalLM"
+    recipe: ChatRecipe
+    metrics = {
+        "loss": False,
+        "rougeL": True,
+        "exact_match": True,
+        "rouge1": True,
+        "rouge2": True,
+        "bleu": True,
+        "chrf": True,
+    }
+    baseline = "frequency of tokens"
+    learns_texts = True
+    grades_errors = True
+    encoder: TextEncoder
+    """That of the latest examples."""
+
+    def require_inputs(self, rows: Dataset) -> None:
+        """Refuse what is no dialogue."""
+        dialogues_in(rows, self.recipe, labelled=False)
+
+    def require_labels(self, rows: Dataset) -> None:
+        """Refuse a dialogue without an answer."""
+        dialogues_in(rows, self.recipe, labelled=True)
+
+    def find(self, train: Dataset) -> Facts:
+        """Find out how BLEU has to cut the answers; tell what else than role and content messages have."""
+        if self.recipe.prompt is None:
+            column = self.recipe.messages
+            tell_of_unread(lists_of(train, column, "messages"), column)
+        return {"tokenization": tokenization_for(self.references(train))}
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it has a chat template."""
+        give_template(tokenizer)
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let the model stop where the template ends an answer."""
+        settle_end(model, tokenizer, end_of_answers(tokenizer))
+
+    @property
+    def writes(self) -> bool:
+        """Whether answers are written and compared when the model is evaluated."""
+        return self.recipe.generate
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode dialogues with the targets in them; without labels, up to where the assistant begins."""
+        self.encoder = encoder
+        dialogues = dialogues_in(rows, self.recipe, labelled=labelled)
+        encoder.tell_of_dropped(turn["content"] for dialogue in dialogues for turn in dialogue)
+        if not labelled:
+            prompts = encode_prompts([without_last_answer(own) for own in dialogues], encoder.tokenizer)
+            require_room(prompts, encoder.max_length)
+            return LabelledExamples({"input_ids": as_ragged(prompts), PROMPT: as_ragged(prompts)})
+        encoded = encode_dialogues(dialogues, encoder.tokenizer, encoder.max_length)
+        fields = {
+            "input_ids": as_ragged([each.ids for each in encoded]),
+            "labels": as_ragged([np.where(each.is_target, each.ids, IGNORE) for each in encoded]),
+        }
+        if self.writes:
+            prompts = encode_prompts([before_last_answer(own) for own in dialogues], encoder.tokenizer)
+            tell_of_room(prompts, encoder.max_length)
+            fields[PROMPT] = as_ragged(prompts)
+        return LabelledExamples(fields)
+
+    def objective(self) -> ChatObjective:
+        """The next token of the assistant's turns."""
+        return ChatObjective(self.recipe.longest_answer, self.encoder.max_length)
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Return the loss of each row's answers with the number of their tokens, and the written text."""
+        found: list[Prediction] = []
+        texts = read_out(self.encoder.tokenizer, [answer[2:].astype(np.int64) for answer in answers])
+        for answer, text in zip(answers, texts, strict=True):
+            measured = (
+                {"loss": round(float(answer[0]), DIGITS), "tokens": int(answer[1])} if answer[1] else {}
+            )
+            found.append(measured | ({"text": text.strip()} if self.writes or not measured else {}))
+        return found
+
+    def references(self, rows: Dataset) -> list[str]:
+        """The last answers."""
+        return last_answers(dialogues_in(rows, self.recipe, labelled=True))
+
+    def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
+        """Return the mean loss of a token of an answer, and compare the texts that were written."""
+        scores = {"loss": ratio_of_sums(predictions)}
+        if all("text" in each for each in predictions):
+            scores |= text_scores(texts_in(predictions), references, **self.compared)
+        return scores
+
+    def ceiling(self, references: Sequence[str]) -> dict[str, float]:
+        """Score what a model writes that writes the tokens of the answers, where answers are written."""
+        if not self.writes:
+            return {}
+        return ceiling_of(references, self.encoder.tokenizer, self.recipe.longest_answer, self.compared)
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
+        """Return what computes the metric of some rows; each text is compared once."""
+        if self.metric_for_best_model != "loss":
+            texts = texts_in(predictions)
+            return score_of_rows(self.metric_for_best_model, texts, references, **self.compared)
+        sums = np.array([(each["loss"], each["tokens"]) for each in predictions])
+        return lambda rows: float(np.divide(*sums[rows].sum(axis=0)))
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """How texts are compared with answers: as the language needs it, and as the tokenizer can write."""
+        return {"tokenize": self.facts["tokenization"], "lowercase": writes_lowercase(self.encoder.tokenizer)}
+
+    def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
+        """The mean loss of a token of the row, or how much of the longest common subsequence is missing."""
+        if self.metric_for_best_model == "loss":
+            return np.array([each["loss"] / each["tokens"] for each in predictions])
+        return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The text, or how surprising the answers were."""
+        surprise = f"{prediction['loss'] / prediction['tokens']:.2f} nats per token"
+        return f"{prediction['text']} ({surprise})" if "text" in prediction else surprise
+
+    def format_reference(self, reference: str) -> str:
+        """The answer."""
+        return reference
+
+    def show(self, row: Row, prediction: Prediction, reference: str, *, is_right: bool = False) -> Shown:
+        """Lay out the dialogue before the last answer, the answer, and what the model makes of it."""
+        dialogue = without_last_answer(dialogue_of(row, self.recipe))
+        role = "right" if is_right else "wrong"
+        return [
+            *((message["role"], [(shortened(message["content"]), "plain")]) for message in dialogue),
+            ("reference", [(shortened(reference), "right")]),
+            ("prediction", [(shortened(self.format_prediction(prediction)), role)]),
+        ]
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict each token by how frequent it is in the answers of the training rows, plus one."""
+        learned, measured = (self.examples(each, self.encoder).fields["labels"] for each in (train, rows))
+        counts = Counter(learned.values[learned.values != IGNORE].tolist())
+        total = counts.total() + len(self.encoder.tokenizer)
+        found = []
+        for labels in measured:
+            targets = labels[1:][labels[1:] != IGNORE]
+            shares = np.array([counts[token] + 1 for token in targets.tolist()]) / total
+            found.append({"loss": float(-np.log(shares).sum()), "tokens": len(targets)})
+        return found
+
+
+def dialogues_in(rows: Dataset, recipe: ChatRecipe, *, labelled: bool) -> list[Dialogue]:
+    """Return the dialogue of each row, with the completion if it is labelled.
+
+    Raises:
+        RowError: A row has no dialogue, or one without an answer although it is labelled.
+    """
+    if recipe.prompt is not None:
+        prompts = texts_of(rows, recipe.prompt)
+        completions = texts_of(rows, recipe.completion) if labelled else [None] * len(prompts)
+        return [exchange(*pair) for pair in zip(prompts, completions, strict=True)]
+    found, column = [], recipe.messages
+    for row, messages in enumerate(lists_of(rows, column, "messages")):
+        for message in messages:
+            if not is_message(message):
+                raise RowError(
+                    row,
+                    f"has {str(message)[:80]} in column {column!r}, which is no message with a role and a "
+                    "content: correct it",
+                    f"has what is no message in column {column!r}",
+                )
+        dialogue = plain(messages)
+        if not dialogue or (labelled and all(each["role"] != ASSISTANT for each in dialogue[1:])):
+            wanted = f"no message of {ASSISTANT} that answers another one" if labelled else "no messages"
+            raise RowError(row, f"has {wanted} in column {column!r}: take it out, or add one")
+        found.append(dialogue)
+    return found
+
+
+def is_message(message: Any) -> bool:
+    """Return whether a value is a message: a role, and a content that is not blank."""
+    if not isinstance(message, dict):
+        return False
+    return all(isinstance(text := message.get(key), str) and text.strip() for key in READ)
+
+
+def tell_of_unread(dialogues: Iterable[Sequence[dict[str, Any]]], column: str) -> None:
+    """Warn of what messages have that is not read, such as calls of tools, or weights of answers."""
+    fields = (field for dialogue in dialogues for message in dialogue for field in message.items())
+    unread = Counter(key for key, value in fields if key not in READ and value not in (None, "", [], {}))
+    if unread:
+        told = ", ".join(f"{key!r} in {count:,}" for key, count in unread.most_common())
+        warnings.warn(
+            f"messages in column {column!r} have {told}, which is not read: role and content are, and all "
+            "answers are learned",
+            stacklevel=2,
+        )
+
+
+def plain(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Keep the role and the content of messages."""
+    return [{key: message[key] for key in READ} for message in messages]
+
+
+def exchange(prompt: str, completion: str | None) -> list[dict[str, str]]:
+    """Make a dialogue of a prompt and, if there is one, its completion."""
+    answer = [] if completion is None else [{"role": ASSISTANT, "content": completion}]
+    return [{"role": "user", "content": prompt}, *answer]
+
+
+def dialogue_of(row: Row, recipe: ChatRecipe) -> Dialogue:
+    """Return the dialogue of a row that was checked."""
+    if recipe.prompt is None:
+        return plain(row[recipe.messages])
+    return exchange(str(row[recipe.prompt]), str(row[recipe.completion]))
+
+
+def without_last_answer(dialogue: Dialogue) -> Dialogue:
+    """Return a dialogue up to its last answer; all of it if something follows that."""
+    return dialogue[:-1] if dialogue[-1]["role"] == ASSISTANT and len(dialogue) > 1 else dialogue
+
+
+def before_last_answer(dialogue: Dialogue) -> Dialogue:
+    """Return a dialogue up to its last answer, without what follows that."""
+    places = [place for place, message in enumerate(dialogue) if message["role"] == ASSISTANT]
+    return dialogue[: places[-1]]
+
+
+def last_answers(dialogues: Sequence[Dialogue]) -> list[str]:
+    """Return the last answer of each dialogue."""
+    return [[each["content"] for each in own if each["role"] == ASSISTANT][-1] for own in dialogues]
+
+
+def ratio_of_sums(predictions: Predictions) -> float:
+    """Return the mean loss of a token over all rows."""
+    return sum(each["loss"] for each in predictions) / sum(each["tokens"] for each in predictions)

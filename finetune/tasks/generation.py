@@ -1,0 +1,227 @@
+"""Generation: a text for a text, by a model of source and target (translation, summarization, ...).
+
+Both texts have the frame that the tokenizer gives them, each in its language where it knows several, and the
+end-of-sequence token in it. The target is learned with teacher forcing, as in pretraining. A model is judged
+by what it writes on its own, too, as `generation_config.json` says that it writes, which is saved with it.
+
+Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ...data.files.rows import texts_of
+from ...data.steps.examples import gather, has_field
+from ...data.steps.objective import INDEX, Batch, Example
+from ...data.steps.packing import Ragged, pack
+from ...data.steps.streams import fields_of, one_step_late, one_stream, side_by_side
+from ...data.tokenizers.sentences import split_sentences
+from ...data.tokenizers.special_tokens import writes_lowercase
+from ...modeling.generation.writing import read_out, rewritten, write
+from ...training.metrics.texts import rouge_of_each, score_of_rows, text_scores, tokenization_for
+from ...training.token_objective import without_targets
+from ..encoding import TextEncoder
+from ..examples import LabelledExamples
+from ..frames import end_texts
+from ..writing_defaults import settle_writing
+from .objectives import TaskObjective
+from .task import Facts, Prediction, Predictions, RowScore, Task
+from .task_recipes import GenerationRecipe
+
+FILLER = 0
+"""Id that sources are filled with to be written for together: any will do, since it is hidden."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a model makes of a batch."""
+
+    loss: Tensor
+    """Summed over the targets' tokens with teacher forcing; 0 without targets."""
+    targets: list[np.ndarray]
+    """Ids that the model has written on its own, one array for each source."""
+
+
+class GenerationObjective(TaskObjective[Written]):
+    """Teacher forcing: each token of a target from the source and the true tokens before it.
+
+    What a model writes by itself, it writes by its generation defaults (`settle_writing`), without drawing.
+    """
+
+    def __init__(self):
+        super().__init__("token")
+
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
+        """Pack sources for the encoder and, if there are any, targets for the decoder."""
+        sources = gather(examples, "input_ids")
+        if has_field(examples, "labels"):
+            batch = side_by_side(pack(sources), pack(gather(examples, "decoder_input_ids")))
+        else:
+            batch = one_stream(sources)
+        return batch | fields_of(examples, along=["labels"], single=[INDEX])
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the tokens of the targets."""
+        return {self.term: torch.tensor(batch["labels"].numel(), device=batch["labels"].device)}
+
+    def predicted(self, batch: Batch) -> Tensor:
+        """List all positions of the targets."""
+        return torch.arange(batch["labels"].shape[1])
+
+    def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Sum the cross-entropy of the targets' tokens; nothing is written."""
+        return {self.term: model(**without_targets(batch, "index"), reduction="sum").loss}
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Written:
+        """Write a target for each source, and find the loss of the right ones."""
+        ids, edges = batch["input_ids"][0].cpu().numpy(), batch["cu_seq_lens_k"].tolist()
+        written = write(model, np.split(ids, edges[1:-1]), FILLER)
+        is_labelled = "labels" in batch
+        return Written(self.losses(model, batch)[self.term] if is_labelled else torch.zeros(()), written)
+
+    def loss(self, outputs: Written, batch: Batch) -> Tensor:
+        """Sum over the targets' tokens."""
+        return outputs.loss
+
+    def answers(self, outputs: Written, batch: Batch) -> list[np.ndarray]:
+        """Return the ids that were written for each source."""
+        return outputs.targets
+
+
+class Generation(Task):
+    """A text for a text."""
+
+    title = "Generation"
+    head = "ForConditionalGeneration"
+    recipe: GenerationRecipe
+    metrics = {
+        "bleu": True,
+        "chrf": True,
+        "rouge1": True,
+        "rouge2": True,
+        "rougeL": True,
+        "exact_match": True,
+        "loss": False,
+    }
+    baseline = "first sentence"
+    learns_texts = True
+    grades_errors = True
+    tokenizer: PreTrainedTokenizerBase
+    """That of the latest examples: it reads out what was written for them."""
+
+    def find(self, train: Dataset) -> Facts:
+        """Find out how BLEU has to cut the targets; make sure that they differ."""
+        targets = self.references(train)
+        if len(set(targets)) < 2:
+            raise ValueError(
+                f"all rows have the same text in column {self.recipe.target!r}: there is nothing to learn"
+            )
+        return {"tokenization": tokenization_for(targets)}
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it ends texts."""
+        end_texts(tokenizer)
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let the model write as it will be scored: as the recipe and the target's language say."""
+        settle_writing(model, tokenizer, self.recipe.longest_target, self.recipe.num_beams)
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode sources, each behind the prefix, and targets.
+
+        Raises:
+            ValueError: A row has no text, the model names no token to start with, or reads fewer than the
+                longest target has.
+        """
+        self.tokenizer, longest = encoder.tokenizer, self.recipe.longest_target
+        if encoder.decoder_start_id is None:
+            raise ValueError(
+                "the model's configuration names no decoder_start_token_id: set model.overrides"
+                ".decoder_start_token_id to the id that its decoder was pretrained to start with"
+            )
+        if longest > encoder.max_length:
+            raise ValueError(
+                f"task.longest_target is {longest}, but a text may have {encoder.max_length} tokens: lower "
+                f"it, or raise data.max_length, up to the number of the model's positions"
+            )
+        sources = [self.recipe.prefix + text for text in texts_of(rows, self.recipe.source)]
+        fields = encoder.encode(sources)
+        if labelled:
+            labels = encoder.encode_targets(texts_of(rows, self.recipe.target), longest)
+            late = one_step_late(pack(labels), encoder.decoder_start_id)[0].numpy()
+            fields |= {"decoder_input_ids": Ragged(late, labels.lengths), "labels": labels}
+        return LabelledExamples(fields)
+
+    def objective(self) -> GenerationObjective:
+        """Teacher forcing."""
+        return GenerationObjective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Return the texts."""
+        return [{"text": text} for text in read_out(self.tokenizer, answers)]
+
+    def references(self, rows: Dataset) -> list[str]:
+        """The targets."""
+        return texts_of(rows, self.recipe.target)
+
+    def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
+        """Compare the texts with the targets."""
+        return text_scores(texts_in(predictions), references, **self.compared)
+
+    def ceiling(self, references: Sequence[str]) -> dict[str, float]:
+        """Score what a model writes that writes the tokens of the targets."""
+        return ceiling_of(references, self.tokenizer, self.recipe.longest_target, self.compared)
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
+        """Return what computes the metric of some rows; each text is compared once."""
+        return score_of_rows(self.metric_for_best_model, texts_in(predictions), references, **self.compared)
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """How texts are compared with targets: as the language needs it, and as the tokenizer can write."""
+        return {"tokenize": self.facts["tokenization"], "lowercase": writes_lowercase(self.tokenizer)}
+
+    def plain(self, predictions: Predictions, references: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the texts."""
+        return texts_in(predictions), list(references)
+
+    def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
+        """How much of the longest common subsequence is missing."""
+        return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The text."""
+        return prediction["text"]
+
+    def format_reference(self, reference: str) -> str:
+        """The target."""
+        return reference
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Repeat the first sentence of each source, which says what a text is about more often than not.
+
+        For summaries this is the usual lower bound (LEAD-1), and for sources of one sentence, as in
+        translation, it is the other usual one: the source itself.
+        """
+        sources = texts_of(rows, self.recipe.source)
+        return [{"text": split_sentences(text.strip())[0]} for text in sources]
+
+
+def texts_in(predictions: Predictions) -> list[str]:
+    """Take the texts out of predictions."""
+    return [each["text"] for each in predictions]
+
+
+def ceiling_of(
+    references: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: int, compared: Mapping[str, Any]
+) -> dict[str, float]:
+    """Score texts that a tokenizer has rewritten, cut to some length; nothing if they stay as they were."""
+    scores = text_scores(rewritten(tokenizer, references, longest), references, **compared)
+    return scores if scores["exact_match"] < 1 else {}

@@ -1,0 +1,150 @@
+"""A number for a text, or for a pair of texts, such as how alike they are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ...data.files.bad_records import RowError
+from ...data.files.row_files import number_of
+from ...data.files.rows import values_of
+from ...data.steps.packing import Ragged
+from ...training.metrics.numbers import SCORES, number_scores
+from ..examples import numbers
+from .objectives import RegressionObjective
+from .task import Facts, Prediction, Predictions, RowScore
+from .task_recipes import RegressionRecipe
+from .texts import TextTask
+
+LARGEST = 1e18
+"""Numbers up to which squared errors, and sums of thousands of them, are finite in float32."""
+
+
+class Regression(TextTask):
+    """A number for a text, or for a pair."""
+
+    title = "Regression"
+    recipe: RegressionRecipe
+    metrics = {
+        "pearson": True,
+        "spearman": True,
+        "mean_squared_error": False,
+        "loss": False,
+    }
+    baseline = "mean"
+    grades_errors = True
+
+    def require_labels(self, rows: Dataset) -> None:
+        """Refuse what is no number."""
+        numbers_in(rows, self.recipe.label)
+
+    def find(self, train: Dataset) -> Facts:
+        """Make sure that the numbers differ."""
+        if np.ptp(self.references(train)) == 0:
+            raise ValueError(
+                f"all rows have the same number in column {self.recipe.label!r}: there is nothing to learn"
+            )
+        return {}
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """One output."""
+        return {
+            "id2label": {0: self.recipe.label},
+            "label2id": {self.recipe.label: 0},
+            "problem_type": "regression",
+        }
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let sentence-transformers give the number as well, which it takes for a logit otherwise."""
+        model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
+
+    def references(self, rows: Dataset) -> np.ndarray:
+        """Return the numbers, (E,)."""
+        return numbers_in(rows, self.recipe.label)
+
+    def labels_of(self, rows: Dataset) -> Ragged:
+        """One number for each row."""
+        return numbers(self.references(rows))
+
+    def objective(self) -> RegressionObjective:
+        """Squared error."""
+        return RegressionObjective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Return the number."""
+        return [{self.recipe.label: exact(answer[0])} for answer in answers]
+
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
+        """Score the numbers."""
+        return number_scores(self.found(predictions), np.asarray(references))
+
+    def against_guess(self) -> "Regression":
+        """Compare squared errors: the mean has no correlation, so any would be better, however far off."""
+        return Regression(replace(self.recipe, metric_for_best_model="mean_squared_error"), self.facts)
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows alone."""
+        score = SCORES[self.metric_for_best_model]
+        found, right = self.found(predictions), np.asarray(references)
+        return lambda rows: score(found[rows], right[rows])
+
+    def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the numbers."""
+        return self.found(predictions).tolist(), np.asarray(references).tolist()
+
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+        """How far off the number is."""
+        return np.abs(self.found(predictions) - np.asarray(references))
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The number."""
+        return f"{prediction[self.recipe.label]:.3g}"
+
+    def format_reference(self, reference: Any) -> str:
+        """The number."""
+        return f"{float(reference):.3g}"
+
+    def found(self, predictions: Predictions) -> np.ndarray:
+        """Return the predicted numbers, (E,)."""
+        return np.array([each[self.recipe.label] for each in predictions])
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the mean."""
+        return [{self.recipe.label: exact(self.references(train).mean())}] * len(rows)
+
+
+def exact(number: Any) -> float:
+    """Write a float32 in as few digits as tell it from others, whatever its size.
+
+    >>> exact(np.float32(0.1)), exact(np.float32(2.5e-9))
+    (0.1, 2.5e-09)
+    """
+    return float(str(np.float32(number)))
+
+
+def numbers_in(rows: Dataset, column: str) -> np.ndarray:
+    """Return a column of numbers, (E,).
+
+    Raises:
+        RowError: A value is none, or too large to be learned.
+    """
+    values = values_of(rows, column)
+    found = [number_of(value) for value in values]
+    for row, (value, number) in enumerate(zip(values, found, strict=True)):
+        if number is None:
+            raise RowError(
+                row,
+                f"has {value!r} in column {column!r}, which is no number: correct it",
+                f"has no number in column {column!r}",
+            )
+        if abs(number) > LARGEST:
+            raise RowError(
+                row,
+                f"has {number:g} in column {column!r}, whose square no float32 holds: scale the numbers",
+                f"has too large a number in column {column!r}",
+            )
+    return np.array(found, dtype=np.float32)

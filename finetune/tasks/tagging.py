@@ -1,0 +1,344 @@
+"""Tagging: a label for every word (named entities, parts of speech).
+
+A word is labelled at its first token; its other tokens, and special ones, are no targets (Devlin et al.,
+2019, section 5.3). A word of which the tokenizer leaves nothing, or that lies beyond the end of what the
+model reads, has no token: it gets the most frequent label of the training rows, and counts in every score.
+
+Shapes: W words of a row, T its tokens.
+"""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from accelerate.utils import extract_model_from_parallel
+from datasets import Dataset
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...data.files.bad_records import RowError
+from ...data.files.rows import Row, lists_of
+from ...data.steps.examples import gather
+from ...data.steps.objective import IGNORE, INDEX, Batch, Example
+from ...data.steps.packing import Ragged
+from ...data.steps.streams import fields_of, one_stream
+from ...modeling import TercetTaggerForTokenClassification
+from ...modeling.recurrent.configurations import with_insides
+from ...modeling.recurrent.tagger import TercetTaggerOutput
+from ...training.metrics.labels import LabelRow, label_table
+from ...training.metrics.spans import OUTSIDE, as_iob2, check_iob2, ratio, row_counts, span_scores, span_table
+from ..encoding import NO_WORD, TextEncoder
+from ..examples import LabelledExamples
+from .labels import (
+    Labels,
+    by_name,
+    class_names,
+    find_labels,
+    label_lists,
+    labels_known,
+    name_of,
+    require_labels_from_zero,
+)
+from .objectives import TaskObjective, inputs_of
+from .task import Facts, Prediction, Predictions, RowScore, Shown, Task
+from .task_recipes import TaggingRecipe
+
+Outputs = TypeVar("Outputs")
+"""What a model returns of a batch."""
+
+
+class WordObjective(TaskObjective[Outputs]):
+    """Labels of words, at the first token of each. Abstract: what the loss is, and which labels are best."""
+
+    def __init__(self):
+        super().__init__("tag")
+
+    def collate(self, examples: Sequence[Example], seed: int) -> Batch:
+        """Pack the examples; `labels` and `words` are streams like the ids."""
+        batch = one_stream(gather(examples, "input_ids"))
+        return batch | fields_of(examples, along=["token_type_ids", "words", "labels"], single=[INDEX])
+
+    def targets(self, batch: Batch) -> dict[str, Tensor]:
+        """Count the words."""
+        return {self.term: (batch["labels"] != IGNORE).sum()}
+
+    @abstractmethod
+    def best(self, outputs: Outputs) -> Tensor:
+        """Return the best label of every token, (N,)."""
+
+    def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
+        """Return for each text the number of each word that has a token, and its best label, (W, 2)."""
+        words, found = batch["words"][0].cpu().numpy(), self.best(outputs).cpu().numpy()
+        edges = batch["cu_seq_lens_q"].tolist()
+        return [
+            np.stack((words[first:last], found[first:last]), axis=1)[words[first:last] != NO_WORD]
+            for first, last in pairwise(edges)
+        ]
+
+
+class TaggingObjective(WordObjective[Tensor]):
+    """Cross-entropy of the labels of words, at the first token of each."""
+
+    def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Scores of all labels for every token, (N, L)."""
+        return model(**{name: value for name, value in inputs_of(batch).items() if name != "words"}).logits[0]
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Sum over the words."""
+        return F.cross_entropy(outputs.float(), batch["labels"][0], ignore_index=IGNORE, reduction="sum")
+
+    def best(self, outputs: Tensor) -> Tensor:
+        """That with the highest score."""
+        return outputs.argmax(-1)
+
+
+class SentenceTaggingObjective(WordObjective[TercetTaggerOutput]):
+    """Likelihood of all labels of a sentence, as the tagger itself computes it."""
+
+    def predicted(self, batch: Batch) -> None:
+        """No fixed sizes: a tagger is recurrent, and has no layers to be compiled."""
+
+    def outputs(self, model: nn.Module, batch: Batch) -> TercetTaggerOutput:
+        """Loss and best labels."""
+        inputs = {name: value for name, value in inputs_of(batch).items() if name != "words"}
+        return model(**inputs, labels=batch.get("labels"), reduction="sum")
+
+    def loss(self, outputs: TercetTaggerOutput, batch: Batch) -> Tensor:
+        """Sum over the sentences; the engine divides it by the words."""
+        assert outputs.loss is not None
+        return outputs.loss
+
+    def best(self, outputs: TercetTaggerOutput) -> Tensor:
+        """Those of the best sequence."""
+        assert outputs.tags is not None
+        return outputs.tags[0]
+
+
+class Tagging(Task):
+    """A label for every word of a text."""
+
+    title = "Tagging"
+    head = "ForTokenClassification"
+    recipe: TaggingRecipe
+    metrics = {"span_f1": True, "span_precision": True, "span_recall": True, "accuracy": True, "loss": False}
+
+    @cached_property
+    def labels(self) -> Labels:
+        """All labels."""
+        return Labels.of(self.facts)
+
+    def require_inputs(self, rows: Dataset) -> None:
+        """Refuse what is no list of words."""
+        words_in(rows, self.recipe.words)
+
+    def require_labels(self, rows: Dataset) -> None:
+        """Refuse what is no list of labels, one for each word, or no valid IOB2."""
+        tags_in(rows, self.recipe, self.labels_known(rows))
+
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse numbers of labels that count from 1."""
+        require_labels_from_zero(rows, self.recipe.tags, self.recipe.label_names)
+
+    def labels_known(self, rows: Dataset) -> Labels | None:
+        """Return the labels whose names the recipe or else the data set knows."""
+        return labels_known(rows, self.recipe.tags, self.recipe.label_names)
+
+    def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
+        """Write B-X for an I-X that continues no span, as such tags are scored (`as_iob2`)."""
+        labels, column = self.labels_known(rows), self.recipe.tags
+        tags, classes = rows[row][column], class_names(rows, column)
+        try:
+            names = [name_of(tag, labels, row, column) for tag in by_name(tags, classes)]
+            own = [name_of(name, labels, row, column) for name in classes]
+        except (TypeError, RowError):
+            return None
+        repaired = as_iob2(names)
+        number_of = {name: number for number, name in enumerate(own or (labels.names if labels else []))}
+        is_expressible = not number_of or number_of.keys() >= {*repaired}
+        if self.recipe.scheme != "iob2" or repaired == names or not is_expressible:
+            return None
+        return {
+            column: [
+                tag if new == name else new if tag == name else number_of[new]
+                for tag, name, new in zip(tags, names, repaired, strict=True)
+            ]
+        }
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with each of its labels; what B- and I- begin with is the same one."""
+        is_span = self.recipe.scheme == "iob2"
+        for row, tags in enumerate(self.references(rows)):
+            yield from ((row, tag[2:] or tag if is_span else tag) for tag in tags)
+
+    def find(self, train: Dataset) -> Facts:
+        """Find the labels, and the most frequent one."""
+        labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)
+        tags = tags_in(train, self.recipe, labels)
+        names = with_insides(labels.names)  # as a tagger's configuration has them
+        labels = Labels(names, labels.are_numbered, labels.renamed, labels.kind)
+        return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
+
+    @property
+    def metric_for_best_model(self) -> str:
+        """As the recipe says: spans where labels mark them."""
+        return self.recipe.metric_for_best_model or (
+            "span_f1" if self.recipe.scheme == "iob2" else "accuracy"
+        )
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """The labels' names."""
+        return self.labels.config_fields
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode words, and say at which tokens they begin."""
+        fields = encoder.encode_words(words_in(rows, self.recipe.words))
+        if labelled:
+            numbers = [np.array([self.labels.numbers[tag] for tag in tags]) for tags in self.references(rows)]
+            fields["labels"] = labels_at_first_tokens(fields["words"], numbers)
+        return LabelledExamples(fields)
+
+    def references(self, rows: Dataset) -> Sequence[list[str]]:
+        """The labels of each row's words, by name."""
+        return tags_in(rows, self.recipe, self.labels)
+
+    def objective(self) -> TaggingObjective:
+        """Cross-entropy."""
+        return TaggingObjective()
+
+    def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
+        """Cross-entropy, or the likelihood of whole sentences where a model knows it."""
+        labels_sentences = isinstance(extract_model_from_parallel(model), TercetTaggerForTokenClassification)
+        return SentenceTaggingObjective() if labels_sentences else self.objective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Return the labels of each row's words."""
+        found = []
+        for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
+            numbers = [self.labels.numbers[self.facts["most_frequent"]]] * len(words)
+            for word, number in answer.tolist():
+                numbers[word] = number
+            found.append(self.prediction(words, numbers))
+        return found
+
+    def prediction(self, words: Sequence[str], numbers: Sequence[int]) -> Prediction:
+        """Predict labels of words."""
+        return {self.recipe.words: words, self.recipe.tags: [*map(self.labels.value, numbers)]}
+
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
+        """Score spans, or words."""
+        found = self.found(predictions)
+        if self.recipe.scheme == "iob2":
+            return span_scores(found, references)
+        pairs = zip(chain.from_iterable(found), chain.from_iterable(references), strict=True)
+        return {"accuracy": float(np.mean([tag == reference for tag, reference in pairs]))}
+
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+        """How many words have another label."""
+        pairs = zip(self.found(predictions), references, strict=True)
+        return np.array([sum(tag != right for tag, right in zip(*pair, strict=True)) for pair in pairs])
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The labels."""
+        return " ".join(map(str, prediction[self.recipe.tags]))
+
+    def format_reference(self, reference: Any) -> str:
+        """The labels."""
+        return " ".join(reference)
+
+    def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
+        """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
+        words = row[self.recipe.words]
+        sides = {"right": reference, "model": self.found([prediction])[0]}
+        return [(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()]
+
+    def marked(
+        self, words: Sequence[str], tags: Sequence[str], right_tags: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Mark the words that are in a span, and those with a wrong label."""
+        for word, tag, right in zip(words, tags, right_tags, strict=True):
+            if tag == right and (tag == OUTSIDE or self.recipe.scheme == "none"):
+                yield f"{word} ", "plain"
+            else:
+                yield f"{word}/{tag} ", "right" if tag == right else "wrong"
+
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
+        """Score each type of span, or each label."""
+        found = self.found(predictions)
+        if self.recipe.scheme == "iob2":
+            return span_table(found, references)
+        number_of = self.labels.numbers.__getitem__
+        found, right = (
+            np.array([*map(number_of, chain.from_iterable(side))]) for side in (found, references)
+        )
+        return label_table(found, right, self.labels.names)
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows, from the counts of each, which add up."""
+        counts = np.array([*map(row_counts, self.found(predictions), references)])
+        part, whole = (0, 1) if self.metric_for_best_model == "span_f1" else (2, 3)
+        return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
+
+    def found(self, predictions: Predictions) -> list[list[str]]:
+        """Return the predicted labels of each row's words, by name."""
+        return [[*map(str, each[self.recipe.tags])] for each in predictions]
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the most frequent label for every word."""
+        usual = self.labels.numbers[self.facts["most_frequent"]]
+        return [self.prediction(words, [usual] * len(words)) for words in words_in(rows, self.recipe.words)]
+
+
+def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
+    """Return the words of each row.
+
+    Raises:
+        RowError: A row has none, or something that is no word.
+    """
+    for row, words in enumerate(texts := lists_of(rows, column, "words")):
+        if not words or not all(isinstance(word, str) for word in words):
+            raise RowError(
+                row,
+                f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it out",
+            )
+    return texts
+
+
+def tags_in(rows: Dataset, recipe: TaggingRecipe, labels: Labels | None) -> list[list[str]]:
+    """Return the labels of each row's words, by name.
+
+    Args:
+        rows: Have the recipe's columns.
+        recipe: Names them.
+        labels: Those that there are; without them, values are names.
+
+    Raises:
+        RowError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
+    """
+    tagged, column = [], recipe.tags
+    words_and_tags = zip(words_in(rows, recipe.words), label_lists(rows, column), strict=True)
+    for row, (words, tags) in enumerate(words_and_tags):
+        if len(words) != len(tags):
+            raise RowError(
+                row,
+                f"has {len(words)} words, but {len(tags)} labels: correct it",
+                "has another number of labels than of words",
+            )
+        names = [name_of(tag, labels, row, column) for tag in tags]
+        if recipe.scheme == "iob2":
+            try:
+                check_iob2(names)
+            except ValueError as error:
+                raise RowError(row, str(error), "has tags that are not valid IOB2") from None
+        tagged.append(names)
+    return tagged
+
+
+def labels_at_first_tokens(words: Ragged, numbers: Sequence[np.ndarray]) -> Ragged:
+    """Put the labels of words (W,) of each text where the words begin, and -100 elsewhere, (T,)."""
+    labels = [np.where(own == NO_WORD, IGNORE, tags[own]) for own, tags in zip(words, numbers, strict=True)]
+    return Ragged(np.concatenate(labels), words.lengths)

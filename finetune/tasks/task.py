@@ -1,0 +1,320 @@
+"""What every task is: rows become examples, a model's answers become predictions, predictions get scores.
+
+rows --examples--> Examples --objective--> the engine trains
+Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from datasets import Dataset
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ...data.files.rows import Row, texts_of
+from ...modeling import TercetConfig
+from ...modeling.saved.checkpoint import Checkpoint, Opener
+from ...training.metrics.bootstrap import bootstrap_scores, percentile_interval
+from ...training.metrics.labels import LabelRow
+from ..encoding import TextEncoder
+from ..examples import LabelledExamples
+from ..recipe import FineTuningRecipe
+from .library_metrics import Modules, library_scores
+from .objectives import TaskObjective
+
+SHOWN_CHARACTERS = 600
+"""Of a text in a report, at most."""
+
+MAX_LENGTH = "max_length"
+"""Among the facts that are kept: tokens of a row that the model was trained and scored on, at most."""
+
+Prediction = dict[str, Any]
+"""What is predicted for one row, as it is written into a file."""
+
+Predictions = Sequence[Prediction]
+
+RowScore = Callable[[np.ndarray], float]
+"""Computes the metric of some rows, by their indices (E,)."""
+
+Shown = Sequence[tuple[str, Sequence[tuple[str, str]]]]
+"""Lines of a report: the label of each, and its pieces of text, which are `right`, `wrong` or `plain`."""
+
+Facts = dict[str, Any]
+"""Plain data, kept with the model: a task is the same again wherever its recipe and its facts are."""
+
+
+class Task(ABC):
+    """A task. Abstract: each kind adds what is read, learned and scored.
+
+    Args:
+        recipe: The `task` part of a recipe.
+        facts: What `find` found in the training rows; nothing before it has.
+    """
+
+    title: ClassVar[str]
+    """How the title of a report begins."""
+    head: ClassVar[str]
+    """How the names of the models end that can do it."""
+    metrics: ClassVar[Mapping[str, bool]]
+    """Every score, and whether more of it is better."""
+    baseline: ClassVar[str] = "majority class"
+    """What `guess` predicts, as reports call it."""
+    drawn_unit: ClassVar[str] = "rows"
+    """What the bootstrap draws: see `drawn_rows`."""
+    learns_texts: ClassVar[bool] = False
+    """Whether labels are texts, too, which the tokenizer reads."""
+    grades_errors: ClassVar[bool] = False
+    """Whether a prediction with a small error is still a good one, not just nearly chosen."""
+
+    def __init__(self, recipe: Any, facts: Facts | None = None):
+        self.recipe = recipe
+        self.facts: Facts = facts or {}
+        self.modules: Modules = {}
+        """What is computed beside the task's own metrics; a run loads it."""
+
+    @abstractmethod
+    def find(self, train: Dataset) -> Facts:
+        """Find out what the training rows alone tell: which labels there are, and how often.
+
+        Raises:
+            ValueError: There is nothing to learn from them.
+        """
+
+    @property
+    def score_names(self) -> dict[str, str]:
+        """What reports call scores of which `METRICS` does not say enough."""
+        return {}
+
+    def require_inputs(self, rows: Dataset) -> None:
+        """Make sure that a model can read each row, whatever the others hold.
+
+        Raises:
+            RowError: It cannot read one.
+        """
+        for column in self.recipe.input_columns:
+            texts_of(rows, column)
+
+    def require_labels(self, rows: Dataset) -> None:
+        """Make sure that a model can learn from each row that it can read, whatever the others hold.
+
+        Raises:
+            RowError: One has no label, or what is none.
+        """
+        for column in self.recipe.label_columns:
+            texts_of(rows, column)
+
+    def require_usable(self, rows: Dataset) -> None:
+        """Make sure that each row can be learned from, whatever the others hold.
+
+        Raises:
+            RowError: One cannot.
+        """
+        self.require_inputs(rows)
+        self.require_labels(rows)
+
+    def require_readable(self, rows: Dataset, encoder: TextEncoder) -> None:
+        """Refuse rows of which the tokenizer can read nothing, or no text that is to be learned.
+
+        Raises:
+            RowError: It cannot read one.
+        """
+        self.examples(rows, encoder, labelled=self.learns_texts)
+
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse what no row shows by itself, such as numbers that count from 1; rows may be bad ones.
+
+        Raises:
+            RowError: A row shows it together with the others.
+        """
+        return
+
+    def settled(self, recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open) -> FineTuningRecipe:
+        """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
+
+        Raises:
+            FileNotFoundError: There is no such model.
+            ValueError: It cannot do the task so.
+        """
+        return recipe
+
+    def strata(self, rows: Dataset) -> list[str] | None:
+        """Return each row's label if it has one, so that rows are held out in proportion."""
+        return None
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield rows with the names of their labels, where there are labels."""
+        return iter(())
+
+    def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
+        """Repair the columns of a row that cannot be used, or give `None` where that would be a guess."""
+        return None
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Set what a tokenizer needs for the task beside its tokens: a frame, a chat template, or nothing.
+
+        Raises:
+            ValueError: It cannot have that.
+        """
+        return
+
+    def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Set what a model needs for the task beside its weights; most tasks need nothing."""
+        return
+
+    @property
+    def metric_for_best_model(self) -> str:
+        """The metric by which checkpoints are compared."""
+        return self.recipe.metric_for_best_model
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """What the model's configuration has to say of the task: labels and their names, most often."""
+        return {}
+
+    @abstractmethod
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode rows, with their labels or without.
+
+        Raises:
+            ValueError: A row has no text, or a label that is none of the task's.
+        """
+
+    @abstractmethod
+    def objective(self) -> TaskObjective[Any]:
+        """Return what is learned from the examples."""
+
+    def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
+        """Return what a model learns from the examples; one that scores whole sentences has its own way."""
+        return self.objective()
+
+    @abstractmethod
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Turn the answers to a data set's examples into what is predicted for its rows."""
+
+    @abstractmethod
+    def references(self, rows: Dataset) -> Any:
+        """Return what each row's prediction is compared with, an entry for each.
+
+        Raises:
+            ValueError: A row has a label that is none of the task's.
+        """
+
+    @abstractmethod
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
+        """Score predictions."""
+
+    def library_scores(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
+        """Score predictions by the modules of the `evaluate` library that the recipe names, if any."""
+        return library_scores(self.modules, *self.plain(predictions, references)) if self.modules else {}
+
+    def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return predictions and references as `evaluate` has them: label numbers, numbers or texts."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no plain predictions, and its recipe no metrics"
+        )
+
+    def ceiling(self, references: Sequence[Any]) -> dict[str, float]:
+        """Score the references as the tokenizer writes them, where it cannot write them as they are."""
+        return {}
+
+    @abstractmethod
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+        """Return the error of each prediction, (E,): 0 if it is correct."""
+
+    @abstractmethod
+    def format_prediction(self, prediction: Prediction) -> str:
+        """Write a prediction for people to read."""
+
+    @abstractmethod
+    def format_reference(self, reference: Any) -> str:
+        """Write what would have been correct."""
+
+    def sureness(self, predictions: Predictions) -> np.ndarray | None:
+        """Return how sure the model was of each prediction, (E,), where predictions say so."""
+        return None
+
+    def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
+        """Lay out a row and what was predicted, for people to read."""
+        role = "right" if is_right else "wrong"
+        return [
+            *((column, [(shortened(row[column]), "plain")]) for column in self.recipe.input_columns),
+            ("reference", [(shortened(self.format_reference(reference)), "right")]),
+            ("prediction", [(shortened(self.format_prediction(prediction)), role)]),
+        ]
+
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
+        """Score every label on its own, where there are labels."""
+        return []
+
+    def confusions(
+        self, predictions: Predictions, references: Sequence[Any]
+    ) -> tuple[Sequence[str], np.ndarray] | None:
+        """Count which labels (rows) were taken for which (columns), where each row has one."""
+        return None
+
+    @abstractmethod
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the baseline that needs no text: the majority class, the mean, ..."""
+
+    def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction] | None:
+        """Predict the baseline that counts words (`texts.py`), where there are labels to learn."""
+        return None
+
+    def against_guess(self) -> "Task":
+        """Return the task by whose metric a model is compared with `guess`; most have one for all."""
+        return self
+
+    def bootstrap(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+        """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
+        drawn = self.drawn(predictions, references)
+        return bootstrap_scores(self.score_of_rows(*drawn), len(drawn[0]))
+
+    def drawn_rows(self, references: Sequence[Any]) -> Sequence[int]:
+        """List the rows that are drawn from: all, unless some are no further evidence beside others."""
+        return range(len(references))
+
+    def drawn(self, predictions: Predictions, references: Sequence[Any]) -> tuple[Predictions, Sequence[Any]]:
+        """Return what is predicted of the rows that are drawn from, and what is right."""
+        rows = self.drawn_rows(references)
+        if len(rows) == len(references):
+            return predictions, references
+        return [predictions[row] for row in rows], [references[row] for row in rows]
+
+    def interval(self, predictions: Predictions, references: Sequence[Any]) -> tuple[float, float]:
+        """Return the 95 % interval of the metric."""
+        return percentile_interval(self.bootstrap(predictions, references))
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows."""
+
+        def scored(indices: np.ndarray) -> float:
+            drawn = indices.tolist()
+            chosen = [predictions[row] for row in drawn], [references[row] for row in drawn]
+            return self.score(*chosen)[self.metric_for_best_model]
+
+        return scored
+
+    def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
+        """Return JSON files that other programs need beside the finished model, by their names.
+
+        Args:
+            config: The model's.
+            max_length: Tokens of a row that it reads.
+        """
+        return {}
+
+    def minimized_metric(self, scores: Mapping[str, float | None]) -> float:
+        """Return the metric for the best model, negated if more of it is better; infinite if undefined."""
+        score = scores[self.metric_for_best_model]
+        if score is None or math.isnan(score):
+            return math.inf
+        return -score if self.metrics[self.metric_for_best_model] else score
+
+
+def shortened(value: Any) -> str:
+    """Write a value so that it fits into a report."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]} …"

@@ -1,0 +1,514 @@
+"""Tasks about a text, or a pair of texts, as a whole: one label, or several.
+
+`BagOfWords` is the classifier that a Transformer must beat: logistic regression on TF-IDF weights of words.
+It learns from the same training rows. Texts that are written without spaces are read as pairs of characters.
+Punctuation counts as words, too. The two texts of a pair have separate weights. Its time is bounded: it reads
+at most `MOST_ROWS` rows, evenly spaced, `MOST_WORDS` words of each column, and every row `EPOCHS` times.
+
+A column holds sets of labels as lists of a row's labels, or as a 0 or 1 for each label (multi-hot). Lists of
+equal length that hold nothing but zeros and ones are multi-hot: as lists of labels, they would all name two
+labels again and again. Their places are the labels' numbers, which `task.label_names` names.
+
+Shapes: E training rows, F other rows, L labels.
+"""
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import ClassLabel, Dataset, List
+from scipy.sparse import hstack
+from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import SGDClassifier
+from transformers import PreTrainedTokenizerBase
+
+from ...data.files.bad_records import RowError
+from ...data.files.row_files import WHOLE
+from ...data.files.rows import lists_of, texts_of
+from ...data.steps.packing import Ragged
+from ...training.metrics.labels import (
+    DECISION_SCORES,
+    LabelRow,
+    count_confusions,
+    label_scores,
+    label_table,
+    set_scores,
+)
+from ...training.metrics.texts import tokenization_for
+from ..encoding import TextEncoder
+from ..examples import LabelledExamples, numbers, vectors
+from ..frames import separate_pairs
+from .labels import (
+    Labels,
+    as_whole,
+    find_labels,
+    label_lists,
+    label_values,
+    labels_known,
+    name_of,
+    require_labels_from_zero,
+    written,
+)
+from .objectives import MultiLabelObjective, SingleLabelObjective
+from .task import Facts, Prediction, Predictions, RowScore, Task
+from .task_recipes import ClassificationRecipe, MultiLabelRecipe
+
+MOST_ROWS = 20_000
+"""Training rows that are read."""
+
+MOST_WORDS = 30_000
+"""Words of a column: the most frequent ones."""
+
+EPOCHS = 10
+"""Of stochastic gradient descent. With 30, accuracies of seven data sets changed by 0.6 points at most."""
+
+REGULARIZATION = 3e-5
+"""Strength of the L2 penalty, which was chosen once for all tasks."""
+
+SAMPLED_TEXTS = 1000
+"""Texts that decide whether words are separated by spaces."""
+
+Columns = Sequence[Sequence[str]]
+"""One column of texts, or two."""
+
+
+class BagOfWords:
+    """Logistic regression on words, for one label or several.
+
+    Args:
+        columns: Texts of the training rows.
+    """
+
+    def __init__(self, columns: Columns):
+        self.chosen = evenly_spaced(len(columns[0]))
+        chosen = [[texts[int(row)] for row in self.chosen] for texts in columns]
+        # A vocabulary needs a word, also where all texts are blank.
+        self.vectorizers = [vectorizer_for(texts).fit([*texts, "."]) for texts in chosen]
+        self.learned = self.weights_of(chosen)
+
+    def weights_of(self, columns: Columns) -> Any:
+        """Weigh the words of rows."""
+        pairs = zip(self.vectorizers, columns, strict=True)
+        return hstack([vectorizer.transform(texts) for vectorizer, texts in pairs]).tocsr()
+
+    def probabilities(self, labels: np.ndarray, num_labels: int, columns: Columns) -> np.ndarray:
+        """Learn labels, (E,), or sets of labels, (E, L); give their probabilities for other rows, (F, L)."""
+        if labels.ndim == 1:
+            return self.one_label(labels, num_labels, columns)
+        shares = [self.one_label(own, 2, columns)[:, 1] for own in labels.T]
+        return np.stack(shares, axis=1)
+
+    def one_label(self, labels: np.ndarray, num_labels: int, columns: Columns) -> np.ndarray:
+        """Learn a label for each training row, (E,); give the probabilities of all for other rows, (F, L).
+
+        A label that no training row has gets no probability.
+        """
+        known, found = labels[self.chosen], np.zeros((len(columns[0]), num_labels))
+        if len(present := np.unique(known)) == 1:
+            found[:, present[0]] = 1.0
+            return found
+        model = regression().fit(self.learned, known)
+        found[:, present] = model.predict_proba(self.weights_of(columns))
+        return found
+
+
+def regression() -> SGDClassifier:
+    """Make an untrained logistic regression; of more than two labels, one against the rest for each."""
+    settings: dict[str, Any] = {"max_iter": EPOCHS, "tol": None, "random_state": 0}  # its stubs allow no None
+    return SGDClassifier(loss="log_loss", alpha=REGULARIZATION, **settings)
+
+
+def vectorizer_for(texts: Sequence[str]) -> TfidfVectorizer:
+    """Choose what counts as a word of such texts: what stands between spaces, or one or two characters."""
+    options: dict[str, Any] = {"sublinear_tf": True, "max_features": MOST_WORDS, "dtype": np.float32}
+    if tokenization_for(texts[:SAMPLED_TEXTS]) == "zh":
+        return TfidfVectorizer(analyzer="char", ngram_range=(1, 2), **options)
+    return TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", **options)
+
+
+def evenly_spaced(num_rows: int) -> np.ndarray:
+    """Return the indices of at most `MOST_ROWS` rows."""
+    return np.unique(np.linspace(0, num_rows - 1, min(MOST_ROWS, num_rows)).round().astype(int))
+
+
+def hot_names(rows: Dataset, column: str, names: Sequence[str]) -> list[str]:
+    """Return the names of the places of a column's lists if they are multi-hot; none if they are not.
+
+    Args:
+        rows: Have the column.
+        column: Its name.
+        names: Those that the recipe knows; by default, the places' numbers.
+
+    Raises:
+        ValueError: There are more or fewer names than places.
+    """
+    feature = rows.features[column]
+    lists = lists_of(rows, column, "labels")
+    widths = {len(values) for values in lists}
+    width = max(widths)
+    is_table = len(widths) == 1 and (width > 1 or len(names) == width == 1)
+    are_numbers = isinstance(feature, List) and isinstance(feature.feature, ClassLabel)
+    if are_numbers or not is_table or not all(map(are_hot, lists)):
+        return []
+    if names and len(names) != width:
+        raise ValueError(
+            f"column {column!r} has lists of {width} zeros and ones, one for each label, but "
+            f"task.label_names has {len(names)} names: name each of the {width}"
+        )
+    return list(names) or [str(number) for number in range(width)]
+
+
+def are_hot(values: Sequence[Any]) -> bool:
+    """Return whether a list holds nothing but zeros, ones and truths.
+
+    >>> [are_hot(values) for values in ([0, 1], [1.0, 0.0], [True, False], ["0", "1"], [1, 2], ["a"])]
+    [True, True, True, True, False, False]
+    """
+    return all(value in (0, 1, "0", "1") for value in values)
+
+
+def require_set(values: Sequence[Any], known: Labels | None, row: int, column: str) -> None:
+    """Make sure that a row's list is a set of labels, in either form.
+
+    Raises:
+        RowError: A value is no label, or none of those that are known, or a number stands there twice.
+    """
+    if not are_hot(values):
+        for value in values:
+            written(value, row, column) if known is None else known.number(value, row, column)
+        require_once(values, row, column)
+
+
+def require_once(values: Sequence[Any], row: int, column: str) -> None:
+    """Raise a `RowError` if a list of labels has a number twice: it may be meant in the other form."""
+    numbers = [name for value in values if WHOLE.fullmatch(name := as_whole(written(value, row, column)))]
+    if len(set(numbers)) < len(numbers):
+        raise RowError(
+            row,
+            f"has {values!r:.60} in column {column!r}, a list of labels that names one twice: name each "
+            "once, or give all rows lists of one length with a 0 or 1 for each label",
+            f"names a label twice in column {column!r}",
+        )
+
+
+def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_hot: bool) -> np.ndarray:
+    """Return of each label whether a row's list has it, (L,).
+
+    Args:
+        values: The list.
+        labels: All labels.
+        row: Where it stands.
+        column: The same.
+        is_hot: Whether it holds zeros and ones, not labels.
+
+    Raises:
+        RowError: A value is no label, or no 0 or 1, or a number stands twice in a list of labels.
+    """
+    if is_hot:
+        if len(values) != len(labels) or not are_hot(values):
+            raise RowError(
+                row,
+                f"has {values!r:.60} in column {column!r}, where training rows have {len(labels)} zeros and "
+                "ones, one for each label: correct it",
+                f"has no zeros and ones for all labels in column {column!r}",
+            )
+        return np.array([int(value) for value in values], dtype=np.int64)
+    found = np.zeros(len(labels), dtype=np.int64)
+    require_once(values, row, column)
+    found[[labels.number(value, row, column) for value in values]] = 1
+    return found
+
+
+def tell_of_hot(column: str, names: Sequence[str], *, are_named: bool) -> None:
+    """Warn how lists of zeros and ones are read.
+
+    Warns:
+        UserWarning: Always.
+    """
+    called = "" if are_named else ", called by their numbers: task.label_names names them"
+    warnings.warn(f"column {column!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2)
+
+
+DIGITS = 6
+"""Digits of probabilities and numbers in predictions."""
+
+
+class TextTask(Task):
+    """A task on whole texts, or pairs of texts. Abstract: each kind adds its labels."""
+
+    head = "ForSequenceClassification"
+
+    def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Make sure that it separates the two texts of a pair."""
+        if len(self.recipe.texts) > 1:
+            separate_pairs(tokenizer)
+
+    def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
+        """Encode texts or pairs."""
+        fields = encoder.encode(*(texts_of(rows, column) for column in self.recipe.texts))
+        return LabelledExamples(fields | ({"labels": self.labels_of(rows)} if labelled else {}))
+
+    @abstractmethod
+    def labels_of(self, rows: Dataset) -> Ragged:
+        """Return the labels of each row as numbers."""
+
+
+class LabellingTask(TextTask):
+    """Labels are decided on. Abstract: each kind says which were."""
+
+    @cached_property
+    def labels(self) -> Labels:
+        """All labels."""
+        return Labels.of(self.facts)
+
+    def require_consistent(self, rows: Dataset) -> None:
+        """Refuse numbers of labels that count from 1."""
+        require_labels_from_zero(rows, self.recipe.label_columns[0], self.recipe.label_names)
+
+    @abstractmethod
+    def prediction(self, probabilities: np.ndarray) -> Prediction:
+        """Predict from the probabilities of the labels, (L,)."""
+
+    def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict from words alone, learned from the same rows."""
+        columns = [[texts_of(split, column) for column in self.recipe.texts] for split in (train, rows)]
+        bag, references = BagOfWords(columns[0]), self.references(train)
+        return [*map(self.prediction, bag.probabilities(references, len(self.labels), columns[1]))]
+
+    @abstractmethod
+    def found(self, predictions: Predictions) -> np.ndarray:
+        """Return what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
+
+    def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
+        """Return what computes the metric of some rows, for which it needs no probabilities."""
+        score = DECISION_SCORES[self.metric_for_best_model]
+        found, right = self.found(predictions), np.asarray(references)
+        return lambda rows: score(found[rows], right[rows])
+
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
+        """Score each label."""
+        return label_table(self.found(predictions), np.asarray(references), self.labels.names)
+
+
+class Classification(LabellingTask):
+    """One label for a text, or for a pair."""
+
+    title = "Classification"
+    recipe: ClassificationRecipe
+    metrics = {
+        "accuracy": True,
+        "f1": True,
+        "f1_macro": True,
+        "matthews_correlation": True,
+        "calibration_error": False,
+        "loss": False,
+    }
+
+    @property
+    def score_names(self) -> dict[str, str]:
+        """Say which of two labels F1 is of."""
+        return {"f1": f"F1 of {self.labels.names[1]!r}"} if len(self.labels) == 2 else {}
+
+    def require_labels(self, rows: Dataset) -> None:
+        """Refuse what is no label."""
+        self.strata(rows)
+
+    def strata(self, rows: Dataset) -> list[str]:
+        """Return the labels of rows."""
+        column = self.recipe.label
+        known = labels_known(rows, column, self.recipe.label_names)
+        return [name_of(value, known, row, column) for row, value in enumerate(label_values(rows, column))]
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with its label."""
+        return enumerate(self.strata(rows))
+
+    def find(self, train: Dataset) -> Facts:
+        """Find the labels, and the share of the rows that has each."""
+        column = self.recipe.label
+        labels = find_labels(train, column, self.recipe.label_names)
+        if self.metric_for_best_model == "f1" and len(labels) != 2:
+            raise ValueError(
+                f"task.metric_for_best_model is f1, which needs two labels, but there are {len(labels)}: set "
+                "task.metric_for_best_model=f1_macro"
+            )
+        counts = np.bincount(labels.numbers_of(train, column), minlength=len(labels))
+        return labels.facts | {"shares": (counts / counts.sum()).tolist()}
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """The labels' names."""
+        return self.labels.config_fields | {"problem_type": "single_label_classification"}
+
+    def labels_of(self, rows: Dataset) -> Ragged:
+        """One number for each row."""
+        return numbers(self.labels.numbers_of(rows, self.recipe.label))
+
+    def objective(self) -> SingleLabelObjective:
+        """Cross-entropy, perhaps with weights."""
+        weights = None
+        if self.recipe.class_weights == "balanced":
+            found = np.array(self.facts["shares"])
+            is_learned = found > 0  # a label that is only named has no frequency
+            shares = np.where(is_learned, found * is_learned.sum(), 1.0)
+            weights = torch.tensor(1 / shares, dtype=torch.float32)
+        return SingleLabelObjective(weights, self.recipe.label_smoothing)
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Return the most probable label and the probabilities of all."""
+        return [
+            self.prediction(probabilities)
+            for probabilities in softmax(np.stack(answers).astype(np.float64), axis=1)
+        ]
+
+    def prediction(self, probabilities: np.ndarray) -> Prediction:
+        """Predict the most probable label (L,)."""
+        shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
+        best = int(probabilities.argmax())
+        score = shown[self.labels.names[best]]
+        return {"label": self.labels.value(best), "score": score, "scores": shown}
+
+    def references(self, rows: Dataset) -> np.ndarray:
+        """The numbers of the labels."""
+        return self.labels.numbers_of(rows, self.recipe.label)
+
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
+        """Score the labels."""
+        probabilities = np.array([list(each["scores"].values()) for each in predictions])
+        return label_scores(self.found(predictions), probabilities, np.asarray(references))
+
+    def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the numbers of the labels."""
+        return self.found(predictions).tolist(), np.asarray(references).tolist()
+
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+        """How much surer the model was of its label than of the right one."""
+        pairs = zip(predictions, references, strict=True)
+        return np.array(
+            [each["score"] - each["scores"][self.format_reference(right)] for each, right in pairs]
+        )
+
+    def sureness(self, predictions: Predictions) -> np.ndarray:
+        """Return the probabilities of the labels, (E,)."""
+        return np.array([each["score"] for each in predictions])
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The label, and how sure the model was."""
+        return f"{prediction['label']} ({prediction['score']:.0%})"
+
+    def format_reference(self, reference: Any) -> str:
+        """The label."""
+        return self.labels.names[reference]
+
+    def confusions(
+        self, predictions: Predictions, references: Sequence[Any]
+    ) -> tuple[Sequence[str], np.ndarray]:
+        """Count labels taken for labels."""
+        found = self.found(predictions)
+        return self.labels.names, count_confusions(found, np.asarray(references), len(self.labels))
+
+    def found(self, predictions: Predictions) -> np.ndarray:
+        """Return the numbers of the predicted labels, (E,)."""
+        return np.array([self.labels.numbers[str(each["label"])] for each in predictions])
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict the most frequent label, with the shares of all."""
+        return [self.prediction(np.array(self.facts["shares"]))] * len(rows)
+
+
+class MultiLabel(LabellingTask):
+    """Any number of labels for a text, or for a pair."""
+
+    title = "Labelling"
+    recipe: MultiLabelRecipe
+    metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
+
+    def require_labels(self, rows: Dataset) -> None:
+        """Refuse what is no list of labels."""
+        column = self.recipe.labels
+        known = labels_known(rows, column, self.recipe.label_names)
+        for row, values in enumerate(label_lists(rows, column)):
+            require_set(values, known, row, column)
+
+    def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
+        """Yield each row with each of its labels."""
+        for row, held in zip(*np.nonzero(self.references(rows)), strict=True):
+            yield int(row), self.labels.names[held]
+
+    def find(self, train: Dataset) -> Facts:
+        """Find the labels, and whether rows list them or have a 0 or 1 for each."""
+        column, known = self.recipe.labels, self.recipe.label_names
+        names = hot_names(train, column, known)
+        if names:
+            tell_of_hot(column, names, are_named=bool(known))
+            labels = Labels(names, kind="text" if known else "integer")
+        else:
+            labels = find_labels(train, column, known, are_lists=True, least=1)
+        facts = labels.facts | {"are_hot": bool(names)}
+        sets = MultiLabel(self.recipe, facts).references(train)
+        if (sets == sets[0]).all():
+            shared = ", ".join(labels.names[number] for number in np.flatnonzero(sets[0])) or "none"
+            raise ValueError(f"all rows have the same labels ({shared}): there is nothing to learn")
+        return facts
+
+    @property
+    def config_fields(self) -> dict[str, Any]:
+        """The labels' names."""
+        return self.labels.config_fields | {"problem_type": "multi_label_classification"}
+
+    def references(self, rows: Dataset) -> np.ndarray:
+        """Return of each row and label whether it holds, (E, L).
+
+        Raises:
+            ValueError: A row has no list, or a label that is none of the task's.
+        """
+        column, is_hot = self.recipe.labels, self.facts.get("are_hot", False)
+        lists = enumerate(label_lists(rows, column))
+        return np.stack([set_of(values, self.labels, row, column, is_hot=is_hot) for row, values in lists])
+
+    def labels_of(self, rows: Dataset) -> Ragged:
+        """A zero or one for each label."""
+        return vectors(self.references(rows))
+
+    def objective(self) -> MultiLabelObjective:
+        """Binary cross-entropy."""
+        return MultiLabelObjective()
+
+    def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
+        """Return the labels that are more probable than not, and the probabilities of all."""
+        return [self.prediction(1 / (1 + np.exp(-answer.astype(np.float64)))) for answer in answers]
+
+    def prediction(self, probabilities: np.ndarray) -> Prediction:
+        """Predict the probable labels (L,)."""
+        shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
+        probable = [number for number, score in enumerate(shown.values()) if score > 0.5]
+        return {"labels": list(map(self.labels.value, probable)), "scores": shown}
+
+    def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
+        """Score the sets of labels."""
+        return set_scores(self.found(predictions), np.asarray(references))
+
+    def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+        """How many labels are missing or too many."""
+        return np.abs(self.found(predictions) - np.asarray(references)).sum(axis=1)
+
+    def format_prediction(self, prediction: Prediction) -> str:
+        """The labels."""
+        return ", ".join(map(str, prediction["labels"])) or "none"
+
+    def format_reference(self, reference: Any) -> str:
+        """The labels."""
+        return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
+
+    def found(self, predictions: Predictions) -> np.ndarray:
+        """Return of each row and label whether it was predicted, (E, L)."""
+        return (np.array([list(each["scores"].values()) for each in predictions]) > 0.5).astype(np.int64)
+
+    def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        """Predict for each label whether most rows have it."""
+        return [self.prediction(self.references(train).mean(axis=0))] * len(rows)

@@ -1,0 +1,331 @@
+"""Make batches side by side with `datasets` and transformers' collators: real tokens per second, their ratio.
+
+A pass is a whole epoch in random order, or a few, from files on the disk to batches in memory: equal token
+ids in a corpus of ours and in a table of `datasets`, both tokenized before. Ours includes the plan of the
+epoch, the corruption and the cutting into micro-batches. Texts are random, as in `cases.py`; only the
+decoder's blocks are full.
+
+The sides share a process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
+the processor's time, so that what else the machine does counts little. Only the last column is measured by
+the clock: ours with two workers of the data loader, which are processes of their own.
+"""
+
+import os
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from cases import LONGEST_OF_OTHERS, SEED, SHARE_FULL, SHORTEST, without_text
+from measuring import Conditions, in_fresh_process, turns
+from publishing import NOISY, Result, lines_of
+from speed import Benchmark
+from torch.utils.data import DataLoader
+from transformers import (
+    DataCollatorForLanguageModeling,
+    DataCollatorForSeq2Seq,
+    PreTrainedTokenizerBase,
+)
+
+from tercet.data.corpus import TokenizedCorpus, offsets, save_corpus
+from tercet.data.files.bad_records import Tally
+from tercet.data.steps.batches import StepDataset, endless_steps
+from tercet.data.steps.examples import Examples
+from tercet.data.steps.workers import DataCursor
+from tercet.data.tokenizers.special_tokens import SENTINEL, is_special
+from tercet.pretraining.objectives.base_recipe import Corpus, ObjectiveContext
+from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModelingRecipe
+from tercet.pretraining.objectives.denoising import DenoisingRecipe
+from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
+from tercet.pretraining.objectives.masked_pairs import NextSentenceRecipe
+from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
+from tercet.pretraining.objectives.span_corruption import SpanCorruptionRecipe
+from tercet.pretraining.objectives.translation import TranslationRecipe
+from tercet.training.devices.heap import retain_heap
+
+SIGNS = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"} | {
+    "bos": "<s>", "eos": "</s>"
+}  # fmt: skip
+"""The first tokens of the vocabulary, by role."""
+
+VOCABULARY, SENTINELS = 30_522, 100
+"""Tokens, and how many of them are sentinels where there are any."""
+
+EPOCHS = 4
+"""Of ours in a pass: one would be over too soon."""
+
+Draw = Callable[[Path, int, int], Corpus]
+"""Writes a random corpus into a folder, for so many examples of at most so many tokens."""
+
+
+def write(folder: Path, documents: Sequence[Any], rng: np.random.Generator) -> TokenizedCorpus:
+    """Save random documents, whose sentences have the given lengths, and map them into memory."""
+    sentences = np.hstack(documents)
+    size, first = int(sentences.sum()), len(SIGNS) + SENTINELS
+    corpus = TokenizedCorpus(
+        tokens=(first - 1 + np.exp(rng.random(size) * np.log(VOCABULARY - first))).astype(np.uint16),
+        word_starts=rng.random(size) < 0.7,
+        sentence_offsets=offsets(sentences),
+        document_offsets=offsets(np.array([np.size(document) for document in documents])),
+        document_bytes=np.zeros(len(documents), dtype=np.int64),
+    )
+    save_corpus([corpus], folder, VOCABULARY, Tally())
+    return TokenizedCorpus.load(folder)
+
+
+def random_lengths(longest: int, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw the lengths of texts that are cut at `longest`: (number,)."""
+    others = rng.integers(SHORTEST, round(LONGEST_OF_OTHERS * longest) + 1, size=number)
+    return np.where(rng.random(number) < SHARE_FULL, longest, others)
+
+
+def draw_texts(folder: Path, number: int, length: int) -> Corpus:
+    """Draw documents of one sequence each, with room for [CLS] and [SEP]."""
+    rng = np.random.default_rng(SEED)
+    return write(folder, list(random_lengths(length - 2, number, rng)), rng)
+
+
+def draw_documents(folder: Path, number: int, length: int) -> Corpus:
+    """Draw documents of several sentences, which are about two sequences long."""
+    rng = np.random.default_rng(SEED)
+    sizes = rng.integers(2, 2 * length // 11, size=number // 2)
+    return write(folder, [rng.integers(4, 41, size=size) for size in sizes], rng)
+
+
+def draw_pairs(folder: Path, number: int, length: int) -> Corpus:
+    """Draw sources, and targets that are up to a fifth longer or shorter."""
+    rng = np.random.default_rng(SEED)
+    sources = random_lengths(length - 1, number, rng)
+    targets = np.clip((sources * rng.uniform(0.8, 1.2, number)).astype(int), 1, length - 1)
+    return write(folder / "sources", list(sources), rng), write(folder / "targets", list(targets), rng)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One way from a corpus to batches."""
+
+    name: str
+    recipe: SingleObjectiveRecipe
+    sequence_length: int
+    draw: Draw
+    collator: Callable[[PreTrainedTokenizerBase], Any] | None = None
+    """Builds transformers' collator, if it has one for this objective."""
+    fields: tuple[str, ...] = ("input_ids",)
+    """What the stock collator reads of an example."""
+    batch_size: int = 32
+    """Rows of a stock batch."""
+    num_examples: int = 16_384
+    """Of an epoch, about."""
+    tokens_per_step: int = 16_384
+    """Of ours: the engine's default."""
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Build a vocabulary without text; sentinels would slow the stock collators down."""
+        has_sentinels = isinstance(self.recipe, SpanCorruptionRecipe)
+        sentinels = [SENTINEL.format(idx) for idx in range(SENTINELS if has_sentinels else 0)]
+        first = [*SIGNS.values(), *sentinels]
+        return without_text(VOCABULARY, first, SIGNS, extra_special_tokens=sentinels)
+
+    def steps(self, folder: Path) -> StepDataset:
+        """Write the texts and build our pipeline, as a recipe does; documents are joined for the decoder."""
+        corpus, tokenizer = self.draw(folder, self.num_examples, self.sequence_length), self.tokenizer()
+        is_joined = isinstance(self.recipe, CausalLanguageModelingRecipe)
+        context = ObjectiveContext(
+            tokenizer, self.sequence_length, SEED, isolate_documents=not is_joined, decoder_start_id=0
+        )
+        source, objective = self.recipe.examples(corpus, context), self.recipe.build(context)
+        size = self.tokens_per_step
+        return StepDataset(source, objective, tokens_per_step=size, tokens_per_micro_batch=size, seed=SEED)
+
+    def stock(self, examples: Examples, folder: Path, num_workers: int = 0) -> DataLoader | None:
+        """Write the same examples as a table, and build the stock pipeline, if there is one."""
+        if self.collator is None:
+            return None
+        datasets.Dataset.from_dict(self.columns(examples)).save_to_disk(folder)
+        table: Any = datasets.load_from_disk(folder)
+        return DataLoader(
+            table,
+            self.batch_size,
+            shuffle=True,
+            collate_fn=self.collator(self.tokenizer()),
+            num_workers=num_workers,
+        )
+
+    def columns(self, examples: Examples) -> dict[str, list[Any]]:
+        """Turn examples into columns; which tokens are special is kept, as by `run_mlm.py`, to save time."""
+        made = [examples[idx] for idx in range(len(examples))]
+        is_sign = is_special(self.tokenizer())
+        for example in made:
+            example["special_tokens_mask"] = is_sign[example["input_ids"]].astype(int)
+        return {name: [np.asarray(example[name]).tolist() for example in made] for name in self.fields}
+
+    def shrunk(self) -> "Flow":
+        """Return the same flow so small that it takes no time: to see that everything runs."""
+        return replace(self, num_examples=256, tokens_per_step=1024)
+
+
+MASKED = ("input_ids", "special_tokens_mask")
+
+MLM = MaskedLanguageModelingRecipe("masked_language_modeling")
+
+FLOWS: dict[str, Flow] = {
+    flow.name: flow
+    for flow in (
+        Flow("encoder", MLM, 128, draw_texts, DataCollatorForLanguageModeling, MASKED),
+        Flow(
+            "encoder, pairs",
+            NextSentenceRecipe("masked_language_modeling_with_next_sentence"),
+            128,
+            draw_documents,
+            DataCollatorForLanguageModeling,
+            (*MASKED, "token_type_ids", "next_sentence_label"),
+        ),
+        Flow(
+            "decoder",
+            CausalLanguageModelingRecipe("causal_language_modeling"),
+            256,
+            draw_documents,
+            partial(DataCollatorForLanguageModeling, mlm=False),
+            batch_size=8,
+        ),
+        Flow(
+            "seq2seq, translation",
+            TranslationRecipe("translation"),
+            64,
+            draw_pairs,
+            DataCollatorForSeq2Seq,
+            ("input_ids", "labels"),
+        ),
+        Flow(
+            "encoder, static masks of words",
+            replace(MLM, whole_word=True, masking="static"),
+            128,
+            draw_texts,
+        ),
+        Flow("seq2seq, span corruption", SpanCorruptionRecipe("span_corruption"), 128, draw_documents),
+        Flow("seq2seq, denoising", DenoisingRecipe("denoising"), 128, draw_documents),
+    )
+}
+"""What is measured, by name; the last three have no counterpart among transformers' collators."""
+
+
+def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
+    """Time both sides in turns: `tokens_per_second` of each pass, and what our loader's workers bring."""
+    retain_heap()
+    datasets.disable_progress_bars()
+    with TemporaryDirectory() as folder:
+        steps = flow.steps(Path(folder) / "corpus")
+        examples = steps.source.epoch(0)
+        loader = flow.stock(examples, Path(folder) / "table")
+        passes: dict[str, Callable[[], int]] = {"tercet": Pass(steps)}
+        if loader is not None:
+            tokens = sum(
+                len(examples[idx][name]) for idx in range(len(examples)) for name in streams(examples)
+            )
+            passes = {"stock": lambda: drain(loader, tokens)} | passes
+        speeds: dict[str, list[float]] = {name: [] for name in passes}
+        for name in (*passes, *turns(list(passes), rounds)):
+            speeds[name].append(speed(passes[name], time.process_time))  # the first one does not count
+        return {
+            "examples": len(examples),
+            "tokens_per_step": flow.tokens_per_step,
+            "stock_batch_size": flow.batch_size,
+            "speeds": {name: found[1:] for name, found in speeds.items()},
+            "speed_with_workers": speed_with_workers(steps),
+        }
+
+
+def streams(examples: Any) -> list[str]:
+    """Return the names of the fields of an example that hold its tokens."""
+    return [name for name in ("input_ids", "labels") if name in examples[0]]
+
+
+class Pass:
+    """Ours: every call makes the batches of the next epochs."""
+
+    def __init__(self, steps: StepDataset):
+        self.steps = steps
+        self.epoch = 0
+
+    def __call__(self) -> int:
+        """Make them all, cut into micro-batches; the tokens of it."""
+        tokens, last = 0, self.epoch + EPOCHS
+        for step in endless_steps(self.steps, DataCursor(self.epoch, 0)):
+            if step.cursor[0] == last:
+                break
+            step.micro_batches(torch.device("cpu"))
+            tokens += step.tokens
+        self.epoch = last
+        return tokens
+
+
+def drain(loader: DataLoader, tokens: int) -> int:
+    """Make the batches of a stock epoch, which has so many tokens."""
+    for _ in loader:
+        pass
+    return tokens
+
+
+def speed(make_batches: Callable[[], int], clock: Callable[[], float]) -> float:
+    """Relate the tokens of a pass to its seconds."""
+    start = clock()
+    tokens = make_batches()
+    return tokens / (clock() - start)
+
+
+def speed_with_workers(steps: StepDataset, num_workers: int = 2, num_steps: int = 300) -> float:
+    """Time our loader by the clock, with workers that have begun already."""
+    batches = endless_steps(steps, DataCursor(0, 0), num_workers=num_workers)
+    next(batches)
+
+    def take() -> int:
+        return sum(step.tokens for step in islice(batches, num_steps))
+
+    take()
+    return speed(take, time.perf_counter)
+
+
+def measure_flow(flow: Flow, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
+    """Time both sides in a process of their own."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    result["machine"]["versions"]["datasets"] = datasets.__version__
+    return in_fresh_process(conditions, time_flow, flow, options.rounds)
+
+
+def render(result: Result) -> str:
+    """Write a run's result as Markdown."""
+    machine = result["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    head = ["flow", "stock, tokens/s", "tercet, tokens/s", "ratio", "two workers"]
+    return "\n".join(
+        [
+            f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
+            f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start.",
+            *(["", NOISY] if result["is_noisy"] else []),
+            "",
+            *lines_of(head, (row(name, flow) for name, flow in result["cases"].items())),
+        ]
+    )
+
+
+def row(name: str, flow: dict[str, Any]) -> list[str]:
+    """Return the cells of a flow."""
+    speeds = flow["speeds"]
+    ratio = f"{median(speeds['tercet']) / median(speeds['stock']):.0f}x" if "stock" in speeds else "-"
+    cells = (
+        f"{median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})" if found else "none"
+        for found in (speeds.get(side) for side in ("stock", "tercet"))
+    )
+    return [name, *cells, ratio, f"{flow['speed_with_workers']:,.0f}"]
+
+
+BENCHMARK = Benchmark(FLOWS, measure_flow, text=render, defaults={"threads": 1, "heap": "retained"})

@@ -1,0 +1,216 @@
+"""Score choices side by side with lm-evaluation-harness: choices a second, their ratio, and equal picks.
+
+The choices stand behind questions with a long common beginning. GPT-2 and ours have equal weights.
+
+    harness            lm-evaluation-harness on the stock model, float32: a choice is read with all before it
+    harness-bf16       the same in bfloat16, freed memory kept
+    prefix-cache       the stock model in float32, as a plain program does it: the beginning is cached once, a
+                       question continues a copy, its choices an expanded one; all logits are computed
+    prefix-cache-bf16  the same in bfloat16, freed memory kept
+    tercet             `fewshot`'s scorer on our model, float32
+    tercet-bf16        the same in bfloat16, freed memory kept
+
+All get the same token ids. The harness sorts by length and reads as many texts at once as told.
+"""
+
+import copy
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from cases import BASE, SEED, without_text
+from generation import WritingCase
+from measuring import Conditions, in_fresh_process, measure
+from publishing import Result, summarize
+from sides import Pass, Side, as_they_are
+from speed import Benchmark
+
+from tercet.fewshot.prompts.request import Request
+from tercet.fewshot.scoring.decoder_scoring import TreeScorer
+from tercet.training.devices.precision import fastest_float32_products
+
+HARNESS_BATCH = 8
+TOKENS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class AskingCase(WritingCase):
+    """Questions behind a common beginning, with some choices each."""
+
+    prefix_length: int = 400
+    question_length: int = 60
+    num_questions: int = 12
+    num_choices: int = 4
+    longest_choice: int = 15
+    most_rounds: int = 100
+    """Passes that count, at most: those of a large model take minutes."""
+
+    def shrunk(self) -> "AskingCase":
+        """Return the same on a scale at which it takes no time."""
+        small = super().shrunk()
+        return replace(small, sequence_length=96, prefix_length=40, question_length=8, num_questions=3)
+
+    def requests(self) -> list[Request]:
+        """Draw what is asked; the choices to a question follow each other."""
+        rng = np.random.default_rng(SEED)
+
+        def draw(length: int) -> tuple[int, ...]:
+            return tuple(int(word) for word in self.words(length, rng))
+
+        prefix, asked = draw(self.prefix_length), []
+        for _ in range(self.num_questions):
+            question = prefix + draw(self.question_length)
+            lengths = rng.integers(2, self.longest_choice + 1, self.num_choices)
+            asked += [Request(question, draw(int(length))) for length in lengths]
+        return asked
+
+
+def ask_harness(model: Any, case: AskingCase) -> Callable[[], list[float]]:
+    """Build what lets the harness score."""
+    from lm_eval.models.huggingface import HFLM
+
+    harness_class: Any = HFLM
+    end = f"word{case.vocab_size - 1}"  # the harness wants a tokenizer even for ids
+    tokenizer = without_text(case.vocab_size, [], dict.fromkeys(("unk", "bos", "eos", "pad"), end))
+    harness = harness_class(model, tokenizer=tokenizer, batch_size=HARNESS_BATCH)
+    asked = [(("", ""), list(request.context), list(request.answer)) for request in case.requests()]
+    return lambda: [found for found, _ in harness._loglikelihood_tokens(asked, disable_tqdm=True)]
+
+
+def ask_prefix_cache(model: Any, case: AskingCase) -> Callable[[], list[float]]:
+    """Build a plain program that caches what choices have in common, and scores."""
+    requests, choices = case.requests(), case.num_choices
+    prefix = list(requests[0].context[: case.prefix_length])
+
+    @torch.inference_mode()
+    def score() -> list[float]:
+        found = []
+        beginning = model(torch.tensor([prefix]), use_cache=True).past_key_values
+        for first in range(0, len(requests), choices):
+            own = requests[first : first + choices]
+            question = torch.tensor([own[0].context[case.prefix_length :]])
+            outputs = model(question, past_key_values=copy.deepcopy(beginning), use_cache=True)
+            past = outputs.past_key_values
+            past.batch_repeat_interleave(choices)
+            width = max(len(request.answer) for request in own)
+            ids = torch.tensor([[*request.answer, *[0] * (width - len(request.answer))] for request in own])
+            mask = torch.ones(choices, len(own[0].context) + width, dtype=torch.long)
+            behind = model(ids, past_key_values=past, attention_mask=mask, use_cache=True).logits
+            logits = torch.cat((outputs.logits[:, -1:].expand(choices, -1, -1), behind), dim=1)
+            chosen = logits[:, :-1].float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+            found += [row[: len(r.answer)].sum().item() for row, r in zip(chosen, own, strict=True)]
+        return found
+
+    return score
+
+
+def ask_tercet(model: Any, case: AskingCase) -> Callable[[], list[float]]:
+    """Build what lets our scorer score."""
+    scorer, requests = TreeScorer(model, TOKENS_AT_ONCE), case.requests()
+    return lambda: [score.total for score in scorer.score_all(requests)]
+
+
+WAYS: Mapping[str, tuple[str, Callable[..., Callable[[], list[float]]], torch.dtype]] = {
+    "harness": ("stock", ask_harness, torch.float32),
+    "harness-bf16": ("stock", ask_harness, torch.bfloat16),
+    "prefix-cache": ("stock", ask_prefix_cache, torch.float32),
+    "prefix-cache-bf16": ("stock", ask_prefix_cache, torch.bfloat16),
+    "tercet": ("tercet", ask_tercet, torch.float32),
+    "tercet-bf16": ("tercet", ask_tercet, torch.bfloat16),
+}
+"""Of each side: whose model, who asks, in which type."""
+
+
+def prepare(case: AskingCase, device: torch.device, *, name: str) -> Pass:
+    """Build a model, and ask it everything whenever it is called."""
+    whose, ask, dtype = WAYS[name]
+    return ask(case.models()[whose].to(device, dtype), case)
+
+
+ASKERS = {
+    name: Side(
+        partial(prepare, name=name),
+        "bf16" if dtype == torch.bfloat16 else "fp32",
+        dtype == torch.bfloat16,
+        fastest_float32_products if whose == "tercet" else as_they_are,
+    )
+    for name, (whose, _, dtype) in WAYS.items()
+}
+"""The sides, by name, in the order of a round; float32 products of ours are those of `tercet fewshot`."""
+
+ASKING_CASES = {
+    case.name: case
+    for case in (
+        AskingCase("4x256", 50_257, 512, batch_size=1),
+        AskingCase("12x768", 50_257, 512, batch_size=1, num_questions=4, most_rounds=3, **BASE),
+    )
+}
+"""What is scored, by name: layers x width."""
+
+
+def compare_scores(case: AskingCase) -> dict[str, Any]:
+    """Compare the scores of all sides with those of the harness in float32, and their picks."""
+    found = {
+        name: np.array(ask(case.models()[whose].to(dtype), case)())
+        for name, (whose, ask, dtype) in WAYS.items()
+    }
+    picks = {name: own.reshape(-1, case.num_choices).argmax(-1) for name, own in found.items()}
+    return {
+        "parameters": sum(parameter.numel() for parameter in case.models()["stock"].parameters()),
+        "difference": {name: float(np.abs(own - found["harness"]).max()) for name, own in found.items()},
+        "same_picks": {name: float((own == picks["harness"]).mean()) for name, own in picks.items()},
+    }
+
+
+PEERS = {name: (name,) for name in ("harness", "harness-bf16", "prefix-cache")}
+
+
+def measure_case(case: AskingCase, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+    """Compare the scores, and time all sides."""
+    scores = in_fresh_process(conditions, compare_scores, case)
+    sides = measure(case, ASKERS, conditions, min(options.rounds, case.most_rounds))
+    summarize(sides, case.num_questions * case.num_choices, "choices_per_second", PEERS)
+    for name, side in sides.items():
+        side |= {"precision": ASKERS[name].precision} | {what: scores[what][name] for what in SHOWN}
+    return {"case": asdict(case), "scores": scores, "sides": sides}
+
+
+SHOWN = ("difference", "same_picks")
+"""Of the scores of a side, what the table has."""
+
+
+def questions(result: Result) -> list[str]:
+    """Describe what is asked in each case."""
+    shown = (
+        "- {name}: {parameters:,} parameters on both sides; {num_questions} questions of {question_length} "
+        "tokens behind {prefix_length} common ones, {num_choices} choices each; {rounds} rounds"
+    )
+    return [
+        shown.format(
+            parameters=case["scores"]["parameters"],
+            rounds=len(case["sides"]["harness"]["seconds"]),
+            **case["case"] | {"name": name},
+        )
+        for name, case in result["cases"].items()
+    ]
+
+
+BENCHMARK = Benchmark(
+    ASKING_CASES,
+    measure_case,
+    {
+        "side": "{side} ({precision})",
+        "choices/s": "{choices_per_second:,.1f}",
+        "slowest to fastest": "{slowest:,.1f} to {fastest:,.1f}",
+        "over harness": "{ratio_to_harness:.2f}x",
+        "over harness-bf16": "{ratio_to_harness-bf16:.2f}x",
+        "over prefix-cache": "{ratio_to_prefix-cache:.2f}x",
+        "equal": "{same_picks:.0%}",
+    },
+    alignment="lr",
+    facts=questions,
+)

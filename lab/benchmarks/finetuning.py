@@ -1,0 +1,418 @@
+"""Fine-tune one real checkpoint with transformers' Trainer and with ours: equal scores, and in which time.
+
+    python lab/benchmarks/speed.py finetuning --model FOLDER --data data          on all tasks, about an hour
+
+Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
+batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
+same functions. The clock runs from the files to the scores: reading, tokenizing, training, measuring, saving.
+With --others, the models of both sides are scored on further rows, too, which none has learned from: there
+are many more of these than validation rows, and no checkpoint was chosen by them.
+
+stock          Trainer as shipped: float32, batches padded to their longest row
+stock-tuned    bfloat16 where that is faster, rows of like length batched together, freed memory kept
+tercet         `tercet finetune`, `precision: auto`
+
+A run also notes its CPU time (`cpu_seconds` in the JSON), which a busy neighbour changes less.
+
+Runs take turns, each in a process of its own. A finished run is kept in --folder and not repeated. Legend: E
+rows, L labels, W words.
+"""
+
+import json
+import os
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+from cells import afresh, cell_folder, once
+from datasets import Dataset
+from measuring import Conditions, in_fresh_process, turns
+from publishing import Result
+from speed import Benchmark
+from torch.utils.data import SequentialSampler
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    DataCollatorForTokenClassification,
+    DataCollatorWithPadding,
+    EvalPrediction,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainingArguments,
+)
+
+import tercet
+from tercet.configs.messages import quietly
+from tercet.configs.recipe import parse_recipe
+from tercet.data.files.row_files import read_file
+from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.tasks.task import Task
+from tercet.finetune.tasks.tasks import build_task
+from tercet.training.devices.heap import retain_heap
+from tercet.training.devices.precision import fast_bfloat16
+
+BATCH_SIZE, RATE, WARMUP, DECAY = 32, 2e-4, 0.1, 0.01
+"""As in Devlin et al., 2019, section A.3, but for the rate, of which a small model needs more."""
+
+EPSILON = 1e-6
+"""Of AdamW, as in BERT's own fine-tuning, and in ours."""
+
+IGNORED = -100
+
+TASKS: dict[str, dict[str, Any]] = {
+    "sst2": {"kind": "classification", "texts": ["sentence"], "label_names": ["negative", "positive"]},
+    "cola": {
+        "kind": "classification",
+        "texts": ["sentence"],
+        "label_names": ["unacceptable", "acceptable"],
+        "metric_for_best_model": "matthews_correlation",
+    },
+    "mrpc": {"kind": "classification", "texts": ["sentence1", "sentence2"], "label_names": ["no", "yes"]},
+    "stsb": {"kind": "regression", "texts": ["sentence1", "sentence2"], "metric_for_best_model": "spearman"},
+    "conll2003": {"kind": "tagging", "tags": "ner_tags"},
+}
+"""Task -> its part of our recipe."""
+
+FILES = {name: (f"{name}/train", f"{name}/validation") for name in ("sst2", "conll2003")} | {
+    "cola": ("cola/train", "cola/validation_in_domain"),
+    "mrpc": ("mrpc/train", "mrpc/test"),
+    "stsb": ("stsb/en/train", "stsb/en/validation"),
+}
+"""Task -> files to learn from and to be measured on, without their ending."""
+
+JUDGED = tuple(name for name in TASKS if TASKS[name]["kind"] == "classification")
+"""Tasks of which further rows can be judged."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """One task for both sides."""
+
+    task: str
+    model: Path = Path()
+    data: Path = Path()
+    rows: int = 4000
+    """To learn from, at most: the first ones of the file in a random order."""
+    epochs: int = 3
+
+    def shrunk(self) -> "Contest":
+        """Return the same with so few rows that it takes little time."""
+        return replace(self, rows=64, epochs=1)
+
+    @property
+    def criterion(self) -> str:
+        """The score that is compared."""
+        return TASKS[self.task].get("metric_for_best_model") or (
+            "span_f1" if self.task == "conll2003" else "accuracy"
+        )
+
+    def read(self) -> tuple[Dataset, Dataset]:
+        """Read the rows."""
+        columns = parse_task(self).columns
+        train, held_out = (
+            read_file(str(self.data / f"{name}.jsonl.gz"), columns) for name in FILES[self.task]
+        )
+        chosen = np.sort(np.random.default_rng(0).permutation(len(train))[: self.rows])
+        return train.select(chosen), held_out
+
+
+def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
+    """Fine-tune as `tercet finetune` does; the score and the seconds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    began, worked = time.perf_counter(), cpu_seconds()
+    train, held_out = contest.read()
+    for name, rows in (("train", train), ("validation", held_out)):
+        rows.to_json(folder / f"{name}.jsonl")
+    recipe = parse_recipe(
+        FineTuningRecipe,
+        {
+            "model": {"path": str(contest.model)},
+            "task": TASKS[contest.task],
+            "data": {name: str(folder / f"{name}.jsonl") for name in ("train", "validation")},
+            "training": {
+                "epochs": contest.epochs,
+                "batch_size": BATCH_SIZE,
+                "learning_rate": RATE,
+                "warmup_ratio": WARMUP,
+                "weight_decay": DECAY,
+                "seeds": [seed],
+            },
+            "output": str(folder / "run"),
+        },
+    )
+    tercet.finetune(recipe, overwrite=True)
+    told = json.loads((folder / "run" / "scores.json").read_text(encoding="utf-8"))
+    times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
+    in_steps = told["seeds"][str(seed)]["seconds"]
+    return times | {"score": told["mean"]["validation"][contest.criterion], "in_steps": in_steps}
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
+
+
+def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool = False) -> dict[str, Any]:
+    """Fine-tune with transformers' Trainer; the score and the seconds."""
+    if is_tuned:
+        retain_heap()
+    began, worked = time.perf_counter(), cpu_seconds()
+    train, held_out = contest.read()
+    task = build_task(parse_task(contest), train)
+    tokenizer = AutoTokenizer.from_pretrained(contest.model)
+    is_tagging = contest.task == "conll2003"
+    encode = encode_words if is_tagging else encode_texts
+    model_class = BertForTokenClassification if is_tagging else BertForSequenceClassification
+    with quietly():
+        model = model_class.from_pretrained(contest.model, **task.config_fields)
+    collator = (DataCollatorForTokenClassification if is_tagging else DataCollatorWithPadding)(tokenizer)
+    is_faster = fast_bfloat16(torch.device("cuda" if torch.cuda.is_available() else "cpu")) is not None
+    faster = {"bf16": is_faster, "bf16_full_eval": False, "train_sampling_strategy": "group_by_length"}
+    arguments = TrainingArguments(
+        str(folder),
+        num_train_epochs=contest.epochs,
+        per_device_train_batch_size=BATCH_SIZE,
+        per_device_eval_batch_size=BATCH_SIZE,
+        learning_rate=RATE,
+        warmup_steps=WARMUP,
+        weight_decay=DECAY,
+        adam_epsilon=EPSILON,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model=contest.criterion,
+        seed=seed,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+        **faster if is_tuned else {},
+    )
+    measured = encode(held_out, tokenizer, task)
+    if is_tuned:
+        measured, held_out = from_short_to_long(measured, held_out)
+    trainer = OrderlyTrainer(
+        model,
+        arguments,
+        data_collator=collator,
+        train_dataset=encode(train, tokenizer, task),
+        eval_dataset=measured,
+        compute_metrics=scores_of(task, held_out),
+    )
+    trainer.train()
+    trainer.save_model(str(folder / "model"))
+    score = trainer.evaluate()[f"eval_{contest.criterion}"]
+    times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
+    return times | {"score": score}
+
+
+class OrderlyTrainer(Trainer):
+    """Trainer, whose `group_by_length` would shuffle the rows to be measured on, too."""
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
+        return SequentialSampler(eval_dataset)
+
+
+def from_short_to_long(encoded: Dataset, rows: Dataset) -> tuple[Dataset, Dataset]:
+    """Sort encoded rows by length, and the rows with them: batches of like length."""
+    order = np.argsort([len(ids) for ids in encoded["input_ids"]], kind="stable")
+    return encoded.select(order), rows.select(order)
+
+
+def parse_task(contest: Contest) -> Any:
+    """Read what a recipe says of the task."""
+    data = {"model": {"path": "x"}, "task": TASKS[contest.task], "data": {"train": "x"}, "output": "x"}
+    return parse_recipe(FineTuningRecipe, data).task
+
+
+def encode_texts(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) -> Dataset:
+    """Tokenize texts or pairs as transformers' examples do."""
+    columns = task.recipe.texts
+    labels = np.asarray(task.references(rows)).tolist()
+
+    def encode(batch: Mapping[str, list[str]]) -> Any:
+        texts, *others = (batch[column] for column in columns)
+        return tokenizer(texts, others[0] if others else None, truncation=True)
+
+    encoded = rows.map(encode, batched=True, remove_columns=rows.column_names)
+    return encoded.add_column("labels", labels)  # pyright: ignore[reportCallIssue]
+
+
+def encode_words(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) -> Dataset:
+    """Tokenize words, with the label of each at its first token, as transformers' examples do."""
+    tags = [[task.config_fields["label2id"][tag] for tag in row] for row in task.references(rows)]
+    encoded = tokenizer(rows[task.recipe.words][:], is_split_into_words=True, truncation=True)
+    labels = []
+    for index, row in enumerate(tags):
+        words = encoded.word_ids(index)
+        before = [None, *words[:-1]]
+        labels.append(
+            [
+                IGNORED if word is None or word == last else row[word]
+                for word, last in zip(words, before, strict=True)
+            ]
+        )
+    return Dataset.from_dict({**encoded, "labels": labels})
+
+
+def scores_of(task: Task, rows: Dataset) -> Callable[[EvalPrediction], dict[str, float]]:
+    """Score Trainer's logits as ours are scored."""
+    references = task.references(rows)
+
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        logits: Any = prediction.predictions
+        if task.head == "ForTokenClassification":
+            answers = [tagged(*pair) for pair in zip(logits, prediction.label_ids, strict=True)]
+        else:
+            answers = list(logits)
+        return task.score(task.predictions(answers, rows), references)
+
+    return compute
+
+
+def tagged(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the numbers of the words that have a token, and their best labels, (W, 2)."""
+    found = logits[labels != IGNORED].argmax(-1)
+    return np.stack((np.arange(len(found)), found), axis=1)
+
+
+SIDES: dict[str, Callable[..., dict[str, Any]]] = {
+    "stock": fine_tune_stock,
+    "stock-tuned": partial(fine_tune_stock, is_tuned=True),
+    "tercet": fine_tune_ours,
+}
+"""Side -> what fine-tunes."""
+
+
+READ_AT_ONCE = 64
+
+
+def judge(contest: Contest, folder: Path, num_rows: int) -> dict[str, float]:
+    """Score the model of one run on rows that nobody learned from.
+
+    Args:
+        contest: Which task, and which rows were learned from.
+        folder: Of the run.
+        num_rows: How many rows to read, at most.
+    """
+    train, _ = contest.read()
+    rows = unread(contest, train, num_rows)
+    task = build_task(parse_task(contest), train)
+    path = next(path for path in (folder / "run" / "model", folder / "model") if path.exists())
+    answers = answers_of(path, rows, task.recipe.texts)
+    scores = task.score(task.predictions(answers, rows), task.references(rows))
+    return {"score_on_others": scores[contest.criterion]}
+
+
+def unread(contest: Contest, train: Dataset, num_rows: int) -> Dataset:
+    """Draw rows of the training file whose texts are not among those that were learned from."""
+    columns = parse_task(contest).columns
+    rows = read_file(str(contest.data / f"{FILES[contest.task][0]}.jsonl.gz"), columns)
+    texts = TASKS[contest.task]["texts"]
+    known = set(zip(*(train[column][:] for column in texts), strict=True))
+    others = [
+        index
+        for index, row in enumerate(zip(*(rows[column][:] for column in texts), strict=True))
+        if row not in known
+    ]
+    return rows.select(np.sort(np.random.default_rng(1).permutation(others)[:num_rows]))
+
+
+@torch.inference_mode()
+def answers_of(path: Path, rows: Dataset, columns: tuple[str, ...]) -> list[np.ndarray]:
+    """Compute a model's logits of rows, in batches and in float32: a list of arrays (L,)."""
+    with quietly():
+        tokenizer: Any = AutoTokenizer.from_pretrained(path)
+        model = AutoModelForSequenceClassification.from_pretrained(path).eval()
+    answers = []
+    for start in range(0, len(rows), READ_AT_ONCE):
+        batch = rows[start : start + READ_AT_ONCE]
+        texts = [batch[column] for column in columns]
+        answers += list(
+            model(**tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")).logits.numpy()
+        )
+    return answers
+
+
+def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+    """Fine-tune by all sides in turns, with one seed after another."""
+    model, data, folder = (path.resolve() for path in (options.model, options.data, options.folder))
+    rows, epochs = options.rows or case.rows, options.epochs or case.epochs
+    contest, task = Contest(case.task, model, data, rows, epochs), case.task
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
+    for number, side in enumerate(turns(options.sides, options.rounds)):
+        seed = number // len(options.sides)
+        if side == "stock" and seed >= options.stock_seeds:
+            continue
+        cell = cell_folder(folder, f"{task}-{side}-{seed}", (contest, side, seed, conditions))
+        tune = partial(SIDES[side], contest, seed)
+        found = once(cell, partial(in_fresh_process, conditions, afresh, tune))
+        if options.others and task in JUDGED:
+            look = partial(in_fresh_process, conditions, judge, contest, cell, options.others)
+            found |= once(cell_folder(cell, "others", options.others), lambda _, look=look: look())
+        runs[side].append(found)
+    about = {"criterion": contest.criterion.replace("_", " "), "rows": rows}
+    return {"sides": {side: about | found for side, found in relate(runs).items()}}
+
+
+def relate(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Describe the runs of each side, with the ratio of its median time to those of the stock sides."""
+    times = {side: sorted(run["seconds"] for run in own) for side, own in runs.items()}
+    medians = {side: seconds[len(seconds) // 2] for side, seconds in times.items()}
+    stock = [medians[side] for side in medians if side.startswith("stock")]
+    return {
+        side: {
+            "runs": own,
+            "median": medians[side],
+            "score": across_seeds(own, "score"),
+            "score_on_others": across_seeds(own, "score_on_others"),
+            "over_stock": f"{medians['stock'] / medians[side]:.2f}x" if "stock" in medians else "",
+            "over_best_stock": f"{min(stock) / medians[side]:.2f}x" if stock else "",
+        }
+        for side, own in runs.items()
+    }
+
+
+def across_seeds(runs: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Write the mean of a score over seeds and its deviation; nothing where it was not measured."""
+    scores = [run[name] for run in runs if name in run]
+    if not scores:
+        return ""
+    return f"{mean(scores):.4g}" + (f" ± {stdev(scores):.2g}" if len(scores) > 1 else "")
+
+
+BENCHMARK = Benchmark(
+    {task: Contest(task) for task in TASKS},
+    measure_task,
+    {
+        "task": "{case} ({rows:,} rows)",
+        "score": "{criterion}",
+        "side": "{side}",
+        "validation rows": "{score}",
+        "other rows": "{score_on_others}",
+        "seconds, median": "{median:,.0f}",
+        "over best stock": "{over_best_stock}",
+        "over stock": "{over_stock}",
+    },
+    alignment="lllr",
+    sides=[*SIDES],
+    options={
+        "--model": {"type": Path, "required": True, "help": "folder of a stock BERT"},
+        "--data": {"type": Path, "required": True, "help": "folder with sst2, mrpc, ..."},
+        "--stock-seeds": {"type": int, "default": 3, "help": "runs of Trainer as shipped, the slowest"},
+        "--rows": {"type": int, "help": "rows to learn from, at most (4000)"},
+        "--others": {"type": int, "default": 0, "help": "rows to score on that were not learned from"},
+        "--epochs": {"type": int, "help": "of all sides (3)"},
+        "--folder": {"type": Path, "default": Path("runs/finetuning"), "help": "where runs are kept"},
+    },
+    defaults={"rounds": 3},
+)

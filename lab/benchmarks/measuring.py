@@ -1,0 +1,271 @@
+"""How it is measured: every side in a process of its own, one of them working at a time, in turns.
+
+    round 1   A B C D      round 2   D C B A      round 3   A B C D      ...
+
+What disturbs the machine for a while then disturbs all sides alike. A process of its own gives each side its
+own allocator and its own peak of memory. It also gives it a scheduler group of its own: Linux shares
+processors out between sessions first, so that a single busy session next to ours takes half of the machine
+whatever its priority. Each process opens a session and raises that one alone, where this is permitted.
+"""
+
+import math
+import os
+import platform
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib.metadata import version
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from sides import Pass, Side
+
+from tercet.training.devices import compiling
+from tercet.training.devices.heap import retain_heap
+from tercet.training.devices.precision import fastest_float32_products
+from tercet.training.devices.utilization import measure_peak, wait_for
+from tercet.training.tracking import peak_memory
+
+AUTOGROUP = Path("/proc/self/autogroup")
+"""Where Linux keeps the priority of a session."""
+
+GROUP_PRIORITY = -10
+"""On the scale of `nice`, from -20 to 19; 0 is everybody's."""
+
+QUIET_LOAD = 0.5
+"""Load average below which a machine counts as idle."""
+
+PATIENCE = 600.0
+"""Seconds that a benchmark waits for that before it gives up."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What is the same for every process of a run."""
+
+    threads: int
+    heap: Literal["own", "default", "retained"] = "own"
+    """Whether freed memory is kept: as each side says, on none, or on all."""
+    own_scheduler_group: bool = True
+    processors: tuple[int, ...] = ()
+    """Which processors may be used; all of this process's if none is named."""
+    start_method: Literal["spawn", "forkserver"] = "spawn"
+    """How processes begin: on their own, or forked from one that has imported the libraries."""
+    compiler: str = compiling.BACKEND
+    """What sides that compile do it by."""
+
+    def settle(self) -> None:
+        """Bring the present process, which must not lead its group yet, into these conditions."""
+        if self.processors:
+            os.sched_setaffinity(0, self.processors)
+        compiling.BACKEND = self.compiler
+        torch.set_num_threads(self.threads)
+        torch.manual_seed(0)
+        if self.own_scheduler_group:
+            os.setsid()
+            raise_own_group()
+
+
+def raise_own_group() -> bool:
+    """Raise the priority of the present session, and return whether that was permitted."""
+    try:
+        AUTOGROUP.write_text(str(GROUP_PRIORITY))
+    except OSError:
+        return False
+    return True
+
+
+def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function where nothing has happened yet."""
+    context = get_context(conditions.start_method)
+    with ProcessPoolExecutor(1, context, conditions.settle) as executor:
+        return executor.submit(function, *arguments).result()
+
+
+class Worker:
+    """One side of a case in its own process, which works only when it is told to."""
+
+    def __init__(self, case: Any, side: Side, conditions: Conditions, deadline: float = math.inf):
+        """Start it, and wait until it is prepared: in `preparation` seconds, with `warnings`.
+
+        Args:
+            case: What it works on.
+            side: How.
+            conditions: Of its process.
+            deadline: When it has to answer at last, by the monotonic clock; then it is killed.
+        """
+        context: Any = get_context(conditions.start_method)
+        self.deadline = deadline
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=work, args=(theirs, case, side, conditions), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self.preparation, self.warnings = self._receive()
+
+    def work_once(self) -> float:
+        """Do its work once (train on every batch, or write all texts); return the seconds that this took."""
+        return self.do(seconds_of)
+
+    def do(self, task: Callable[[Pass, torch.device], Any] | None) -> Any:
+        """Call a function with its work and its device there; return the result. `None` ends it.
+
+        Raises:
+            RuntimeError: It failed, or its process died.
+            TimeoutError: It was not ready at the deadline.
+        """
+        self.pipe.send(task)
+        return self._receive()
+
+    def finish(self) -> float:
+        """End it; the most memory that it had in use, in MiB above what it had before the model was built."""
+        memory = self.do(None)
+        self.process.join()
+        return memory
+
+    def _receive(self) -> Any:
+        left = None if self.deadline == math.inf else max(self.deadline - time.monotonic(), 0.0)
+        if not self.pipe.poll(left):
+            self.process.kill()
+            raise TimeoutError("not ready in time")
+        try:
+            answer = self.pipe.recv()
+        except EOFError:
+            raise RuntimeError("a side of the measurement died: see its message above") from None
+        if isinstance(answer, Exception):
+            self.process.kill()
+            raise answer
+        return answer
+
+
+def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> None:
+    """Be a side: answer every task with what comes of it, and `None` with the peak of memory."""
+    try:
+        conditions.settle()
+        device = present_device()
+        if conditions.heap == "retained" or (conditions.heap == "own" and side.retains_heap):
+            retain_heap()
+        before = peak_memory(device)
+        with side.products(device):
+            start = time.perf_counter()
+            with warnings.catch_warnings(record=True) as caught:
+                work_once = side.prepare(case, device)
+            for each in caught:
+                warnings.showwarning(each.message, each.category, each.filename, each.lineno)
+            pipe.send((time.perf_counter() - start, [str(each.message) for each in caught]))
+            while task := pipe.recv():
+                pipe.send(task(work_once, device))
+        pipe.send(peak_memory(device) - before)
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send(RuntimeError(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"))
+
+
+def seconds_of(work_once: Pass, device: torch.device) -> float:
+    """Time a side's work."""
+    start = time.perf_counter()
+    work_once()
+    wait_for(device)
+    return time.perf_counter() - start
+
+
+def measure(
+    case: Any, sides: Mapping[str, Side], conditions: Conditions, rounds: int
+) -> dict[str, dict[str, Any]]:
+    """Time sides in turns, after first passes that do not count: `seconds` and `memory_mib` of each."""
+    workers = {name: Worker(case, side, conditions) for name, side in sides.items()}
+    for name, worker in workers.items():
+        for _ in range(sides[name].warm_ups):
+            worker.work_once()
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for name in turns(list(sides), rounds):
+        seconds[name].append(workers[name].work_once())
+    return {
+        name: {"seconds": seconds[name], "memory_mib": worker.finish()} for name, worker in workers.items()
+    }
+
+
+def turns(names: list[str], rounds: int) -> Iterator[str]:
+    """Yield the sides forwards and backwards in turn, so that none always follows the same one."""
+    for number in range(rounds):
+        yield from reversed(names) if number % 2 else names
+
+
+def measure_peaks() -> dict[str, float]:
+    """Time large products: the machine's floating-point operations per second in each format."""
+    device = present_device()
+    with fastest_float32_products(device):
+        return {"fp32": measure_peak(device, "no"), "bf16": measure_peak(device, "bf16")}
+
+
+def present_device() -> torch.device:
+    """Choose the GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def begin_result(conditions: Conditions, waits_for_rest: bool, **more: Any) -> dict[str, Any]:
+    """Build the head of a result: when, where and under what conditions a program measures.
+
+    Args:
+        conditions: Of the measurement.
+        waits_for_rest: Whether the machine has to be at rest.
+        more: What else belongs to the result.
+
+    Raises:
+        ValueError: It has to be, and is not.
+    """
+    if waits_for_rest:
+        wait_for_rest()
+    machine = describe_machine()
+    return {
+        "date": date.today().isoformat(),
+        "machine": machine,
+        "is_noisy": machine["load_average"] > QUIET_LOAD,
+        "conditions": asdict(conditions),
+        **more,
+    }
+
+
+def wait_for_rest() -> None:
+    """Wait until what ran before has faded from the load average of the last minute.
+
+    Raises:
+        ValueError: It stays high for `PATIENCE` seconds.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while (load := os.getloadavg()[0]) > QUIET_LOAD:
+        if time.monotonic() > deadline:
+            raise ValueError(
+                f"the load average is {load:.2f}, and a page takes figures below {QUIET_LOAD} alone: "
+                "end other programs, or leave --page out"
+            )
+        time.sleep(5)
+
+
+def describe_machine() -> dict[str, Any]:
+    """Describe the machine, the versions, and how busy it is."""
+    return {
+        "processor": processor_name(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("tercet", "torch", "transformers", "accelerate")},
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def processor_name() -> str:
+    """Read the processor's name from Linux, or ask the platform."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,80 @@
+"""Train side by side with the stock models: real tokens per second, their ratio, and peak memory.
+
+`cases.py` lists what is trained, `sides.py` by whom, and proves that the models are the same.
+"""
+
+from argparse import Namespace
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from cases import CASES, Case
+from measuring import Conditions, in_fresh_process, measure, measure_peaks, present_device
+from publishing import Result, spread, summarize
+from sides import SIDES, compare
+from speed import Benchmark
+
+from tercet.data.steps.packing import sequence_lengths
+from tercet.training.devices.precision import choose_precision
+
+PEERS = {"stock": ("stock",), "best_stock": ("stock-tuned", "stock-compiled")}
+
+
+def measure_case(case: Case, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
+    """Compare the models, time all sides, and relate them to each other and to the machine.
+
+    Wasted work is no achievement: a side's share of the peak counts what a real token needs.
+    """
+    parity = in_fresh_process(conditions, compare, case)
+    sides = measure(case, {name: SIDES[name] for name in options.sides}, conditions, options.rounds)
+    tokens, device = int(sequence_lengths(case.pool()).sum()), present_device()
+    summarize(sides, tokens, "tokens_per_second", PEERS)
+    for name, side in sides.items():
+        side["precision"] = choose_precision(SIDES[name].precision, device)
+        flops = side["tokens_per_second"] * parity["flops_per_token"]
+        side["utilization"] = flops / result["peaks"][side["precision"]]
+    return {"case": asdict(case), "tokens": tokens, "parity": parity, "sides": sides}
+
+
+def largest_products(result: Result) -> list[str]:
+    """Describe how fast the machine is at best."""
+    fp32, bf16 = (result["peaks"][precision] / 1e9 for precision in ("fp32", "bf16"))
+    return [f"largest product {fp32:,.0f} GFLOP/s in fp32 and {bf16:,.0f} in bf16"]
+
+
+def parities(result: Result) -> list[str]:
+    """Describe how equal the models of all cases are."""
+    loss, gradient = (
+        max(case["parity"][f"{what}_difference"] for case in result["cases"].values())
+        for what in ("loss", "gradient")
+    )
+    return [
+        f"Parameters are equal on both sides; relative differences of losses {loss:.0e} and of gradients "
+        f"{gradient:.0e} at most."
+    ]
+
+
+BENCHMARK = Benchmark(
+    CASES,
+    measure_case,
+    {
+        "case": "{case}",
+        "stock, tokens/s": "{stock[tokens_per_second]:,.0f}",
+        "stock-tuned": spread("stock-tuned", "tokens_per_second"),
+        "tercet-float32": "{tercet-float32[tokens_per_second]:,.0f}",
+        "tercet": spread("tercet", "tokens_per_second"),
+        "over best stock": "{tercet[ratio_to_best_stock]:.2f}x",
+        "over stock": "{tercet[ratio_to_stock]:.2f}x",
+        "share of peak": "{tercet[utilization]:.0%}",
+        "MiB, stock-tuned": "{stock-tuned[memory_mib]:,.0f}",
+        "MiB, tercet": "{tercet[memory_mib]:,.0f}",
+    },
+    has_row_per_case=True,
+    alignment="lr",
+    sides=[*SIDES],
+    # On a CPU the compiled stock model takes minutes, and was never faster.
+    defaults={"sides": [name for name in SIDES if name != "stock-compiled" or torch.cuda.is_available()]},
+    begin=lambda conditions: {"peaks": in_fresh_process(conditions, measure_peaks)},
+    remarks=largest_products,
+    facts=parities,
+)

@@ -1,0 +1,260 @@
+"""The five sides of a measurement: what trains, and how. All learn from the same sequences.
+
+    stock            transformers as shipped: float32, batches padded to their longest sequence
+    stock-tuned      the best to be had without touching the model: bfloat16 autocast, sequences of about
+                     equal length batched together, freed memory kept, no cache of keys and values
+    stock-compiled   the same through `torch.compile`, for sequences of any length
+    tercet           the engine as a recipe runs it, precision `auto`
+    tercet-float32   the same with float32 products
+
+All clip gradients to norm 1 and step AdamW's fused kernel. Batches are collated beforehand: the data's speed
+is not measured, and neither is what Trainer adds to the stock model's step.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from accelerate import Accelerator
+from cases import Case, CaseExamples
+from peers import copy_weights, in_our_names, padded
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import AdamW
+
+from tercet.data.steps.batches import Step
+from tercet.data.steps.objective import Batch, Objective
+from tercet.data.steps.workers import DataCursor
+from tercet.training.devices import compiling
+from tercet.training.devices.compiling import compiled_blocks
+from tercet.training.devices.precision import (
+    build_accelerator,
+    choose_precision,
+    fastest_float32_products,
+    products_of_few_digits,
+)
+from tercet.training.devices.sharding import prepare_model
+from tercet.training.devices.utilization import count_flops_per_token
+from tercet.training.loop import Training, accumulate_gradients, train
+from tercet.training.optimizers.optimizers import build_optimizer
+from tercet.training.optimizers.schedules import build_schedule
+from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
+from tercet.training.stages import TrainingData, prepare_data
+
+LEARNING_RATE = 1e-4
+
+ROW_MULTIPLE = {"cuda": 8}
+"""What the length of stock models' rows is a multiple of: attention on a GPU wants aligned rows."""
+
+Pass = Callable[[], Any]
+"""Does a case's work once: here, takes one optimizer step on every batch."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to do the work of a case. It travels to a process of its own."""
+
+    prepare: Callable[[Any, torch.device], Pass]
+    """Builds all that the work needs: model, optimizer and batches."""
+    precision: str
+    """As a recipe names it."""
+    retains_heap: bool
+    """Whether freed memory is kept for the next step, on a CPU."""
+    products: Callable[[torch.device], AbstractContextManager]
+    """How float32 products are computed meanwhile."""
+    warm_ups: int = 1
+    """Passes that do not count; compilation has seen all lengths after three."""
+
+
+def prepare_stock(case: Case, device: torch.device) -> Pass:
+    """Build transformers' model, and the batches that its collators make."""
+    with device:
+        model = case.stock()
+    return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
+
+
+def prepare_tuned_stock(case: Case, device: torch.device, *, compiles: bool = False) -> Pass:
+    """Build the same with everything that makes it faster from outside."""
+    with device:
+        model = case.stock()
+    model.config.use_cache = False
+    is_autocast = choose_precision("auto", device) == "bf16"
+    return stock_pass(model, pad_all(case, case.grouped_batches(), device), device, is_autocast, compiles)
+
+
+def stock_pass(
+    model: nn.Module,
+    batches: list[dict[str, Tensor]],
+    device: torch.device,
+    is_autocast: bool,
+    compiles: bool = False,
+) -> Pass:
+    """Train a stock model, compiled or as it is."""
+    model.train()
+    if compiles:
+        sizes = {tuple(value.shape for value in batch.values()) for batch in batches}
+        model.compile(dynamic=len(sizes) > 1, backend=compiling.BACKEND)
+    return step_on(model, batches, lambda batch: model(**batch).loss, device, is_autocast)
+
+
+def step_on(
+    model: nn.Module,
+    batches: list[dict[str, Tensor]],
+    loss_of: Callable[[dict[str, Tensor]], Tensor],
+    device: torch.device,
+    is_autocast: bool,
+) -> Pass:
+    """Write the loop that everybody writes around a model and its loss: an optimizer step on every batch."""
+    optimizer = AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
+
+    def train_once() -> None:
+        for batch in batches:
+            with torch.autocast(device.type, torch.bfloat16, enabled=is_autocast):
+                loss = loss_of(batch)
+            loss.backward()
+            clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return train_once
+
+
+def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict[str, Tensor]]:
+    """Pad batches for the stock models, and move them."""
+    multiple = ROW_MULTIPLE.get(device.type, 1)
+    rows = [padded(batch, case.pad_token_id, multiple) for batch in batches]
+    return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
+
+
+def prepare_tercet(
+    case: Case,
+    device: torch.device,
+    *,
+    precision: Literal["auto", "fp32"] = "auto",
+    compiles: bool | Literal["auto"] = "auto",
+    tokens_per_micro_batch: int | None = None,
+) -> Pass:
+    """Build ours and what a run of the engine has around it, which finds the device itself."""
+    recipe = training_recipe(
+        case, precision=precision, compile=compiles, tokens_per_micro_batch=tokens_per_micro_batch
+    )
+    accelerator = build_accelerator(recipe, Path())
+    return engine_pass(case.tercet(), case.objective(), case, recipe, accelerator)
+
+
+def engine_pass(
+    bare: nn.Module,
+    objective: Objective,
+    case: Case,
+    recipe: TrainingRecipe,
+    accelerator: Accelerator,
+) -> Pass:
+    """Put a run of the engine together as `fit` does, its steps collated beforehand."""
+    data = prepare_data(CaseExamples(case), objective, recipe, accelerator)
+    model = prepare_model(bare, accelerator).train()
+    graphs = compiled_blocks(recipe.compile, bare, objective, data, accelerator)
+    products = products_of_few_digits(accelerator)
+    optimizer = build_optimizer(bare, recipe.optimizer, products=products)
+    schedule = build_schedule(optimizer, recipe.schedule, steps=recipe.steps, width=case.hidden_size)
+    optimizer = accelerator.prepare(optimizer)
+    training = Training(model, objective, optimizer, schedule, accelerator, recipe.steps, graphs=graphs)
+    steps = first_epoch(data)
+    if accelerator.device.type == "cuda":
+        steps = [step.pin_memory() for step in steps]
+
+    def train_once() -> None:
+        training.num_steps = training.progress.step + len(steps)
+        train(training, iter(steps))
+
+    return train_once
+
+
+def training_recipe(case: Case, **options: Any) -> TrainingRecipe:
+    """Write a recipe by which an epoch of a case's examples has as many steps as the case has batches."""
+    lengths = CaseExamples(case).lengths
+    room = lengths.max() - lengths.min()  # where lengths differ, steps cannot be cut at every token
+    return TrainingRecipe(
+        steps=case.num_batches,
+        tokens_per_step=int(min(-(-lengths.sum() // case.num_batches) + room, lengths.sum())),
+        optimizer=OptimizerRecipe(kind=cast(Any, case.optimizer), learning_rate=LEARNING_RATE),
+        schedule=ScheduleRecipe(kind="constant", warmup_steps=0),
+        **options,
+    )
+
+
+def first_epoch(data: TrainingData, *, is_ragged: bool = False) -> list[Step]:
+    """Collate all steps of the first epoch of a run, on any device as large as their sequences if ragged."""
+    if is_ragged:
+        data.forgo_fixed_sizes()
+    steps = data.stages[0].steps
+    return [steps[DataCursor(0, number, number)] for number in range(len(steps.plan(0)[1]))]
+
+
+def compare(case: Case) -> dict[str, Any]:
+    """Score one batch with both models: equal weights, no dropout, float32.
+
+    Returns their losses, the relative difference of the losses and of all gradients (Frobenius), how many
+    parameters they have, and how many floating-point operations ours spends on a real token.
+    """
+    case = replace(case, dropout=0.0)
+    recipe = training_recipe(case, precision="fp32", compile=False)
+    accelerator = build_accelerator(recipe, Path())
+    torch.manual_seed(0)
+    device, objective = cast(torch.device, accelerator.device), case.objective()
+    with device:
+        stock, ours = case.stock().train(), case.tercet().train()
+    copy_weights(stock, ours, case.preset)
+    ours = accelerator.prepare(ours)
+    step = first_epoch(prepare_data(CaseExamples(case), objective, recipe, accelerator), is_ragged=True)[0]
+
+    stock_loss = stock(**pad_all(case, [step.parts[0].batch], device)[0]).loss
+    stock_loss.backward()
+    with fastest_float32_products(device):
+        our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
+        gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
+        difference = gradient_difference(gradients, dict(in_our_names(stock, case.preset, gradients=True)))
+        flops_per_token = count_flops_per_token(ours, step)
+    return {
+        "stock_loss": stock_loss.item(),
+        "tercet_loss": our_loss.item(),
+        "loss_difference": abs(our_loss.item() / stock_loss.item() - 1),
+        "gradient_difference": difference,
+        "parameters": sum(parameter.numel() for parameter in stock.parameters()),
+        "flops_per_token": flops_per_token,
+    }
+
+
+def gradient_difference(ours: dict[str, Any], stock: dict[str, Any]) -> float:
+    """Relate the difference of all gradients, as one vector, to the length of the stock model's."""
+    squares = [(ours[name] - stock[name]).double().square().sum() for name in ours]
+    of_stock = [gradient.double().square().sum() for gradient in stock.values()]
+    return float((torch.stack(squares).sum() / torch.stack(of_stock).sum()).sqrt())
+
+
+def as_they_are(device: torch.device) -> AbstractContextManager:
+    """Leave float32 products to torch's own choice."""
+    return nullcontext()
+
+
+SIDES = {
+    name: Side(prepare, precision, retains_heap, products, warm_ups)
+    for name, prepare, precision, retains_heap, products, warm_ups in (
+        ("stock", prepare_stock, "fp32", False, as_they_are, 1),
+        ("stock-tuned", prepare_tuned_stock, "auto", True, as_they_are, 1),
+        ("stock-compiled", partial(prepare_tuned_stock, compiles=True), "auto", True, as_they_are, 3),
+        ("tercet", prepare_tercet, "auto", True, fastest_float32_products, 1),
+        (
+            "tercet-float32",
+            partial(prepare_tercet, precision="fp32"),
+            "fp32",
+            True,
+            fastest_float32_products,
+            1,
+        ),
+    )
+}
+"""The sides, by name, in the order of a round."""

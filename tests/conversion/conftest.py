@@ -1,3 +1,0 @@
-"""Stock models and a tokenizer, which are imported before they are read as another member."""
-
-from ..stock.conftest import stock, tokenizer  # noqa: F401

@@ -1,0 +1,60 @@
+"""The data pipeline's benchmark: equal examples on both sides, and honest counts."""
+
+import numpy as np
+import pytest
+
+from tercet.data.steps.workers import DataCursor
+
+PEERS = ["encoder", "encoder, pairs", "decoder", "seq2seq, translation"]
+
+
+@pytest.fixture
+def flow(request, module):
+    return module("data_pipeline").FLOWS[request.param].shrunk()
+
+
+@pytest.mark.parametrize("flow", PEERS, indirect=True)
+def test_both_sides_make_batches_of_the_same_tokens(flow, module, tmp_path):
+    """Text and targets restored; the stock collators also keep every example once an epoch."""
+    pipeline, steps = module("data_pipeline"), flow.steps(tmp_path / "corpus")
+    examples, is_translation = steps.source.epoch(0), "translation" in flow.name
+    found = [
+        restored(part.batch["input_ids"], part.batch["labels"], is_translation)
+        for number in range(len(steps.plan(0)[1]))
+        for part in steps[DataCursor(0, number)].parts
+    ]
+    expected = [
+        restored(batch["input_ids"], batch["labels"], is_translation)
+        for batch in flow.stock(examples, tmp_path / "table")
+    ]
+    first = len(pipeline.SIGNS)
+    ours, theirs = (np.bincount(np.concatenate(tokens))[first:] for tokens in (found, expected))
+    assert ours.tolist() == theirs.tolist()
+    tokens = sum(
+        len(examples[idx][name]) for idx in range(len(examples)) for name in pipeline.streams(examples)
+    )
+    assert pipeline.Pass(steps)() == pipeline.EPOCHS * tokens or "pairs" in flow.name, "pairs are drawn anew"
+
+
+def restored(ids, labels, is_translation: bool) -> np.ndarray:
+    ids, labels = ids.numpy().ravel(), labels.numpy().ravel()
+    if is_translation:
+        return np.concatenate([ids, labels[labels >= 0]])
+    return np.where(labels >= 0, labels, ids)
+
+
+def test_text_fills_58_percent_of_a_padded_batch(module, tmp_path):
+    flow = module("data_pipeline").FLOWS["encoder"]
+    lengths = flow.steps(tmp_path).source.epoch(0).lengths
+    assert lengths.max() == flow.sequence_length
+    assert 0.56 < lengths.mean() / flow.sequence_length < 0.6
+
+
+def test_speed_is_tokens_by_seconds(module):
+    clock = iter([10.0, 14.0])
+    assert module("data_pipeline").speed(lambda: 100, lambda: next(clock)) == 25
+
+
+def test_a_flow_without_peer_has_no_ratio(module):
+    alone = {"speeds": {"tercet": [90.0]}, "speed_with_workers": 70.0}
+    assert module("data_pipeline").row("other", alone) == ["other", "none", "90 (90 to 90)", "-", "70"]

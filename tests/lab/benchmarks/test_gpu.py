@@ -1,0 +1,183 @@
+"""The program for a GPU: a plain checkout is a package, laws can break, gates are judged."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import distributions
+from pathlib import Path
+from threading import Lock
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = ROOT / "lab/benchmarks" / "gpu.py"
+
+
+def test_a_plain_checkout_is_the_package(module, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    links = module("checkout").make_importable()
+    for package in module("checkout").SETTINGS["options"]["packages"].split():
+        assert (links / package.replace(".", "/") / "__init__.py").exists()
+    assert [each.name for each in distributions(path=[str(links)])] == ["tercet"]
+
+
+@pytest.mark.parametrize(
+    ("need", "is_met"),
+    [("torch>=2.9", True), ("torch>=3.0", False), ("transformers>=5.17,<6", True), ("no-such>=1", False)],
+)
+def test_what_is_missing_or_too_old_is_found(module, need, is_met):
+    assert module("checkout").is_met(need) == is_met
+
+
+@pytest.mark.parametrize(
+    ("goal", "values"),
+    [
+        (2.0, {None: "not measured", 0.9: "**missed**", 1.0: "met", 2.5: "goal reached"}),
+        (0.5, {1.1: "**missed**", 0.7: "met"}),
+    ],
+)
+def test_gates_are_judged_in_their_direction(module, goal, values):
+    gate = module("gpu_cases").Gate("speed", 1.0, goal)
+    assert {value: gate.verdict(value) for value in values} == values
+
+
+def test_a_causal_token_needs_what_its_products_do(module):
+    """One of 16 predicts nothing: of the last layer, only its query, key and value are needed."""
+    case = module("cases").CASES["decoder"].shrunk()
+    described = module("gpu_runs").describe(case)
+    layers, behind, head, attention = 15 * 32**2, 9 * 32**2, 97 * 32, 2 * 32 * 16
+    needed = 6 * (layers + (behind + head) * 15 / 16 + attention)
+    assert described == {"tokens": 8 * 16, "flops_per_token": needed}
+
+
+def test_an_optimizer_of_two_counts_once(module, monkeypatch):
+    """By a clock that ticks when it is read: at the ends of a pass, three beginnings and one end of steps."""
+    muon, runs = module("tercet.training.optimizers.muon"), module("gpu_runs")
+    weights = [torch.nn.Parameter(torch.ones(2, 2)) for _ in range(2)]
+    both = muon.MuonWithAdamW(torch.optim.AdamW(weights[:1]), muon.Muon(weights[1:], 0.1, 0.0))
+    monkeypatch.setattr(runs.time, "perf_counter", iter(range(9)).__next__)
+    found = runs.optimizer_share(both.step, torch.device("cpu"))
+    assert found == {"optimizer_share": (4 - 1) / (5 - 0)}
+    assert runs.optimizer_share(lambda: None, torch.device("cpu")) == {}
+
+
+def test_without_a_gpu_the_program_says_what_to_do(module):
+    program = module("gpu")
+    with pytest.raises(ValueError, match="finds no GPU here: add --smoke"):
+        program.run(program.parse([]), deadline=0.0)
+    with pytest.raises(ValueError, match="no part is called gpt3: choose from laws-encoder"):
+        program.run(program.parse(["--smoke", "--parts", "gpt3"]), deadline=0.0)
+
+
+@pytest.mark.usefixtures("no_accelerator_remains")
+def test_laws_hold_and_a_broken_one_shows(module, monkeypatch):
+    """Labels of padded rows that belong to other tokens break one law, and no other."""
+    laws, padded = module("gpu_laws"), module("peers").padded
+    monkeypatch.setattr(
+        laws, "padded", lambda *arguments: (rows := padded(*arguments)) | {"labels": rows["labels"].flip(1)}
+    )
+    monkeypatch.setattr(module("tercet.training.devices.compiling"), "BACKEND", "aot_eager")
+    found = laws.laws(module("gpu_cases").PARTS["laws-decoder"].shrunk().case, torch.device("cpu"))
+    broken = [name for name, law in found.items() if law["difference"] > law["limit"]]
+    assert len(found) == 5
+    assert broken == ["packed = padded"]
+
+
+@pytest.mark.slow
+def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
+    command = [sys.executable, PROGRAM, "--smoke", "--output", tmp_path / "result.json"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    parts = json.loads((tmp_path / "result.json").read_text())["parts"]
+    cases = module("gpu_cases")
+    assert parts.keys() == cases.PARTS.keys() - set(cases.SAME_WHEN_TINY)
+    failures = {
+        name: side
+        for name, part in parts.items()
+        for side, found in part.get("sides", {}).items()
+        if "failure" in found
+    }
+    assert failures == {"modernbert": "packed-encoders"}
+    assert parts["pretrain"]["tokens_per_second"]
+    laws = [
+        law
+        for name in parts
+        if name.startswith("laws")
+        for law in parts[name]["sides"]["laws"]["laws"].values()
+    ]
+    assert len(laws) == 15
+    assert all(law["difference"] <= law["limit"] for law in laws)
+
+
+def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
+    table, side = (
+        module("gpu_table"),
+        {"seconds": [2.0, 1.0, 4.0], "seconds_to_first_step": 30.0, "graphs": 1},
+    )
+    sides = {
+        "tercet": side | {"recompilations": 0, "memory_mib": 512.0, "optimizer_share": 0.04},
+        "stock-compiled": side | {"seconds": [4.0]},
+    }
+    part = {
+        "tokens": 100,
+        "flops_per_token": 2e9,
+        "sides": sides | {"stock": {"seconds": [], "failure": "a | b"}},
+    }
+    parts = {
+        "8x512": part,
+        "8x512-131k": part,
+        "pretrain": {"tokens_per_second": [40.0, 45.0, 60.0]},
+        "bert-128": {"failure": "late"},
+    }
+    verdicts = [(*row[1:2], *row[3:]) for row in table.gate_rows(parts, peak=1e12)]
+    assert verdicts[:7] == [
+        ("tokens/s", "50", "**missed**"),
+        ("speed / stock-compiled", "2", "goal reached"),
+        ("memory / stock-compiled", "", "not measured"),
+        ("recompilations", "0", "goal reached"),
+        ("seconds to the first step", "30", "goal reached"),
+        ("optimizer's share of a step", "0.04", "goal reached"),
+        ("speed / 8x512", "0.9", "**missed**"),
+    ]
+    rows = [*table.side_rows({"parts": parts, "peaks": {"bf16": 4e11}}, peak=1e12)]
+    assert {len(row) for row in rows} == {len(table.SIDES)}
+    assert rows[0][2:] == ["50 (25 to 100)", "10.0%", "0.5", "30"]
+    assert [row[2] for row in rows[5:]] == ["not measured: a / b", "45 (40 to 60)", "not measured: late"]
+    sides["tercet"] |= {"warnings": ["training.compile: why"], "unobserved": "late"}
+    lines = [*table.remarks({"8x512": part | {"sides": sides}})]
+    assert [line.rpartition(", ")[2] for line in lines] == ["tercet: training.compile: why", "tercet: late"]
+
+
+def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatch):
+    runs, cases = module("gpu_runs"), module("gpu_cases")
+    answers = {runs.count_graphs: iter([3]), runs.seconds_from_rest: iter([2.0, 1.0])}
+    answers |= {runs.forget_peak: iter([True])}
+    answers |= {runs.first_pass: iter([(1.0, ["one more"]), (1.0, ["training.cuda_graphs: why"])])}
+
+    class LateWorker:
+        preparation, warnings, process = 5.0, ["another", "training.compile: why"], Mock()
+
+        def __init__(self, *arguments):
+            pass
+
+        def do(self, task):
+            if (answer := next(answers[task], None)) is None:
+                raise TimeoutError("not ready in time")
+            return answer
+
+    monkeypatch.setattr(runs, "Worker", LateWorker)
+    part = replace(cases.PARTS["gpt2"].shrunk(), sides={"tercet": replace(cases.OURS, warm_ups=2)})
+    found = runs.measure_part(part, None, 3, math.inf, math.inf, Lock())["sides"]["tercet"]
+    assert found == {
+        "seconds": [2.0, 1.0],
+        "warnings": ["training.compile: why", "training.cuda_graphs: why"],
+        "seconds_to_first_step": 6.0,
+        "graphs": 3,
+        "unobserved": "not ready in time",
+    }
+    assert LateWorker.process.kill.called

@@ -1,0 +1,364 @@
+"""From a recipe's `objective` to the objective and the examples that it learns from."""
+
+from copy import copy
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from tercet.data.corpus import TokenizedCorpus
+from tercet.data.steps.batches import StepDataset
+from tercet.data.steps.examples import Examples, ExampleSource
+from tercet.data.steps.objective import IGNORE, Objective
+from tercet.data.steps.packing import sequence_lengths, slice_sequences
+from tercet.data.tokenizers.tokenizer import frame_ids
+from tercet.pretraining.objectives.base_recipe import ObjectiveContext
+from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
+from tercet.pretraining.objectives.recipes import OBJECTIVES, ObjectiveRecipe, SingleObjectiveRecipe
+from tercet.reports.scores import TERMS
+
+RECIPE_CLASSES = [*OBJECTIVES.values()]
+KINDS = [*OBJECTIVES]
+KINDS.remove("bidirectional_language_modeling")  # it has tests of its own
+LENGTH = 32
+
+
+def make_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 9, 3 * num_documents)
+    return TokenizedCorpus(
+        tokens=rng.integers(5, 55, sizes.sum()).astype(np.uint16),
+        word_starts=rng.random(sizes.sum()) < 0.7,
+        sentence_offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        document_offsets=np.arange(0, 3 * num_documents + 1, 3),
+        document_bytes=np.ones(num_documents, dtype=np.int64),
+    )
+
+
+def read(recipe: dict) -> SingleObjectiveRecipe:
+    return TypeAdapter(SingleObjectiveRecipe).validate_python(recipe)
+
+
+def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
+    corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
+    options = {"sequence_length": LENGTH, "isolate_documents": isolate_documents}
+    return read({"kind": kind}).examples(corpus, ObjectiveContext(tokenizer, **options))
+
+
+ALONE_OR_JOINED = [
+    *((kind, True) for kind in KINDS),
+    *((kind, False) for kind in KINDS if kind != "fill_in_the_middle"),
+]
+"""Kinds, and whether documents are isolated: what is rearranged is one document."""
+
+RANDOM_LENGTHS = ("denoising", "sentence_denoising", "mixture_of_denoisers", "fill_in_the_middle")
+"""Objectives whose sequences have random lengths."""
+
+
+@pytest.mark.parametrize(("kind", "isolate_documents"), ALONE_OR_JOINED)
+def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, tokenizer):
+    source = make_source(kind, tokenizer, isolate_documents)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    assert isinstance(source, ExampleSource)
+    examples = source.epoch(0)
+    assert isinstance(examples, Examples)
+    batches = objective.collate_parts([examples[i] for i in range(len(examples))], 0)
+    assert max(max(batch["max_length_q"], batch["max_length_k"]) for batch in batches) <= LENGTH
+    targets = {name: count for batch in batches for name, count in objective.targets(batch).items()}
+    assert targets.keys() == objective.weights.keys()
+    assert all(count > 0 for count in targets.values())
+    lengths = np.concatenate([sequence_lengths(batch) for batch in batches])
+    if kind in RANDOM_LENGTHS:
+        assert abs(lengths.sum() / examples.lengths.sum() - 1) < 0.05
+    else:
+        assert lengths.tolist() == examples.lengths.tolist()
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_every_document_ends_with_the_tokenizers_sign_for_a_decoder(isolate_documents, tokenizer):
+    """It is a target, so that a model learns to end a text, and separates documents in one sequence."""
+    source, corpus, (opening, closing) = long_source("causal_language_modeling", tokenizer, isolate_documents)
+    documents = [[*corpus.document(number), *closing] for number in range(corpus.num_documents)]
+    expected = documents if isolate_documents else [list(chain.from_iterable(documents))]
+    assert [list(source[index]["input_ids"]) for index in range(len(source))] == [
+        opening + text for text in expected
+    ]
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+def test_documents_of_an_encoder_are_separated_by_what_closes_a_sequence(isolate_documents, tokenizer):
+    source, corpus, (opening, closing) = long_source("masked_language_modeling", tokenizer, isolate_documents)
+    documents = [[*corpus.document(number), *closing] for number in range(corpus.num_documents)]
+    expected = documents if isolate_documents else [[*chain.from_iterable(documents), *closing]]
+    assert [list(source[index]["input_ids"]) for index in range(len(source))] == [
+        opening + text for text in expected
+    ]
+
+
+def long_source(kind: str, tokenizer, isolate_documents: bool):
+    """Examples so long that no document is cut, with their corpus and the signs that open and close texts."""
+    corpus = make_corpus(5, 0)
+    length = 5 * len(corpus.tokens)
+    source = read({"kind": kind}).examples(
+        corpus, ObjectiveContext(tokenizer, length, isolate_documents=isolate_documents)
+    )
+    assert isinstance(source, Examples)
+    opening, closing = frame_ids(tokenizer)
+    assert closing
+    return source, corpus, (opening, closing)
+
+
+class OneByOne:
+    """The same examples without the way to make many at once."""
+
+    def __init__(self, source: ExampleSource, number: int = 0):
+        self.source, self.examples = source, source.epoch(number)
+        self.lengths = self.examples.lengths
+        self.components = getattr(self.examples, "components", None)
+
+    def epoch(self, number):
+        return OneByOne(self.source, number)
+
+    def __len__(self):
+        return len(self.examples)
+
+    def __getitem__(self, index):
+        return self.examples[index]
+
+
+RECIPES = [
+    *({"kind": kind} for kind in KINDS),
+    {"kind": "masked_language_modeling", "whole_word": True},
+    {"kind": "masked_language_modeling", "whole_word": True, "masking": "static"},
+    {"kind": "masked_language_modeling", "span_masking": {}},
+    {"kind": "masked_language_modeling", "span_masking": {"max_span_length": 5}, "masking": "static"},
+]
+
+
+@pytest.mark.parametrize("isolate_documents", [True, False])
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join(map(str, recipe.values())))
+def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
+    isolate_documents |= recipe["kind"] == "fill_in_the_middle"
+    source = make_source(recipe["kind"], tokenizer, isolate_documents)
+    objective = read(recipe).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
+    for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
+        expected, found = slow[place], fast[place]
+        assert (found.targets, found.tokens) == (expected.targets, expected.tokens)
+        for own, other in zip(found.parts, expected.parts, strict=True):
+            assert (own.edges, own.component) == (other.edges, other.component)
+            assert own.batch.keys() == other.batch.keys()
+            for name, value in other.batch.items():
+                torch.testing.assert_close(own.batch[name], value, rtol=0, atol=0)
+
+
+MIXTURE = {
+    "kind": "mixture",
+    "objectives": [
+        {"share": 0.6, "objective": {"kind": "masked_language_modeling"}},
+        {"share": 0.4, "objective": {"kind": "masked_language_modeling_with_next_sentence"}},
+    ],
+}
+NOISY = {"kind": "translation", "input_noise": 0.3, "scheduled_sampling": {}}
+
+
+class Watched:
+    """Examples that remember which of them were made."""
+
+    def __init__(self, source: ExampleSource):
+        self.source, self.made = source, []
+
+    def epoch(self, number):
+        examples = self.source.epoch(number)
+        pack = examples.pack
+
+        def watched(indices):
+            self.made.extend(indices.tolist())
+            return pack(indices)
+
+        examples = copy(examples)
+        examples.__dict__["pack"] = watched
+        return examples
+
+
+def rows_of(step) -> list[tuple]:
+    """List the sequences of a step's micro-batches: whatever a batch has of each."""
+    rows = []
+    for batch in step.micro_batches(torch.device("cpu")):
+        for number in range(len(batch["cu_seq_lens_q"]) - 1):
+            one = slice_sequences(batch, number, number + 1)
+            tensors = {name: value for name, value in one.items() if isinstance(value, torch.Tensor)}
+            rows.append(
+                (batch.get("component"), *((name, str(tensors[name].tolist())) for name in sorted(tensors)))
+            )
+    return sorted(rows, key=str)
+
+
+@pytest.mark.parametrize(
+    "recipe", [*RECIPES, MIXTURE, NOISY], ids=lambda recipe: "-".join(map(str, recipe))[:40] + recipe["kind"]
+)
+def test_shares_of_processes_are_the_step_of_one(recipe, tokenizer):
+    """Bit for bit, also in what is random; and a process makes no example but its own."""
+    context = ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0)
+    built = TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+    corpus = (make_corpus(40, 0), make_corpus(40, 1)) if built.reads_pairs else make_corpus(40, 0)
+    source, objective = built.examples(corpus, context), built.build(context)
+    assert objective.reads_whole_step == (recipe is NOISY)
+
+    def step_of(processes: int, index: int, **changes: Any):
+        watched = Watched(source)
+        options: dict[str, Any] = {
+            "tokens_per_step": 400,
+            "tokens_per_micro_batch": 100,
+            "seed": 3,
+            "num_steps": 10,
+        }
+        steps = StepDataset(
+            watched, objective, **options | changes, num_processes=processes, process_index=index
+        )
+        return steps[1, 1, 5], watched.made, steps.plan(1)[1][1].tolist()
+
+    whole, made, planned = step_of(1, 0)
+    assert sorted(made) == sorted(planned)
+    expected = rows_of(whole)
+    assert rows_of(step_of(1, 0, tokens_per_micro_batch=10_000)[0]) == expected
+    for processes in (2, 4):
+        shares = [step_of(processes, index) for index in range(processes)]
+        assert sorted(chain.from_iterable(rows_of(share) for share, _, _ in shares), key=str) == expected
+        for name in ("examples", "tokens", "fingerprint"):
+            assert sum(getattr(share, name) for share, _, _ in shares) == getattr(whole, name)
+        for term, count in whole.targets.items():
+            assert sum(share.targets[term] for share, _, _ in shares) == count
+        all_made = sorted(chain.from_iterable(made for _, made, _ in shares))
+        assert all_made == sorted(planned * (processes if objective.reads_whole_step else 1))
+
+
+def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> StepDataset:
+    return StepDataset(source, objective, tokens_per_step=200, tokens_per_micro_batch=100, seed=3, **changes)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "sentence" not in kind])
+def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
+    """Over the micro-batches of two processes; what was hidden is in the labels."""
+    source = make_source(kind, tokenizer)
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    counts = np.zeros(len(tokenizer), dtype=int)
+    for process_index in (0, 1):
+        steps = make_steps(source, objective, num_processes=2, process_index=process_index)
+        for number in range(len(steps.plan(0)[1])):
+            for batch in steps[0, number].micro_batches(torch.device("cpu")):
+                counts += np.bincount(np.concatenate(written(batch, kind)), minlength=len(counts))
+    corpora = [make_corpus(40, 0), make_corpus(40, 1)] if kind == "translation" else [make_corpus(40, 0)]
+    expected = np.bincount(np.concatenate([corpus.tokens for corpus in corpora]), minlength=len(counts))
+    assert counts[FIRST_WORD:LAST_WORD].tolist() == expected[FIRST_WORD:LAST_WORD].tolist()
+
+
+FIRST_WORD, LAST_WORD = 5, 55
+
+
+def written(batch: dict, kind: str) -> list[np.ndarray]:
+    """The original tokens of a batch."""
+    ids, labels = batch["input_ids"][0].numpy(), batch["labels"][0].numpy()
+    if kind in ("masked_language_modeling", "replaced_token_detection"):
+        return [np.where(labels == IGNORE, ids, labels)]
+    if kind == "hybrid_language_modeling":
+        kind = ("causal_language_modeling", "masked_next_token_prediction")[batch["component"]]
+    if kind == "masked_next_token_prediction":
+        before = np.concatenate([[IGNORE], labels[:-1]])
+        return [np.where(before == IGNORE, ids, before)]
+    if kind in ("causal_language_modeling", "fill_in_the_middle", "denoising"):
+        return [labels]
+    if kind == "character_language_modeling":
+        return [labels[labels != IGNORE]]
+    return [ids, labels]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
+    """By the logits of the targets, or by the model's own loss, in evaluation or in training."""
+    torch.manual_seed(0)
+    recipe = read({"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {}))
+    config_class: Any = recipe.model_class.config_class
+    config = config_class(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, dropout=0.0,
+        num_attention_heads=2, max_position_embeddings=64, decoder_start_token_id=0, pad_token_id=0,
+    )  # fmt: skip
+    model = recipe.build_model(config).eval()
+    objective = recipe.build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    examples = make_source(kind, tokenizer).epoch(0)
+    chosen = [examples[i] for i in np.linspace(0, len(examples) - 1, 12, dtype=int)]
+    batches = objective.collate_parts(chosen, 0)
+    evaluated = set()
+    for batch in batches:
+        model.eval()
+        with torch.no_grad():
+            losses, scores = objective.losses(model, batch), objective.scores(model, batch)
+            trained = objective.losses(model.train(), batch)
+            no_target = objective.losses(model, batch | {"labels": torch.full_like(batch["labels"], IGNORE)})
+        assert losses.keys() == scores.keys()
+        evaluated |= scores.keys()
+        for term, targets in objective.targets(batch).items():
+            torch.testing.assert_close(scores[term]["loss"], losses[term])
+            torch.testing.assert_close(scores[term]["loss"], trained[term])
+            assert 0 <= scores[term]["accuracy"] <= targets
+            chance = np.log(2 if term in {*PAIR_LABELS, "rtd"} else config.vocab_size)
+            assert (scores[term]["loss"] / targets).item() == pytest.approx(chance, abs=1)
+        assert no_target[next(iter(losses))] == 0
+    assert evaluated == objective.weights.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_term_has_words_for_reports(kind, tokenizer):
+    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    assert objective.weights.keys() <= TERMS.keys()
+
+
+def test_encoders_read_framed_text(tokenizer):
+    example = make_source("masked_language_modeling", tokenizer).epoch(0)[0]
+    assert example["input_ids"][[0, -1]].tolist() == [1, 2]
+
+
+def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
+    source = make_source("causal_language_modeling", tokenizer)
+    examples = [source.epoch(0)[i] for i in range(len(source.epoch(0)))]
+    assert all(example["input_ids"][0] == 1 for example in examples)
+    objective = read({"kind": "causal_language_modeling"}).build(ObjectiveContext(tokenizer, LENGTH))
+    batch = objective.collate(examples, 0)
+    assert (batch["input_ids"] == 2).sum() == 40
+    assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
+
+
+def test_static_masks_come_from_the_seed(tokenizer):
+    recipe = read({"kind": "masked_language_modeling", "masking": "static", "whole_word": True})
+    examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
+    labels = [
+        recipe.build(ObjectiveContext(tokenizer, LENGTH, seed=seed)).collate(examples, draw)["labels"]
+        for seed, draw in ((0, 0), (0, 1), (1, 0))
+    ]
+    assert torch.equal(labels[0], labels[1])
+    assert not torch.equal(labels[0], labels[2])
+
+
+def test_mistakes_are_named(tokenizer):
+    with pytest.raises(ValidationError, match="Input should be less than 1"):
+        read({"kind": "masked_language_modeling", "mlm_probability": 1.5})
+    with pytest.raises(
+        ValidationError,
+        match="kind is 'masked_language_modelling', but must be one of masked_language_modeling, ",
+    ):
+        read({"kind": "masked_language_modelling"})
+    with pytest.raises(ValueError, match=r"span_corruption needs a decoder_start_token_id: set it"):
+        read({"kind": "span_corruption"}).build(ObjectiveContext(tokenizer, LENGTH))
+    with pytest.raises(ValueError, match=r"needs 20 sentinels, but the tokenizer has 9"):
+        read({"kind": "span_corruption"}).build(ObjectiveContext(tokenizer, 340, decoder_start_id=0))
+    with pytest.raises(ValueError, match=r"translation does not support this corpus"):
+        read({"kind": "translation"}).examples(make_corpus(3, 0), ObjectiveContext(tokenizer, LENGTH))
+
+
+def test_a_schedule_of_static_masks_is_refused(tokenizer):
+    recipe = read({"kind": "masked_language_modeling", "masking": "static", "final_mlm_probability": 0.1})
+    with pytest.raises(ValueError, match=r"final_mlm_probability = 0\.1, but static masking never changes"):
+        recipe.build(ObjectiveContext(tokenizer, LENGTH))

@@ -1,0 +1,221 @@
+"""`tercet convert`: a folder in, a folder out that everything else reads, and what changed is said."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
+
+from tercet.__main__ import main
+from tercet.configs.recipe import parse_recipe
+from tercet.data.tokenizers.tokenizer import train_tokenizer
+from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, TercetEncoderConfig
+from tercet.modeling import TercetEncoderForMaskedLM as Encoder
+from tercet.pretraining.model import build_model
+from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.tools.convert.prediction_change import Probe, answers, change_of_predictions, probe_of
+
+TEXTS = ["the ship left the harbour", "nobody knew where it was bound", "bread needs flour and water"]
+
+
+@pytest.fixture(scope="module")
+def words() -> PreTrainedTokenizerFast:
+    """Train a tokenizer as a run does."""
+    return train_tokenizer(TEXTS * 5, "wordpiece", 120)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, words):
+    """Give the function that saves a small model of ours with its tokenizer."""
+
+    def save(member: str, tokenizer=words, **fields) -> Path:
+        sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+        sizes |= {"num_attention_heads": 4, "vocab_size": len(words), "max_position_embeddings": 32}
+        torch.manual_seed(0)
+        if member == "encoder":
+            model = Encoder(TercetEncoderConfig(**sizes | fields))
+        else:
+            model = TercetDecoderForCausalLM(TercetDecoderConfig(**sizes | fields))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_(std=0.3)
+        model.save_pretrained(tmp_path / member)
+        tokenizer.save_pretrained(tmp_path / member)
+        return tmp_path / member
+
+    return save
+
+
+def run(*arguments: object) -> None:
+    assert main(["convert", *map(str, arguments), "--debug"]) == 0
+
+
+def test_a_decoder_becomes_an_encoder_that_pretraining_goes_on_with(folder, tmp_path, capsys, words):
+    run(folder("decoder"), "--to", "encoder", "--output", tmp_path / "new")
+    said = capsys.readouterr().out
+    assert "-> TercetEncoderForMaskedLM" in said
+    assert "| new | 0 | |" in said
+    assert "perplexity of the next token" in said
+    encoder = AutoModelForMaskedLM.from_pretrained(tmp_path / "new")
+    assert AutoTokenizer.from_pretrained(tmp_path / "new")("the ship")["input_ids"][0] == words.cls_token_id
+    card = (tmp_path / "new" / "README.md").read_text()
+    assert said.strip() in card
+    assert "AutoModelForMaskedLM.from_pretrained" in card
+    assert "# decoder, read as an encoder" in card
+    assert str(tmp_path) not in card
+    recipe = parse_recipe(
+        PretrainingRecipe,
+        {
+            "model": {"path": str(tmp_path / "new")},
+            "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 16},
+            "objective": {"kind": "masked_language_modeling"},
+            "training": {"steps": 1},
+            "output": "runs/x",
+        },
+    )
+    model = build_model(recipe, words)
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor)
+
+
+def test_there_and_back_keeps_every_weight(folder, tmp_path):
+    source = folder("decoder")
+    run(source, "--to", "encoder", "--output", tmp_path / "there")
+    run(tmp_path / "there", "--to", "decoder", "--output", tmp_path / "back")
+    before, after = map(AutoModelForCausalLM.from_pretrained, (source, tmp_path / "back"))
+    for name, tensor in before.state_dict().items():
+        assert torch.equal(after.state_dict()[name], tensor)
+    assert AutoTokenizer.from_pretrained(tmp_path / "back").padding_side == "left"
+
+
+def test_a_decoder_saved_to_be_read_in_both_directions_is_one_that_generates(folder, tmp_path):
+    source = folder("decoder")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"architectures": ["TercetDecoderForMaskedLM"]}))
+    run(source, "--to", "encoder", "--output", tmp_path / "new")
+    facts = json.loads((tmp_path / "new" / "conversion.json").read_text())
+    assert facts["new"] == facts["dropped"] == {}
+    assert facts["changes"][0]["what"] == "next token"
+
+
+def test_an_encoder_becomes_a_decoder_that_generates(folder, tmp_path):
+    run(folder("encoder"), "--to", "decoder", "--output", tmp_path / "new")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
+    inputs = tokenizer("the ship", return_tensors="pt")
+    assert inputs["input_ids"].shape == (1, 2)  # nothing that would end the text
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "new")
+    assert model.generate(**inputs, max_new_tokens=3, eos_token_id=None).shape == (1, 5)
+    assert model.config.bos_token_id == tokenizer.cls_token_id
+
+
+def test_two_become_a_seq2seq_that_generates(folder, tmp_path, capsys):
+    run(folder("encoder"), "--decoder", folder("decoder"), "--to", "seq2seq", "--output", tmp_path / "new")
+    said = capsys.readouterr().out
+    assert re.search(r"hidden states of the encoder \| \d+ \| \| \| 0\.0% of their length", said)
+    assert "cross_attention.q_proj.weight` (2 layers)" in said
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "new")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
+    assert model.generate(**tokenizer("the ship", return_tensors="pt"), max_new_tokens=3).shape[0] == 1
+    assert model.config.decoder_start_token_id == tokenizer.cls_token_id
+
+
+def test_a_mask_token_is_added_with_the_mean_of_all_vectors(folder, tmp_path):
+    vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *"abcdefgh"])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>")
+    (tmp_path / "probe.txt").write_text("a b c d\n\ne f g h")
+    source = folder("decoder", tokenizer, vocab_size=10, tie_word_embeddings=False)
+    arguments = ("--to", "encoder", "--output", tmp_path / "new", "--text", tmp_path / "probe.txt")
+    run(source, *arguments)
+    encoder, decoder = (
+        AutoModelForMaskedLM.from_pretrained(tmp_path / "new"),
+        AutoModelForCausalLM.from_pretrained(source),
+    )
+    assert AutoTokenizer.from_pretrained(tmp_path / "new").mask_token_id == 10
+    for name in ("model.embeddings.embed_tokens.weight", "lm_head.weight"):
+        before, after = decoder.get_parameter(name), encoder.get_parameter(name)
+        assert torch.equal(after[:10], before)
+        torch.testing.assert_close(after[10], before.mean(dim=0))
+    facts = json.loads((tmp_path / "new" / "conversion.json").read_text())
+    assert sum(facts["new"].values()) == 2 * 32
+    assert facts["changes"][0]["size"] == 6  # all but the first token of each text
+
+
+def test_perplexity_is_that_of_one_pass_through_a_decoder(folder, words):
+    decoder = AutoModelForCausalLM.from_pretrained(folder("decoder")).eval()
+    probe = probe_of(TEXTS, words, 32)
+    change = change_of_predictions(decoder, decoder, "next token", probe)
+    total, count = 0.0, 0
+    for text in probe.texts:
+        log_probabilities = decoder(text[None]).logits[0].log_softmax(-1)
+        total -= float(log_probabilities[:-1].gather(-1, text[1:, None]).sum().detach())
+        count += len(text) - 1
+    assert change.size == count
+    assert change.before == pytest.approx(math.exp(total / count), rel=1e-5)
+    assert change.agreement == 1.0
+
+
+@pytest.mark.parametrize(("question", "column"), [("next token", -1), ("masked token", 0)])
+def test_an_encoder_answers_behind_a_mask(folder, words, question, column):
+    encoder = AutoModelForMaskedLM.from_pretrained(folder("encoder")).eval()
+    text = torch.arange(6, 12)
+    found = answers(encoder, text, question, words.mask_token_id)
+    hidden = text.clone()
+    hidden[3] = words.mask_token_id
+    expected = encoder(hidden[None]).logits[0, 3 + column].log_softmax(-1)
+    torch.testing.assert_close(found[2], expected)
+
+
+def test_a_question_that_needs_a_mask_is_refused_without_one(folder):
+    encoder = AutoModelForMaskedLM.from_pretrained(folder("encoder"))
+    probe = Probe([torch.arange(5, 9)], None)
+    with pytest.raises(ValueError, match="needs a mask token: add one"):
+        change_of_predictions(encoder, encoder, "masked token", probe)
+
+
+def complaint(capsys, *arguments: object) -> str:
+    capsys.readouterr()
+    assert main(["convert", *map(str, arguments)]) == 2
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    return line
+
+
+def test_refusals_are_one_line_and_write_nothing(folder, tmp_path, capsys, tokenizer):
+    source, new = folder("decoder"), tmp_path / "new"
+    line = complaint(capsys, source, "--to", "decoder", "--output", new)
+    assert "is of the member 'decoder' already" in line
+    line = complaint(capsys, source, "--to", "encoder", "--output", new, "--text", tmp_path / "none.txt")
+    assert "none.txt is no file" in line
+    (tmp_path / "empty.txt").write_text("\n\n")
+    line = complaint(capsys, source, "--to", "encoder", "--output", new, "--text", tmp_path / "empty.txt")
+    assert "empty.txt has no text" in line
+    other = folder("encoder", tokenizer)
+    line = complaint(capsys, other, "--decoder", source, "--to", "seq2seq", "--output", new)
+    assert "have different vocabularies" in line
+    for file in source.glob("tokenizer*"):
+        file.unlink()
+    line = complaint(capsys, source, "--to", "encoder", "--output", new)
+    assert "has no tokenizer" in line
+    assert not new.exists()
+
+
+def test_neither_source_is_overwritten(folder, tmp_path, capsys):
+    source = folder("decoder")
+    new = tmp_path / "new"
+    run(source, "--to", "encoder", "--output", new)
+    assert "is not empty" in complaint(capsys, source, "--to", "encoder", "--output", new)
+    line = complaint(capsys, source, "--decoder", new, "--to", "seq2seq", "--output", new, "--overwrite")
+    assert "the decoder is" in line
+    run(source, "--to", "encoder", "--output", new, "--overwrite")

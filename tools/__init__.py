@@ -1,0 +1,1 @@
+"""A folder for each command beyond the four runs."""

@@ -1,0 +1,1 @@
+"""Stock checkpoints in and out, as checkpoints and as graphs of ONNX."""

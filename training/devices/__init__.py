@@ -1,0 +1,1 @@
+"""What a run computes on: precision, sharding, compiling, threads and memory."""

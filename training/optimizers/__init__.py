@@ -1,0 +1,1 @@
+"""What changes weights: optimizers, schedules, averages."""

@@ -1,0 +1,145 @@
+"""Learning rates over a run, as factors of the optimizer's own rate.
+
+Updates are counted from 1, so the first one already moves the weights, and the warm-up's last one moves them
+at the highest rate. A curve that falls to an end value would reach it one update after the last, so that the
+last one moves them too.
+
+Legend: n number of the update, w updates of the warm-up, N updates of the run, d model width.
+"""
+
+import math
+from collections.abc import Callable
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from ..recipe import ScheduleRecipe
+
+Curve = Callable[[int], float]
+"""Factor of the learning rate at update n."""
+
+WARMUP_RATIO = 0.06
+"""Share of the run that warms up where the recipe says nothing (Liu et al., 2019, section 3.1: 6 %)."""
+
+
+def build_schedule(optimizer: Optimizer, recipe: ScheduleRecipe, *, steps: int, width: int) -> LambdaLR:
+    """Let the recipe's curve set the optimizer's rate over `steps` updates; `width` is d, for `noam`.
+
+    Raises:
+        ValueError: The warm-up is given twice, is longer than the run, or missing where the curve needs it;
+            or the curve does not use a key that is given.
+    """
+    require_used_keys(recipe)
+    curve = CURVES[recipe.kind](recipe, warmup_updates(recipe, steps), steps, width)
+    return LambdaLR(optimizer, lambda updates_done: curve(updates_done + 1))
+
+
+def warmup_updates(recipe: ScheduleRecipe, steps: int) -> int:
+    """Count the updates of the warm-up, w."""
+    if recipe.warmup_steps is not None and recipe.warmup_ratio is not None:
+        raise ValueError(
+            f"training.schedule.warmup_steps = {recipe.warmup_steps} and warmup_ratio = "
+            f"{recipe.warmup_ratio}: give only one of the two, and set the other to null"
+        )
+    ratio = WARMUP_RATIO if recipe.warmup_ratio is None else recipe.warmup_ratio
+    warmup = round(ratio * steps) if recipe.warmup_steps is None else recipe.warmup_steps
+    if warmup > steps:
+        raise ValueError(
+            f"training.schedule.warmup_steps = {warmup} exceeds training.steps = {steps}: set it to "
+            f"{round(WARMUP_RATIO * steps)}, say"
+        )
+    if recipe.kind in ("noam", "inverse_square_root") and warmup == 0:
+        raise ValueError(
+            f"schedule.kind = {recipe.kind} is infinite at the first step without a warm-up: set "
+            f"warmup_steps to 1 or more"
+        )
+    return warmup
+
+
+def require_used_keys(recipe: ScheduleRecipe) -> None:
+    """Raise a `ValueError` if a recipe sets what its curve does not use; defaults are no choice."""
+    for key, (kinds, problem) in USED_BY.items():
+        value = getattr(recipe, key)
+        if recipe.kind not in kinds and value != getattr(ScheduleRecipe, key):
+            raise ValueError(
+                f"schedule.{key} = {value}: the {recipe.kind} schedule {problem}; remove it, or choose kind "
+                f"{' or '.join(kinds)}"
+            )
+
+
+def noam(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+    """The rate itself: factor * d^-0.5 * min(n^-0.5, n * w^-1.5) (Vaswani et al., 2017, section 5.3)."""
+    return lambda n: recipe.factor * width**-0.5 * min(n**-0.5, n * warmup**-1.5)
+
+
+def inverse_square_root(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+    """Noam's shape with a highest factor of 1: min(n / w, sqrt(w / n))."""
+    return lambda n: min(n / warmup, math.sqrt(warmup / n))
+
+
+def constant(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+    """1 after the warm-up."""
+    return lambda n: rise(n, warmup)
+
+
+def linear(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+    """A straight line from 1 to `final_ratio` (Devlin et al., 2019, appendix A.2, with end 0)."""
+    return lambda n: rise(n, warmup) * fall(1 - part(n, warmup, steps), recipe.final_ratio)
+
+
+def cosine(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+    """Half a cosine from 1 to `final_ratio` (Loshchilov and Hutter, 2017, section 3, without restarts)."""
+    return lambda n: (
+        rise(n, warmup) * fall((1 + math.cos(math.pi * part(n, warmup, steps))) / 2, recipe.final_ratio)
+    )
+
+
+def warmup_stable_decay(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+    """1 until the last `decay_ratio` of the run, then a fall by `decay_shape`.
+
+    The idea is Hu et al., 2024, "MiniCPM", section 4; both shapes are compared in Hägele et al., 2024,
+    section 3.
+    """
+    start = max(warmup, steps - round(recipe.decay_ratio * steps))
+    shape = DECAY_SHAPES[recipe.decay_shape]
+    return lambda n: rise(n, warmup) * fall(shape(part(n, start, steps)), recipe.final_ratio)
+
+
+CURVES = {
+    "noam": noam,
+    "inverse_square_root": inverse_square_root,
+    "constant": constant,
+    "linear": linear,
+    "cosine": cosine,
+    "warmup_stable_decay": warmup_stable_decay,
+}
+"""What makes each kind's curve from the recipe, w, N and d."""
+
+USED_BY = {
+    "final_ratio": (("linear", "cosine", "warmup_stable_decay"), "does not fall to a final learning rate"),
+    "decay_ratio": (("warmup_stable_decay",), "has no decay of its own length"),
+    "decay_shape": (("warmup_stable_decay",), "has a shape of its own"),
+    "factor": (("noam",), "does not derive the learning rate from the hidden size"),
+}
+"""Key -> the kinds that use it, and why the others do not."""
+
+DECAY_SHAPES: dict[str, Callable[[float], float]] = {
+    "sqrt": lambda x: 1 - math.sqrt(x),
+    "linear": lambda x: 1 - x,
+}
+"""Falls from 1 to 0 by the part of the decay that is over, x."""
+
+
+def rise(n: int, warmup: int) -> float:
+    """Rise in a straight line to 1 at update w, and stay there."""
+    return min(n / warmup, 1.0) if warmup else 1.0
+
+
+def part(n: int, start: int, steps: int) -> float:
+    """Return which part of the updates after `start` is over: 0 until `start`, 1 just after the run."""
+    return min(max(n - start, 0) / (steps + 1 - start), 1.0)
+
+
+def fall(shape: float, end: float) -> float:
+    """Stretch a curve from 1 to 0 so that it ends at `end`."""
+    return end + (1 - end) * shape
