@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 import torch
 
@@ -89,8 +90,8 @@ def run(program: str, hub, folder: Path, *options: str, module: str = "") -> lis
 
 
 def test_the_cards_program_loads_members_where_tercet_is_not_installed(pushed, hub):
-    site_packages = str(Path(torch.__file__).parents[1])
-    begin = f"import sys; sys.path.append({site_packages!r})\n"
+    sites = list(dict.fromkeys(str(Path(each.__file__).parents[1]) for each in (torch, huggingface_hub)))
+    begin = f"import sys; sys.path += {sites}\n"
     # Isolated from the checkout and from editable installations: tercet cannot be imported.
     end = "assert 'tercet' not in sys.modules\n"
     printed = run(begin + LOAD + end, hub, pushed, "-I", "-S", module="transformers_modules.")
