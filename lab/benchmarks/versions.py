@@ -49,7 +49,7 @@ FOLLOWED = (
 )
 """The libraries that are tried in their newest version; torch only if it is asked for."""
 
-LANE = ("modeling", "ecosystem", "stock", "conversion", "storage", "hub")
+LANE = ("modeling", "ecosystem", "tools/convert", "tools/push")
 """The folders of tests that most depend on the other libraries."""
 
 PARTS = {"conformance": "conformance", "lane": "models and libraries", "whole": "default suite"}

@@ -12,7 +12,7 @@ import pytest
 from tercet.configs.processes import safe_path, start_python
 
 ROOT = Path(__file__).parents[2]
-BESIDE = {"tests", "benchmarks", "examples", "documentation"}
+BESIDE = {"tests", "lab", "docs"}
 LIBRARY = sorted(path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name not in BESIDE)
 
 STARTS = (

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 LIBRARY = sorted(
     folder.name
     for folder in ROOT.iterdir()
-    if (folder / "__init__.py").exists() and folder.name not in ("tests", "benchmarks", "documentation")
+    if (folder / "__init__.py").exists() and folder.name not in ("tests", "lab", "docs")
 )
 """Folders whose texts are messages."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -39,7 +39,7 @@ def lane(module, monkeypatch, tmp_path):
         return found
 
     def run(command, **_):
-        part = "conformance" if "--ours" in command else "lane" if "tests/hub" in command else "whole"
+        part = "conformance" if "--ours" in command else "lane" if "tests/tools/push" in command else "whole"
         state.ran.append(part)
         _, results = versions.command_of(part, state.folder, 2)
         if state.outcome is not None:
