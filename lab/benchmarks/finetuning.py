@@ -1,6 +1,6 @@
 """Fine-tune one real checkpoint with transformers' Trainer and with ours: equal scores, and in which time.
 
-    python lab/benchmarks/speed.py finetuning --model FOLDER --data data          on all tasks, about an hour
+    python lab/benchmarks/speed.py finetuning --model FOLDER --data corpora       on all tasks, about an hour
 
 Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
 batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
