@@ -30,7 +30,7 @@ COMMANDS = sorted(
         command.replace("\\\n", " ")
         for page in sorted((ROOT / "docs").glob("*.md"))
         for command in re.findall(
-            r"python benchmarks/((?:speed|study)\.py(?:\\\n|[^`\n])*)", page.read_text(encoding="utf-8")
+            r"python lab/benchmarks/((?:speed|study)\.py(?:\\\n|[^`\n])*)", page.read_text(encoding="utf-8")
         )
     }
 )
