@@ -28,9 +28,9 @@ def test_site_builds_strictly_and_loads_nothing_from_a_network(tmp_path):
     pytest.importorskip("mkdocstrings", reason="the site needs pip install 'tercet[docs]'")
     site = tmp_path / "site"
     for command in (
-        ["documentation"],
+        ["docs.site"],
         ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)],
-        ["documentation", "--check", str(site)],
+        ["docs.site", "--check", str(site)],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
