@@ -10,7 +10,7 @@
     documentation        the embedded corpus (`documentation.py`)
     .../manifest.json    a prepared corpus, of tokens alone (`prepared.py`)
 
-Files are read as streams: what should be read more than once is tokenized once (`tokenization.py`).
+Files are read as streams: what is read more than once is tokenized once (`tokenizers/tokenization.py`).
 No more of a record is held than `corpus.largest_record` characters (268 million by default), whatever a
 packed file holds: a bound of 16 million keeps reading below 100 MB. A longer record is a bad one.
 

@@ -275,7 +275,7 @@ class PiecewiseArray:
                   ^------------------^                array.take(places) looks in each piece once
 
     A piece is opened when something in it is read, and by whoever holds the files: mapped into memory for
-    good, or for a while, as copies of what lies elsewhere (`remote_files.py`).
+    good, or for a while, as copies of what lies elsewhere (`files/remote_files.py`).
 
     Args:
         sizes: Number of values in each piece.

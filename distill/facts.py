@@ -1,6 +1,6 @@
 """What a distillation leaves beside its steps: the finished student, how large and fast it is, what was read.
 
-The report (`report.py`) is made of these and of the steps, and adds scores beside the teacher's.
+`reports/distill/report.py` makes the report of these and of the steps, and adds scores beside the teacher's.
 """
 
 import json

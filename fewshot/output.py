@@ -4,7 +4,7 @@ recipe.yaml      what was evaluated                evaluation.json  the models a
 items.jsonl      every item, with prompt, tokens and log-likelihoods
 rows.jsonl       what baselines and the contamination corpus say of every row
 
-The report (`report.py`) is made from these:
+The report (`reports/fewshot/report.py`) is made from these:
 
 scores.json      all scores, of every model and condition
 report.md, report.html, shots.png, reliability.png

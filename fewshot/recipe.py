@@ -1,6 +1,6 @@
 """The recipe of a few-shot evaluation.
 
-task       templates of prompts and answers (`task_recipes.py`)    data     the rows
+task       templates of prompts and answers (`tasks/task_recipes.py`)    data     the rows
 prompting  demonstrations, and the scoring of answers              models   the models
 and optionally: contamination (a corpus that the models may have been trained on)
 """

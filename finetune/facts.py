@@ -1,6 +1,7 @@
 """What a run of fine-tuning leaves beside its seeds: which rows it has read, its best model, and its scores.
 
-The report (`report.py`) is made of these, and adds the interval to the scores in `evaluation.json`.
+`reports/finetune/report.py` makes the report of these, and adds the interval to the scores in
+`evaluation.json`.
 """
 
 import json

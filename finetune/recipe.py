@@ -1,6 +1,6 @@
 """The recipe of a fine-tuning run, with a part for each component of the run.
 
-model      the pretrained model                task       the task (`task_recipes.py`)
+model      the pretrained model                task       the task (`tasks/task_recipes.py`)
 data       the rows                            training   optimization, epochs, seeds
 and optionally: lora (low-rank adapters), adaptation (pretraining on in-domain text), grid (grid search)
 """

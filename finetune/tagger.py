@@ -1,4 +1,4 @@
-"""A tagger on the word vectors of pretrained models, built for a task: see `recurrent/tagger.py`."""
+"""A tagger on the word vectors of pretrained models, built for a task: see `modeling/recurrent/tagger.py`."""
 
 from collections.abc import Sequence
 from typing import Any, cast

@@ -104,7 +104,7 @@ class Parts:
 
     model: nn.Module
     """With the weights to begin from; in the end with those of the last step, on the accelerator's device.
-    Averages are in the last checkpoint: see `final_weights.py`."""
+    Averages are in the last checkpoint: see `checkpoints/final_weights.py`."""
     objective: Objective
     """What is learned."""
     data: TrainingData

@@ -18,7 +18,7 @@ def with_tables(page: str) -> str:
 
 
 def table(program: str) -> str:
-    """Render the results that a program of benchmarks/ has kept."""
+    """Render the results that a program of lab/benchmarks/ has kept."""
     folder = str(ROOT / "lab/benchmarks")
     sys.path.insert(0, folder)  # the programs import each other by their names
     try:

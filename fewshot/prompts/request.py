@@ -1,7 +1,7 @@
 """Requests: how likely is an answer in its context? And their scores.
 
 Requests are ids, not text. The same ids with the same weights have the same score, so that no request is
-scored twice (`score_cache.py`).
+scored twice (`fewshot/scoring/score_cache.py`).
 """
 
 from abc import ABC, abstractmethod

@@ -34,7 +34,7 @@ What the literature says about Transformers, run to a verdict with Tercet's own 
 which bounds each value lies. An interval over seeds confirms a value if it lies there, refutes it if it lies
 outside, and leaves it undecided otherwise; a claim is confirmed if all of its values are, and refuted if one
 is. Brackets hold 95 % intervals. Bounds and predictions were written before the first run
-([studies/](../../lab/studies)).
+([lab/studies/](../../lab/studies)).
 
 ```sh
 tercet study                                   # lists the studies

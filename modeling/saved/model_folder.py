@@ -1,6 +1,6 @@
 """A model's folder, here or fetched from the Hub: what lies in it, read without running foreign code.
 
-Weights are looked at before they are loaded (`saved_weights.py`), and only as safetensors: what lies in a
+Weights are looked at before they are loaded (`weights.py`), and only as safetensors: what lies in a
 pickle is executed.
 """
 

@@ -246,7 +246,7 @@ def save_checkpoint(folder: Path, training: Training, **about: Any) -> Path:
 def load_checkpoint(checkpoint: Path, training: Training) -> None:
     """Bring a training to the state of a checkpoint; every process calls this.
 
-    Learning rates, decays and the like stay those of the run: see `optimizers.py`.
+    Learning rates, decays and the like stay those of the run: see `training/optimizers/optimizers.py`.
 
     Raises:
         ValueError: The checkpoint belongs to a model of another shape.

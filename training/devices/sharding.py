@@ -14,7 +14,7 @@ Which of them, accelerate's user says (`accelerate launch --use_fsdp --fsdp_vers
 differ in what they gather at once.
 
 A finished model is whole: one process would write the same. So are a checkpoint's weights; the optimizer's
-state is written in pieces (`pieces.py`), and fits any other layout.
+state is written in pieces (`training/checkpoints/pieces.py`), and fits any other layout.
 """
 
 import os
