@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [
-    path for folder in ROOT.iterdir() if (folder / "__init__.py").exists() for path in folder.rglob("*.py")
-]
-OF_THEIR_OWN = {"tercet", "documentation"}
+BESIDE_THE_PACKAGE = [ROOT / "docs" / "site", ROOT / "lab" / "studies"]
+FOLDERS = [folder for folder in ROOT.iterdir() if (folder / "__init__.py").exists()] + BESIDE_THE_PACKAGE
+SOURCES = [path for folder in FOLDERS for path in folder.rglob("*.py")]
+OF_THEIR_OWN = {"tercet", "docs", "lab"}
 """Folders that are no subpackage of `tercet`."""
 WITH_EXAMPLES = sorted(path for path in SOURCES if ">>> " in path.read_text(encoding="utf-8"))
 
