@@ -1,8 +1,10 @@
 """Whether a model's name can only be a path, and what to do if no model is there. Imports no torch."""
 
+import json
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 RUNS = "runs"
 """The folder in which the shipped recipes have their outputs."""
@@ -75,6 +77,22 @@ def require_task(folder: Path) -> None:
             f"{folder} has no {TASK}, so it was not made by tercet finetune: fine-tune it, or use "
             "transformers.pipeline"
         )
+
+
+def read_task(folder: Path) -> dict[str, Any]:
+    """Read what the folder of a model says that it was fine-tuned for: its `task`, and its `facts`.
+
+    Raises:
+        ValueError: As in `require_task`, or the file is damaged.
+    """
+    require_task(folder)
+    try:
+        told = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    except ValueError:
+        told = None
+    if not isinstance(told, dict) or not {"task", "facts"} <= told.keys():
+        raise ValueError(f"{folder / TASK} is damaged: copy the model's folder again, or fine-tune it again")
+    return told
 
 
 def unknown_model(name: str, reason: str) -> FileNotFoundError:

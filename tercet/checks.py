@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .configs.messages import first_line
-from .configs.paths import CONFIG, RUNS, TASK, require_folder, require_task, unknown_model
+from .configs.paths import CONFIG, RUNS, TASK, read_task, require_folder, unknown_model
 from .configs.recipe import load_preset, read_overrides, read_recipe, split_overrides, wrong_member
 from .configs.schema import Schema, no_field, schema_of, shipped
 from .data.files.paths import named_path
@@ -228,8 +228,7 @@ def learned_task(data: Data, kind: Kind) -> Any:
     teacher = part_of(data, *kind.rows[:-1]).get("teacher")
     if teacher is None or not (folder := Path(teacher).expanduser()).exists():
         return None
-    require_task(folder)
-    return task_of(json.loads((folder / TASK).read_text(encoding="utf-8")))
+    return task_of(read_task(folder))
 
 
 def check_small_tables(data: Data, kind: Kind) -> None:
@@ -325,7 +324,7 @@ def check_model(command: str, name: str) -> None:
     """
     require_folder(name, of_run=command in OF_RUNS)
     if command == "predict" and Path(name).expanduser().exists():
-        require_task(Path(name).expanduser())
+        read_task(Path(name).expanduser())
     if command == "push" and not Path(name).expanduser().exists():
         raise FileNotFoundError(f"{name} does not exist: name the folder of a run, or of a model")
 
@@ -340,8 +339,9 @@ def check_rows(model: str, source: str) -> None:
     from .data.files.record_files import find_file, require_columns_early
 
     find_file(source)
-    if (file := Path(model).expanduser() / TASK).exists():  # one of the Hub is not here yet
-        require_columns_early(source, task_of(json.loads(file.read_text(encoding="utf-8"))).input_columns)
+    folder = Path(model).expanduser()
+    if (folder / TASK).exists():  # one of the Hub is not here yet
+        require_columns_early(source, task_of(read_task(folder)).input_columns)
 
 
 def check_output(options: Namespace) -> None:

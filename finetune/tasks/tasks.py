@@ -7,7 +7,7 @@ from datasets import Dataset
 from pydantic import TypeAdapter
 
 from ...configs.by_kind import ByKind
-from ...configs.paths import TASK, require_task
+from ...configs.paths import TASK, read_task
 from ...configs.recipe import recipe_data
 from ...data.disk import replace_text
 from .library_metrics import load_metrics
@@ -69,9 +69,8 @@ def load_task(folder: Path) -> Task:
     """Read what a model can do.
 
     Raises:
-        ValueError: Its folder does not say.
+        ValueError: Its folder does not say, or the file is damaged.
     """
-    require_task(folder)
-    told = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    told = read_task(folder)
     recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
     return task_of(recipe, told["facts"])

@@ -264,7 +264,7 @@ def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
 
 KILLED_WHILE_IT_CONCLUDES = """
 import json, os, signal, sys
-from tercet.training import disk
+from tercet.data import disk
 flush = disk.flush
 def flush_or_die(path):
     if path.name == ".evaluation.json.partial" and path.parent.name == "run":

@@ -245,7 +245,7 @@ def without_torch(tmp_path_factory):
         (folder / model).mkdir(parents=True)
         (folder / model / "config.json").write_text("{}")
     task = {"kind": "classification", "texts": ["review"]}
-    (folder / "run" / "finetuned" / "task.json").write_text(json.dumps({"task": task}))
+    (folder / "run" / "finetuned" / "task.json").write_text(json.dumps({"task": task, "facts": {}}))
     (folder / "taken").mkdir()
     (folder / "taken" / "mine.txt").touch()
     (folder / "header.csv").write_text("text,label\n")

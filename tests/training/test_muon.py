@@ -77,7 +77,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from tercet.training import orthogonalization
+from tercet.training.optimizers import orthogonalization
 from tercet.training.optimizers.muon import Muon, NorMuon
 from tests.training.newton_schulz import give_gradients, matrices_of
 

@@ -55,7 +55,7 @@ def start(command, output, changes):
 
 KILLED_WHILE_IT_CLAIMS = """
 import os, signal
-from tercet.training import disk
+from tercet.data import disk
 flush = disk.flush
 def flush_or_die(path):
     if path.name == {name!r}:

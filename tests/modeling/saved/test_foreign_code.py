@@ -53,9 +53,21 @@ def test_the_remedy_works_for_the_command(command, foreign, tmp_path, capsys):
     if command in RECIPES:
         (tmp_path / "recipe.yaml").write_text(json.dumps(RECIPES[command]).replace("MODEL", str(foreign)))
         words = [tmp_path / "recipe.yaml"]
+    if command == "distill":
+        told = {"task": {"kind": "classification"}, "facts": {"labels": ["a", "b"]}}
+        (foreign / "task.json").write_text(json.dumps(told))
     complaint = said(capsys, command, *words)
     assert "brings its own code, which is not run here: name a model of transformers' own" in complaint
     assert "only tercet fewshot and tercet doctor take --trust-remote-code" in complaint
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_a_damaged_task_is_told(text, foreign, tmp_path, capsys):
+    (foreign / "task.json").write_text(text)
+    (tmp_path / "recipe.yaml").write_text(json.dumps(RECIPES["distill"]).replace("MODEL", str(foreign)))
+    told = f"{foreign / 'task.json'} is damaged: copy the model's folder again, or fine-tune it again"
+    assert told in said(capsys, "distill", tmp_path / "recipe.yaml")
+    assert told in said(capsys, "predict", foreign, tmp_path / "rows.jsonl")
 
 
 def test_the_option_is_advised_where_it_is_known(foreign, capsys):
