@@ -33,6 +33,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name bytes by their number: packed ones hold the time, and all workers must collect the same names."""
+    return f"{len(val)}_bytes" if isinstance(val, bytes) else None
+
+
 @pytest.fixture(params=["quick", pytest.param("slow", marks=pytest.mark.slow)])
 def effort(request) -> Callable[[int], settings]:
     """Return the settings of a property test by the number of examples of its quick search."""
