@@ -156,6 +156,13 @@ def test_rows_come_back_with_their_predictions_as_the_ending_says(source, ending
         assert (json.loads(scores) if isinstance(scores, str) else scores) == pytest.approx(each["scores"])
 
 
+@pytest.mark.parametrize("ending", WRITERS)
+def test_a_text_that_a_spreadsheet_would_compute_comes_back_as_it_is(ending, folder, tmp_path):
+    (tmp_path / "rows.csv").write_text("text\n=1+1\n@SUM(a)\n")
+    predict_file(str(folder), str(tmp_path / "rows.csv"), str(tmp_path / f"out{ending}"))
+    assert table_of(tmp_path / f"out{ending}")["text"].tolist() == ["=1+1", "@SUM(a)"]
+
+
 def test_a_table_without_rows_is_answered_with_none(folder, tmp_path):
     (tmp_path / "rows.csv").write_text("text\n")
     assert predict_file(str(folder), str(tmp_path / "rows.csv"), str(tmp_path / "out.parquet")) == 0

@@ -179,8 +179,11 @@ class OwnPage:
     """Pass on what the page itself sends to an application (ASGI), and refuse what other pages send.
 
     Browsers name in `Origin` the page that sends a request, unless the request only follows a link or fetches
-    a picture. Other programs name none.
+    a picture. Other programs name none. Gradio's paths to files, which it also fetches from other addresses, are
+    closed: the page shows none.
     """
+
+    CLOSED = ("file=", "proxy=")
 
     def __init__(self, app: Any):
         self.app = app
@@ -192,7 +195,8 @@ class OwnPage:
 
         headers = Headers(raw=scope.get("headers", []))
         own = f"http://{headers.get('host', '')}"
-        if headers.get("origin", own).lower() == own.lower():
+        is_closed = any(f"/{start}" in scope.get("path", "") for start in self.CLOSED)
+        if headers.get("origin", own).lower() == own.lower() and not is_closed:
             await self.app(scope, receive, send)
         else:
             refusal = PlainTextResponse("this page answers requests of its own alone", status_code=403)

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -98,6 +99,19 @@ def test_a_page_answers_what_it_sends_itself_and_no_other_page(client):
                 headers = {"Origin": origin, "Content-Type": kind}
                 assert client.request(method, path, body, **headers)[0] == 403, (method, path, origin)
     assert client.request("POST", JOIN, asked, Origin=f"http://{client.netloc}")[0] == 200
+
+
+@pytest.mark.parametrize("start", ["file", "gradio_api/file", "proxy", "gradio_api/proxy"])
+def test_a_page_hands_out_no_file_and_fetches_no_address(start, client, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    secret = tmp_path / "secret.txt"
+    secret.write_text("what nobody may see")
+    Path("report.html").write_text("what nobody may see")
+    addresses = (f"http://{client.netloc}/config", "http://example.com/")
+    for name in (secret, "secret.txt", "report.html", "./report.html", *addresses):
+        status, text = client.request("GET", f"/{start}={name}")
+        assert status == 403, (name, status)
+        assert "nobody" not in text
 
 
 def test_a_page_is_bound_to_this_machine_whatever_the_environment_says(load, monkeypatch):
