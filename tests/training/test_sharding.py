@@ -28,10 +28,10 @@ def state_at(folder, step):
 
 
 def assert_near(found, expected):
-    """Compare the tensors of two checkpoints: within 1e-6 of their norm."""
+    """Compare the tensors of two checkpoints: within 1e-5 of their norm, for orders of addition differ."""
     assert found.keys() == expected.keys()
     for name in expected:
-        assert (found[name] - expected[name]).norm() <= 1e-6 * expected[name].norm(), name
+        assert (found[name] - expected[name]).norm() <= 1e-5 * expected[name].norm(), name
 
 
 def assert_logs_near(found, expected):

@@ -179,8 +179,8 @@ class OwnPage:
     """Pass on what the page itself sends to an application (ASGI), and refuse what other pages send.
 
     Browsers name in `Origin` the page that sends a request, unless the request only follows a link or fetches
-    a picture. Other programs name none. Gradio's paths to files, which it also fetches from other addresses, are
-    closed: the page shows none.
+    a picture. Other programs name none. The page shows no files: Gradio's paths to them, by which it also
+    fetches from other addresses, are closed.
     """
 
     CLOSED = ("file=", "proxy=")
