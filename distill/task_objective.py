@@ -10,7 +10,7 @@ Shapes: S sequences of a batch, L labels, K choices, T tokens of the longest win
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +20,7 @@ from ..data.steps.examples import gather, has_field
 from ..data.steps.objective import IGNORE, INDEX, Batch, Example, Objective, counted, has_example
 from ..data.steps.static_shapes import POSITIONS
 from ..finetune.encoding import NO_WORD
-from ..finetune.tasks.generation import GenerationObjective
-from ..finetune.tasks.multiple_choice import MultipleChoiceObjective
-from ..finetune.tasks.objectives import (
-    MultiLabelObjective,
-    RegressionObjective,
-    SingleLabelObjective,
-    TaskObjective,
-)
-from ..finetune.tasks.question_answering import QuestionAnsweringObjective
-from ..finetune.tasks.ranking import RankingObjective
-from ..finetune.tasks.tagging import TaggingObjective
+from ..finetune.tasks.objectives import TaskObjective
 from ..modeling import TercetPreTrainedModel
 from ..modeling.heads.losses import at_least_float32
 from ..training.devices.precision import choose_precision, products_in
@@ -43,11 +33,8 @@ IS_LABELLED = "is_labelled"
 IMPOSSIBLE = -1e9
 """Score of what is no choice: its probability is 0, and so is what it adds to a divergence."""
 
-Base = TypeVar("Base", bound=TaskObjective[Any])
-"""The objective that a task has without a teacher."""
 
-
-class SoftLabels(ABC, Generic[Base]):
+class SoftLabels(ABC):
     """What a task's answers are, and what parts a student's from a teacher's. Abstract: see below.
 
     Args:
@@ -58,8 +45,8 @@ class SoftLabels(ABC, Generic[Base]):
     has_rows = True
     """Whether each sequence has one answer, and filling none that counts."""
 
-    def __init__(self, base: Base, temperature: float):
-        self.base = base
+    def __init__(self, base: TaskObjective[Any], temperature: float):
+        self.base: Any = base
         self.temperature = temperature
 
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -87,7 +74,7 @@ class SoftLabels(ABC, Generic[Base]):
         return batch[IS_LABELLED].sum() if IS_LABELLED in batch else self.count(batch)
 
 
-class SoftLabel(SoftLabels[SingleLabelObjective | MultipleChoiceObjective]):
+class SoftLabel(SoftLabels):
     """One of several labels or texts: answers (S, L) or (S, K)."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -95,7 +82,7 @@ class SoftLabel(SoftLabels[SingleLabelObjective | MultipleChoiceObjective]):
         return divergence(found, right, self.temperature)
 
 
-class SoftSets(SoftLabels[MultiLabelObjective]):
+class SoftSets(SoftLabels):
     """Any number of labels: answers (S, L), each of which is a distribution over yes and no."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -104,7 +91,7 @@ class SoftSets(SoftLabels[MultiLabelObjective]):
         return divergence(own, theirs, self.temperature) / found.shape[1]
 
 
-class SoftNumber(SoftLabels[RegressionObjective]):
+class SoftNumber(SoftLabels):
     """A number: answers (S, 1), which have no temperature."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -112,7 +99,7 @@ class SoftNumber(SoftLabels[RegressionObjective]):
         return F.mse_loss(at_least_float32(found), at_least_float32(right), reduction="sum")
 
 
-class SoftTags(SoftLabels[TaggingObjective]):
+class SoftTags(SoftLabels):
     """A label for every word: answers (N, L), of which those at the words' first tokens count."""
 
     has_rows = False
@@ -135,7 +122,7 @@ class SoftTags(SoftLabels[TaggingObjective]):
         return self.base.targets(batch)[self.base.term]
 
 
-class SoftSpans(SoftLabels[QuestionAnsweringObjective]):
+class SoftSpans(SoftLabels):
     """The first and the last token of an answer: answers (S, T, 2)."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -143,7 +130,7 @@ class SoftSpans(SoftLabels[QuestionAnsweringObjective]):
         return divergence(found.transpose(1, 2), right.transpose(1, 2), self.temperature) / 2
 
 
-class SoftRanks(SoftLabels[RankingObjective]):
+class SoftRanks(SoftLabels):
     """Vectors of texts, (S, C), whose cosines say which belong together; C may differ."""
 
     has_rows = False
@@ -154,7 +141,7 @@ class SoftRanks(SoftLabels[RankingObjective]):
         return divergence(own, theirs, self.temperature)
 
 
-class SoftTokens(SoftLabels[GenerationObjective]):
+class SoftTokens(SoftLabels):
     """A text: answers are the logits of each of the target's tokens (Kim and Rush, 2016, section 3.1)."""
 
     has_rows = False
@@ -178,17 +165,17 @@ class SoftTokens(SoftLabels[GenerationObjective]):
         return labels[batch[POSITIONS]] if POSITIONS in batch else labels
 
 
-SOFT: dict[type[TaskObjective[Any]], type[SoftLabels[Any]]] = {
-    SingleLabelObjective: SoftLabel,
-    MultiLabelObjective: SoftSets,
-    RegressionObjective: SoftNumber,
-    TaggingObjective: SoftTags,
-    QuestionAnsweringObjective: SoftSpans,
-    MultipleChoiceObjective: SoftLabel,
-    RankingObjective: SoftRanks,
-    GenerationObjective: SoftTokens,
+SOFT: dict[str, type[SoftLabels]] = {
+    "classification": SoftLabel,
+    "multi_label": SoftSets,
+    "regression": SoftNumber,
+    "tagging": SoftTags,
+    "question_answering": SoftSpans,
+    "multiple_choice": SoftLabel,
+    "ranking": SoftRanks,
+    "generation": SoftTokens,
 }
-"""What a task learns without a teacher -> what it learns from one."""
+"""The kind of a task -> what it learns from a teacher."""
 
 
 class TaskDistillation(Objective):
@@ -197,10 +184,9 @@ class TaskDistillation(Objective):
     Terms are `soft`, and the task's own if labels count.
 
     Args:
-        base: What the task learns without a teacher.
+        labels: What the task's answers are, and what it learns without a teacher.
         teacher: Has the same head; it is frozen here.
         student: Tells whether segments are told apart.
-        temperature: Of the answers.
         soft_weight: What the teacher's answers count.
         hard_weight: What labels count.
         device: Where the teacher reads.
@@ -209,25 +195,24 @@ class TaskDistillation(Objective):
 
     def __init__(
         self,
-        base: TaskObjective[Any],
+        labels: SoftLabels,
         teacher: TercetPreTrainedModel,
         student: TercetPreTrainedModel,
         *,
-        temperature: float,
         soft_weight: float,
         hard_weight: float,
         device: torch.device,
         precision: str = "auto",
     ):
-        self.base = base
-        self.reads_whole_step = base.reads_whole_step
-        self.labels = SOFT[type(base)](base, temperature)
+        self.labels = labels
+        self.base: TaskObjective[Any] = labels.base
+        self.reads_whole_step = self.base.reads_whole_step
         self.teacher = moved(teacher.eval().requires_grad_(False), device)
         self.unread_by_student = unread_by(student)
         self.unread_by_teacher = unread_by(teacher)
         self.device = device
         self.precision = choose_precision(precision, device)
-        own = {base.term: hard_weight} if hard_weight else {}
+        own = {self.base.term: hard_weight} if hard_weight else {}
         self.weights = own | {"soft": soft_weight}
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:

@@ -46,7 +46,7 @@ from ..training.run_folder import RECIPE, write_recipe
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
 from .student import build_student
-from .task_objective import IS_LABELLED, TaskDistillation
+from .task_objective import IS_LABELLED, SOFT, TaskDistillation
 from .teacher import load_model, require_same_vocabulary
 
 
@@ -291,10 +291,9 @@ def require_same_input(
 def taught(step: PreparedTaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
     """Build what a student learns on a device."""
     return TaskDistillation(
-        step.task.objective(),
+        SOFT[step.task.recipe.kind](step.task.objective(), step.recipe.temperature),
         step.model,
         student,
-        temperature=step.recipe.temperature,
         soft_weight=step.recipe.soft_weight,
         hard_weight=step.recipe.hard_weight,
         device=device,

@@ -69,7 +69,10 @@ TASKS = {
 GENERAL = ("masked_language_modeling", "causal_language_modeling", "translation")
 """Objectives that are learned from a teacher, too: of each member."""
 
-TAUGHT = [name for name, (objective, _) in TASKS.items() if type(objective) in SOFT]
+KINDS = {"label": "classification", "labels": "multi_label", "number": "regression", "tags": "tagging"}
+KINDS |= {"spans": "question_answering", "choice": "multiple_choice"}
+KINDS |= {name: name for name in ("ranking", "generation")}
+"""What of them is learned from a teacher, too -> the kind of task."""
 
 
 def draw(name: str) -> LabelledExamples:
@@ -133,9 +136,9 @@ def made(name: str, is_taught: bool, device: torch.device = CPU):
     student = build(name).to(device)
     if not is_taught:
         return TASKS[name][0], student
-    settings = {"temperature": 2.0, "soft_weight": 1.0, "hard_weight": 1.0, "device": device}
-    teacher = build(name, seed=1, hidden_size=16)
-    return TaskDistillation(TASKS[name][0], teacher, student, precision="fp32", **settings), student
+    settings = {"soft_weight": 1.0, "hard_weight": 1.0, "device": device}
+    teacher, labels = build(name, seed=1, hidden_size=16), SOFT[KINDS[name]](TASKS[name][0], 2.0)
+    return TaskDistillation(labels, teacher, student, precision="fp32", **settings), student
 
 
 def taught(objective, student):
@@ -160,7 +163,11 @@ OPERATORS = {
 }
 """Operators of a micro-batch through two layers that are not compiled, by torch 2.13: they may only fall."""
 
-WAYS = [*((name, False) for name in TASKS), *((name, True) for name in TAUGHT)]
+WAYS = [*((name, False) for name in TASKS), *((name, True) for name in KINDS)]
+
+
+def test_all_that_is_learned_from_a_teacher_is_tried():
+    assert {*KINDS.values()} == SOFT.keys()
 
 
 @pytest.mark.parametrize("kind", GENERAL)

@@ -16,7 +16,7 @@ from tercet.configs.recipe import parse_recipe
 from tercet.data.steps.examples import pick
 from tercet.distill import run
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
-from tercet.distill.task_objective import SOFT, divergence
+from tercet.distill.task_objective import SoftLabel, SoftSets, divergence
 from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks.chat import Chat
@@ -209,7 +209,7 @@ def test_soft_labels_by_their_definition():
     q, p = ((each / 3).softmax(-1) for each in scores)
     expected = 9 * (p * (p / q).log()).sum()
     torch.testing.assert_close(divergence(found, right, 3.0), expected)
-    labels = SOFT[SingleLabelObjective](SingleLabelObjective(), 3.0)
+    labels = SoftLabel(SingleLabelObjective(), 3.0)
     torch.testing.assert_close(labels.soft(found, right, {}), expected)
     hard = labels.hard(found, {"labels": torch.tensor([0, 2, 1, 1])})
     torch.testing.assert_close(
@@ -232,7 +232,7 @@ def test_several_labels_are_several_questions():
     found, right = torch.tensor([[0.5, -1.0]]).double(), torch.tensor([[2.0, 1.0]]).double()
     q, p = ((scores / 2).sigmoid() for scores in (found, right))
     expected = 4 * (p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()).mean()
-    labels = SOFT[MultiLabelObjective](MultiLabelObjective(), 2.0)
+    labels = SoftSets(MultiLabelObjective(), 2.0)
     torch.testing.assert_close(labels.soft(found, right, {}), expected)
 
 
