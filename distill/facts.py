@@ -21,41 +21,37 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.devices.precision import join_processes
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete
-from .general_prepared import PreparedGeneralStep
 from .output import GENERAL, STUDENT, TASK, TEACHER
-from .prepared import Prepared
-from .recipe import DistillationRecipe
 from .size_and_speed import measure_speeds, size_of
-from .task_step import PreparedTaskStep
+from .steps import Prepared, Step
 
 
-def keep_student(recipe: DistillationRecipe, prepared: Prepared) -> None:
+def keep_student(folder: Path, prepared: Prepared, *, is_timed: bool) -> None:
     """Put the model of the last step where it is looked for, and write how it compares in size and speed.
 
     Args:
-        recipe: As it was carried out.
+        folder: Of the run.
         prepared: Its steps.
+        is_timed: Whether speeds are measured, too.
     """
-    folder, last = recipe.folder, GENERAL if prepared.task is None else TASK
-    student = folder / STUDENT / last
+    name, step = [*prepared.steps.items()][-1]
+    student = folder / STUDENT / name
     delete(folder / MODEL)
     shutil.copytree(student / MODEL, folder / MODEL, dirs_exist_ok=True)
     shutil.copy(folder / RECIPE, folder / MODEL)
     facts = json.loads((student / EVALUATION).read_text(encoding="utf-8"))
-    facts |= compare_models(recipe, prepared.last, student / MODEL)
+    facts |= compare_models(step, student / MODEL, is_timed=is_timed)
     replace_text(folder / TEXTS, json.dumps(texts_of(folder / STUDENT), indent=2) + "\n")
     replace_text(folder / EVALUATION, json.dumps(facts, indent=2) + "\n")
 
 
-def compare_models(
-    recipe: DistillationRecipe, step: PreparedGeneralStep | PreparedTaskStep, student: Path
-) -> dict[str, Any]:
-    """Compare sizes and optionally times of the student and of the teacher of the last step."""
+def compare_models(step: Step, student: Path, *, is_timed: bool) -> dict[str, Any]:
+    """Compare sizes and optionally times of a student and of the teacher of the step that made it."""
     models = {TEACHER: step.model, STUDENT: Checkpoint.open(str(student)).transformer()}
     with written_as_ours(step.teacher, step.model) as folder:
         folders = {TEACHER: folder, STUDENT: student}
         sizes = {name: asdict(size_of(model, folders[name])) for name, model in models.items()}
-        if not recipe.report.speed:
+        if not is_timed:
             return {"sizes": sizes}
         places = {name: str(folder) for name, folder in folders.items()}
         return {"sizes": sizes, "speeds": measure_speeds(models, places, present_device())}

@@ -1,114 +1,206 @@
-"""The step on raw text: a pretrained teacher reads along, or has read before, and the student learns.
+"""The step on raw text: pretraining with a teacher that reads along, or has read before.
 
-PreparedGeneralStep -> parts -> learn -> model      a run: the student, or one that it is compared with
+GeneralRecipe -> prepare -> teacher, text, objective    what all students have in common
+                    |
+                 student -> Learner, Distillation -> learn -> model
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
+import numpy as np
+import torch
 from accelerate import Accelerator
 from torch import nn
 
 from ..configs.recipe import recipe_data
+from ..data.cache import made_once
 from ..data.disk import replace_text
-from ..data.steps.examples import left_out_of
+from ..data.steps.examples import ExampleSource, left_out_of, pick
 from ..data.steps.exchange import main_first, wait_for_everyone
+from ..data.steps.objective import on_device
+from ..data.steps.windows import windows_of
+from ..data.tokenizers.tokenizer import frame_ids
+from ..modeling import TercetConfig, TercetPreTrainedModel
+from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..pretraining.model import require_positions
 from ..pretraining.prepared import Prepared, extent_of
+from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
 from ..pretraining.revisions import keep_models
-from ..pretraining.text import ReadText
-from ..training.evaluation import HeldOut
+from ..pretraining.text import ReadText, Texts, build_held_out, context_of, open_texts, training_source
+from ..training.devices.precision import build_accelerator, choose_precision
+from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.learning import Session, learn
 from ..training.run_folder import EVALUATION, MODEL, write_recipe
 from ..training.stages import prepare_data
 from ..training.token_objective import TokenObjective
-from .cache import CachedTeacher
-from .general_prepared import PreparedGeneralStep, build_setup, source_of
-from .model_outputs import Learner
-from .objective import Distillation
-from .recipe import DistillationRecipe, GeneralRecipe
+from .cache import (
+    Binding,
+    CachedTeacher,
+    FixedCopies,
+    binding_of,
+    cache_place,
+    require_fixed,
+    write_cache,
+)
+from .loss_recipes import build_losses, require_cached, required_projections
+from .losses import DistillationLoss, SoftTargetLoss
+from .model_outputs import Learner, RequiredOutputs
+from .objective import Distillation, Teacher, required_outputs
+from .output import CACHE
+from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
+from .sequences import require_pairs, written_pairs
+from .steps import Step, Student
+from .student import build_student
+from .teacher import LiveTeacher, load_model, moved, require_outputs, require_same_vocabulary
 
-CACHE = "cache.json"
-"""File in the folder of a run that says what a cached teacher lacks."""
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralStep(Step):
+    """Pretraining with a teacher."""
+
+    recipe: GeneralRecipe
+    base: TokenObjective
+    """What is learned from the text itself."""
+    source: ExampleSource
+    """What is read."""
+    held_out: HeldOut
+    """What models are measured on."""
+    texts: Texts
+    """The documents of both splits."""
+
+    @classmethod
+    def prepare(cls, recipe: GeneralRecipe, open_model: Opener = Checkpoint.open) -> Self:
+        """Load the teacher and its text, and make sure that they fit what is to be learned."""
+        teacher, kind = open_model(recipe.teacher), recipe.objective.kind
+        model, tokenizer = load_model(teacher), teacher.required_tokenizer()
+        member = cast(type[TercetConfig], recipe.objective.model_class.config_class).model_type
+        require_outputs(model, recipe.teacher, kind, member)
+        require_positions(model.config, recipe.corpus.sequence_length)
+        pretraining = pretraining_of(recipe, teacher)
+        base = recipe.objective.build(context_of(pretraining, tokenizer, model.config))
+        if not isinstance(base, TokenObjective):
+            raise ValueError(
+                f"general.objective is {kind}, which has targets other than tokens: use "
+                f"masked_language_modeling, without sentence pairs"
+            )
+        texts = open_texts(pretraining)
+        source = training_source(pretraining, texts["train"], tokenizer)(recipe.corpus.sequence_length)
+        return cls(
+            teacher=teacher,
+            model=model,
+            open_model=open_model,
+            recipe=recipe,
+            base=base,
+            source=source,
+            held_out=build_held_out(pretraining, texts["validation"], tokenizer),
+            texts=texts,
+        )
+
+    def recipe_for(self, student: Student) -> GeneralRecipe:
+        """Return how a student learns; without a teacher, from the copies of the text that a cache is of."""
+        if student.is_taught:
+            return self.recipe
+        return replace(self.recipe, losses=(), objective_weight=1.0, sequences=None, on_policy=None)
+
+    def require_learnable(self, student: Student, folder: Path) -> None:
+        """Build what the student learns with; a cache that is there has to be of this text and teacher."""
+        general = self.recipe_for(student)
+        require_rereadable(self, general)
+        accelerator = build_accelerator(general.training, folder)
+        _, objective = build_setup(self, student.recipe, general, self.source, accelerator)
+        prepare_data(self.source, objective, general.training, accelerator, held_out=self.held_out)
+        if general.cache is not None and general.losses and general.sequences is None:
+            copies = FixedCopies(self.source, general.cache.copies)
+            place, binding = cache_of(self, general.cache, copies, accelerator.device)
+            if place.exists():
+                CachedTeacher(place, binding, accelerator.device)
+
+    def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
+        """Pretrain the student, with the teacher's losses beside the objective's."""
+        general = self.recipe_for(student)
+        if is_finished(folder, general.training.steps):
+            return
+        session = Session.begin(folder, general.training, resume=resume)
+        recipe = DistillationRecipe(output=str(folder), student=student.recipe, general=general)
+        about = recipe_data(recipe)
+        parts = build_parts(self, student.recipe, general, session.accelerator, about)
+        is_main = session.accelerator.is_main_process
+        if is_main:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_recipe(recipe, folder)
+            parts.text.tell(folder)
+        wait_for_everyone()
+        outcome = learn(session, parts, general.training)
+        teacher = cast(Distillation, parts.objective).teacher
+        if is_main and isinstance(teacher, CachedTeacher):
+            replace_text(folder / CACHE, json.dumps({"missing": teacher.missing}, indent=2) + "\n")
+        keep_models(session, parts, outcome, general.training)
+        wait_for_everyone()
 
 
-def learn_general(
-    step: PreparedGeneralStep, recipe: DistillationRecipe, folder: Path, *, resume: bool
-) -> dict[str, Any]:
-    """Carry out a run of the step and return what it came to; one that is finished is not repeated.
+def pretraining_of(recipe: GeneralRecipe, teacher: Checkpoint) -> PretrainingRecipe:
+    """Return the step as a recipe of pretraining: of the text as the teacher reads it."""
+    return PretrainingRecipe(
+        model=ModelRecipe(path=str(teacher.folder)),
+        tokenizer=TokenizerRecipe(path=str(teacher.folder)),
+        corpus=recipe.corpus,
+        objective=recipe.objective,
+        training=recipe.training,
+        output="",
+    )
 
-    Args:
-        step: Its teacher and its text.
-        recipe: Its student and how that learns, which may be another than the step's for comparison.
-        folder: Receives log, checkpoints, scores and model.
-        resume: Continue a run that is there.
+
+def is_finished(folder: Path, steps: int) -> bool:
+    """Return whether the run in a folder has taken its steps.
 
     Raises:
-        ValueError: The recipe does not fit the models, or a run is there and not to be continued.
-        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+        ValueError: It has taken more than the recipe now says.
     """
-    general = recipe.general
-    assert general is not None
-    if (told := results_of(folder)) is not None and told["step"] >= general.training.steps:
-        require_steps(told["step"], general.training.steps, folder)
-        return told
-    session = Session.begin(folder, general.training, resume=resume)
-    parts = build_parts(step, recipe, general, session.accelerator)
-    is_main = session.accelerator.is_main_process
-    if is_main:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_recipe(recipe, folder)
-        parts.text.tell(folder)
-    wait_for_everyone()
-    outcome = learn(session, parts, general.training)
-    teacher = cast(Distillation, parts.objective).teacher
-    if is_main and isinstance(teacher, CachedTeacher):
-        replace_text(folder / CACHE, json.dumps({"missing": teacher.missing}, indent=2) + "\n")
-    keep_models(session, parts, outcome, general.training)
-    wait_for_everyone()
-    told = results_of(folder)
-    assert told is not None
-    return told
+    if not (file := folder / EVALUATION).exists():
+        return False
+    taken = json.loads(file.read_text(encoding="utf-8"))["step"]
+    if taken > steps:
+        raise ValueError(
+            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with at least as "
+            f"many, or start over with --overwrite"
+        )
+    return taken == steps
 
 
 def build_parts(
-    step: PreparedGeneralStep, recipe: DistillationRecipe, general: GeneralRecipe, accelerator: Accelerator
+    step: GeneralStep,
+    student: StudentRecipe,
+    general: GeneralRecipe,
+    accelerator: Accelerator,
+    about: Mapping[str, Any],
 ) -> Prepared:
-    """Build what a run of the step learns with: its student, and what that learns of text and teacher."""
+    """Build what a student of the step learns with, and what it learns of text and teacher."""
     with main_first():
         source = source_of(step, general, accelerator.device)
-    learner, objective = build_setup(step, recipe.student, general, source, accelerator)
+    learner, objective = build_setup(step, student, general, source, accelerator)
     held_out, examples = of_student(step.held_out, step.base), source.epoch(0)
-    is_stream = general.corpus.streaming
     data = prepare_data(
-        source, objective, general.training, accelerator, held_out=held_out, is_stream=is_stream
+        source,
+        objective,
+        general.training,
+        accelerator,
+        held_out=held_out,
+        is_stream=general.corpus.streaming,
     )
     return Prepared(
         model=learner,
         objective=objective,
         data=data,
         width=learner.student.config.hidden_size,
-        about=recipe_data(recipe) | {"text": extent_of(examples)},
+        about={**about, "text": extent_of(examples)},
         tokenizer=step.tokenizer,
         text=ReadText(step.texts, step.held_out, left_out_of(examples)),
         saved={MODEL: "student"},
     )
-
-
-def require_steps(taken: int, steps: int, folder: Path) -> None:
-    """Raise a `ValueError` if a finished run has taken more steps than the recipe now says."""
-    if taken > steps:
-        raise ValueError(
-            f"general.training.steps = {steps}, but {folder} has taken {taken}: resume with at least as "
-            f"many, or start over with --overwrite"
-        )
-
-
-def results_of(folder: Path) -> dict[str, Any] | None:
-    """Read what a finished run came to, if there is one."""
-    file = folder / EVALUATION
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
 def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
@@ -118,3 +210,175 @@ def of_student(held_out: HeldOut, base: TokenObjective) -> HeldOut:
         return held_out.measure(cast(Learner, learner).student)
 
     return replace(held_out, measure=measure, criterion=lambda scores: scores[f"{base.term}/loss"])
+
+
+def build_setup(
+    step: GeneralStep,
+    own: StudentRecipe,
+    general: GeneralRecipe,
+    source: ExampleSource,
+    accelerator: Accelerator,
+) -> tuple[Learner, Distillation]:
+    """Build the student and what it learns of `source`; only of fixed copies, a teacher is cached.
+
+    Args:
+        step: What all runs have in common.
+        own: Says which student learns.
+        general: Says how, which may be otherwise than the step's, for comparison.
+        source: What from.
+        accelerator: Of the run.
+
+    Raises:
+        ValueError: The recipes do not fit the models.
+    """
+    config = step.model.config
+    student = first_student(own, step, general.training.seed)
+    require_positions(student.config, general.corpus.sequence_length)
+    losses = build_losses(general.losses, student.config, config)
+    ends = frame_ids(step.tokenizer)[1]
+    on_policy = None
+    if general.on_policy is not None:
+        from .on_policy import build_on_policy
+
+        on_policy = build_on_policy(general, step.base, losses, student, ends, accelerator)
+    teacher = build_teacher(step, general, losses, source, accelerator)
+    objective = Distillation(step.base, general.objective_weight, losses, teacher, on_policy)
+    names = required_projections(losses, student.config, config)
+    learner = Learner(student, objective.needs, names, config.hidden_size)
+    if not objective.needs.logits:
+        rest_unreached(learner, objective, source, accelerator.device)
+    return learner, objective
+
+
+def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
+    """Raise a `ValueError` if the teacher is to read the whole text beforehand, and that is impossible."""
+    beforehand = [key for key in ("cache", "sequences") if getattr(general, key) is not None]
+    if beforehand and general.corpus.streaming:
+        raise ValueError(
+            f"general.{beforehand[0]}: the teacher processes the whole text beforehand, which a stream does "
+            f"not allow: set general.corpus.streaming=false"
+        )
+    if general.sequences is not None:
+        require_pairs(step.source)
+    if general.cache is not None:
+        if (windows := windows_of(step.source)) > 1:
+            raise ValueError(
+                f"general.cache: the text has so many documents that it is read in {windows} windows, of "
+                "which a cache holds one: leave general.cache out, or name fewer files"
+            )
+        require_fixed(step.base, general.cache.copies)
+
+
+def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
+    """Return what a run reads: the text, what the teacher writes instead, or fixed copies of either.
+
+    Raises:
+        ValueError: The teacher can write nothing, or the text is corrupted anew whenever it is read.
+    """
+    require_rereadable(step, general)
+    source = step.source
+    if general.sequences is not None:
+        source = written_pairs(
+            step.teacher, step.model, step.recipe.corpus, source, general.sequences, device
+        )
+    return source if general.cache is None else FixedCopies(source, general.cache.copies)
+
+
+def build_teacher(
+    step: GeneralStep,
+    general: GeneralRecipe,
+    losses: Sequence[DistillationLoss],
+    source: ExampleSource,
+    accelerator: Accelerator,
+) -> Teacher:
+    """Return a teacher that reads along or, of fixed copies, one that has read them before.
+
+    Raises:
+        ValueError: A cache cannot give what losses compare, or is of another teacher or other data.
+    """
+    if general.cache is not None and losses:
+        require_cached(losses, is_complete=general.cache.top_k is None)
+        if isinstance(source, FixedCopies):
+            with main_first():
+                return cached_teacher(step, general.cache, losses, source, accelerator.device)
+    return LiveTeacher(step.model, required_outputs(losses), accelerator.device, general.training.precision)
+
+
+def cached_teacher(
+    step: GeneralStep,
+    recipe: CacheRecipe,
+    losses: Sequence[DistillationLoss],
+    source: FixedCopies,
+    device: torch.device,
+) -> CachedTeacher:
+    """Let the teacher read the corpus, unless it has, and remember what it made of it.
+
+    Raises:
+        ValueError: What is remembered is of another teacher or other data.
+    """
+    temperatures = [loss.temperature for loss in losses if isinstance(loss, SoftTargetLoss)]
+    folder, binding = cache_of(step, recipe, source, device)
+
+    def write(target: Path) -> None:
+        live = LiveTeacher(step.model, RequiredOutputs(logits=True), device, binding["products"])
+        write_cache(target, live, step.base, source, recipe, binding, temperatures)
+
+    made_once(folder, write, "another folder in general.cache.folder")
+    moved(step.model, torch.device("cpu"))  # which leaves its place to the student
+    return CachedTeacher(folder, binding, device)
+
+
+def cache_of(
+    step: GeneralStep, recipe: CacheRecipe, source: FixedCopies, device: torch.device
+) -> tuple[Path, Binding]:
+    """Return where a cache lies, and what it is of."""
+    products = choose_precision(step.recipe.training.precision, device)
+    binding = binding_of(step.teacher, source, step.recipe, recipe, products)
+    return cache_place(step.recipe.corpus, recipe, binding), binding
+
+
+def rest_unreached(
+    learner: Learner, objective: Distillation, source: ExampleSource, device: torch.device
+) -> None:
+    """Keep weights as they are that no term depends on, since several processes wait for all gradients.
+
+    Such are a head where nothing is predicted, and all behind the last queries where only these are compared.
+    They are found by learning from two examples once.
+    """
+    learner.to(device)
+    examples = source.epoch(0)
+    batch = objective.collate(pick(examples, np.arange(min(2, len(examples)))), 0)
+    with evaluation_mode(learner):
+        total = torch.stack([*objective.losses(learner, on_device(batch, device)).values()]).sum()
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    for parameter, gradient in zip(
+        parameters, torch.autograd.grad(total, parameters, allow_unused=True), strict=True
+    ):
+        parameter.requires_grad_(gradient is not None)
+
+
+def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> TercetPreTrainedModel:
+    """Make a student of the teacher, or load the one that a recipe names, which has the same vocabulary.
+
+    Raises:
+        FileNotFoundError: There is no such model.
+        ValueError: The recipe does not fit the teacher, or vocabularies differ.
+    """
+    teacher, objective = step.model.config, step.recipe.objective
+    if recipe.path is None:
+        model_class = cast(type[TercetPreTrainedModel], objective.model_class)  # as the teacher is one
+        return build_student(recipe, step.model, model_class, seed)
+    own = step.open_model(recipe.path)
+    model = load_model(own)
+    require_same_vocabulary(step.tokenizer, own.required_tokenizer())
+    if model.config.vocab_size != teacher.vocab_size:
+        raise ValueError(
+            f"{recipe.path} has embeddings for {model.config.vocab_size:,} tokens and the teacher for "
+            f"{teacher.vocab_size:,}: make them equal with resize_token_embeddings"
+        )
+    if not isinstance(model, objective.model_class):
+        raise ValueError(
+            f"student.path {recipe.path} is a {type(model).__name__}, but {objective.kind} needs a "
+            f"{objective.model_class.__name__}: set student.path to such a model"
+        )
+    return model

@@ -10,7 +10,7 @@ Shapes: n targets, V vocabulary.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -24,7 +24,9 @@ from ..modeling.heads.losses import cross_entropy_sum
 from ..training.token_objective import TokenObjective, token_scores
 from .losses import DistillationLoss
 from .model_outputs import ModelOutputs, RequiredOutputs, without_filling
-from .on_policy import OnPolicy
+
+if TYPE_CHECKING:
+    from .on_policy import OnPolicy
 
 
 class Teacher(Protocol):
@@ -57,7 +59,7 @@ class Distillation(Objective):
         base_weight: float,
         losses: Sequence[DistillationLoss],
         teacher: Teacher,
-        on_policy: OnPolicy | None = None,
+        on_policy: "OnPolicy | None" = None,
     ):
         self.base = base
         self.reads_whole_step = base.reads_whole_step

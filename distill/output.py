@@ -22,7 +22,6 @@ from .recipe import DistillationRecipe
 
 GENERAL = "general"
 TASK = "task"
-STEPS = (GENERAL, TASK)
 """Folders of the steps, in that of a student."""
 
 BEGINNING = "beginning"
@@ -30,6 +29,9 @@ BEGINNING = "beginning"
 
 BEGINNING_HASH = "beginning.sha256"
 """File beside it: the hash of the weights that the step began with."""
+
+CACHE = "cache.json"
+"""File in the folder of a run on raw text that says what a cached teacher lacks."""
 
 TEACHER = "teacher"
 STUDENT = "student"

@@ -1,8 +1,11 @@
 """Distillation, from a recipe to a smaller model.
 
-teacher -> student -> on raw text -> on rows -> model
-                         |              |
-                      the same without a teacher, and from random weights
+recipe -> steps and students, prepared once
+             |
+          for each student:  pretraining with a teacher -> fine-tuning with one -> model
+
+A recipe has one of these steps, or both. Students are its own one, the same without a teacher, and the same
+from random weights.
 """
 
 from pathlib import Path
@@ -12,11 +15,9 @@ from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
 from .facts import keep_student
-from .general_step import learn_general
-from .output import GENERAL, TASK, WITHOUT_TEACHER, run_folder
-from .prepared import Prepared, prepare, require_fit
-from .recipe import DistillationRecipe, StudentRecipe
-from .task_step import learn_task
+from .output import run_folder
+from .recipe import DistillationRecipe
+from .steps import prepare
 
 
 def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -41,25 +42,16 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
         with main_first():
             prepared = prepare(recipe)
-        require_fit(prepared)
+        prepared.require_fit(run.folder)
         with run.together() as is_main:
             if is_main:
                 run.take()
-        for name in prepared.students:
-            learn_all(prepared, name, resume=run.resume)
+        for student in prepared.students:
+            for name, step in prepared.steps.items():
+                place = run.folder / student.name / name
+                step.learn(student, place, resume=run.resume)
+                student = student.going_on(place / MODEL)
         with run.together() as is_main:
             if is_main:
-                keep_student(recipe, prepared)
-    return recipe.model_folder
-
-
-def learn_all(prepared: Prepared, name: str, *, resume: bool) -> None:
-    """Carry out the steps of one student, each beginning with what the one before has made."""
-    recipe = prepared.students[name]
-    folder, student = recipe.folder / name, recipe.student
-    if prepared.general is not None:
-        learn_general(prepared.general, recipe, folder / GENERAL, resume=resume)
-        student = StudentRecipe(path=str(folder / GENERAL / MODEL))
-    if prepared.task is not None:
-        is_taught = name != WITHOUT_TEACHER
-        learn_task(prepared.task, student, folder / TASK, is_taught=is_taught, resume=resume)
+                keep_student(run.folder, prepared, is_timed=recipe.report.speed)
+        return run.folder / MODEL

@@ -1,6 +1,6 @@
-"""The step on rows: a fine-tuned teacher answers them all, and the student learns from answers and labels.
+"""The step on rows: fine-tuning with a teacher, from whose answers the student learns beside the labels.
 
-teacher's task -> rows -> examples                   what all runs of the step have in common
+teacher's task -> rows -> examples                   what all students have in common
    |                         |
    +-> student ->  TaskDistillation -> as in fine-tuning: seeds, best checkpoints, report
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -45,77 +45,118 @@ from ..training.devices.precision import join_processes
 from ..training.run_folder import RECIPE, write_recipe
 from .output import BEGINNING, BEGINNING_HASH
 from .recipe import StudentRecipe, TaskStepRecipe
+from .steps import Step, Student
 from .student import build_student
 from .task_objective import IS_LABELLED, SOFT, TaskDistillation
 from .teacher import load_model, require_same_vocabulary
 
 
-@dataclass(frozen=True)
-class PreparedTaskStep:
-    """What all runs of a recipe's step on rows have in common."""
+@dataclass(frozen=True, kw_only=True)
+class TaskStep(Step):
+    """Fine-tuning with a teacher."""
 
     recipe: TaskStepRecipe
-    teacher: Checkpoint
-    """The model to be imitated, on disk."""
-    model: TercetPreTrainedModel
-    """The same, loaded."""
     task: Task
     """The teacher's."""
     rows: SplitRows
     unlabelled: Dataset | None
     """Rows that the teacher alone labels, if there are any."""
-    open_model: Opener
-    """Finds further models by their names."""
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The teacher's."""
-        return self.teacher.required_tokenizer()
 
     @property
     def encoder(self) -> TextEncoder:
         """Make what turns texts into the ids that the teacher reads."""
         return encoder_of(self.model, self.tokenizer, self.recipe.data.max_length)
 
+    @classmethod
+    def prepare(cls, recipe: TaskStepRecipe, open_model: Opener = Checkpoint.open) -> Self:
+        """Load the teacher and the rows; warn if it has learned some that the student is measured on."""
+        teacher = open_model(recipe.teacher)
+        model, task = load_model(teacher), load_task(teacher.folder)
+        require_teacher(recipe.teacher, model, task)
+        rows = read_splits(fine_tuning(recipe, task, Path(), recipe.teacher))
+        unlabelled = None
+        if recipe.unlabelled is not None:
+            require_answers(task)
+            unlabelled, _, tally = read_rows(
+                recipe.unlabelled,
+                task.recipe.input_columns,
+                "task.unlabelled",
+                on_bad_row=recipe.data.on_bad_row,
+                check=task.require_inputs,
+            )
+            rows.tallies["unlabelled"] = tally
+        step = cls(
+            teacher=teacher,
+            model=model,
+            open_model=open_model,
+            recipe=recipe,
+            task=task,
+            rows=rows,
+            unlabelled=unlabelled,
+        )
+        encode_splits(rows, task, step.encoder, recipe.data.on_bad_row)  # raises what is wrong with the rows
+        if unlabelled is not None:
+            encode_unlabelled(step, unlabelled)
+        tell_of_leakage(recipe.teacher, read_facts(teacher.folder / RECIPE), recipe.data)
+        return step
 
-def prepare_task(recipe: TaskStepRecipe, open_model: Opener = Checkpoint.open) -> PreparedTaskStep:
-    """Load the teacher and the rows, and make sure that they fit each other.
+    def require_learnable(self, student: Student, folder: Path) -> None:
+        """Make sure that the student reads what the teacher reads."""
+        if student.recipe.path is None:
+            return require_same_input(self, own_student(self, student.recipe), self.tokenizer)
+        model, seed = PretrainedModelRecipe(path=student.recipe.path), self.recipe.training.seeds[0]
+        own = load_pretrained_model(model, self.task, seed, self.open_model)
+        return require_same_input(self, own.model, own.tokenizer)
 
-    Raises:
-        FileNotFoundError: A file or model is not there.
-        ValueError: The teacher was not fine-tuned for a task, or for chat, the rows are not of it, or it has
-            learned some of those that the student is measured on.
-    """
-    teacher = open_model(recipe.teacher)
-    model, task = load_model(teacher), load_task(teacher.folder)
+    def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
+        """Fine-tune the student, once for every seed, with the teacher's answers beside the labels."""
+        processes, own = join_processes(), student.recipe
+        with main_first():
+            path = own.path or write_beginning(self, own, folder / BEGINNING)
+            recipe = fine_tuning(self.recipe, self.task, folder, path)
+            rate = choose_learning_rate(recipe, self.open_model)
+            recipe = with_learning_rate(recipe, rate)
+            if processes.is_main_process:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_recipe(recipe, folder)
+            require_same_beginning(folder, self.open_model(path))
+            first = load_pretrained_model(recipe.model, self.task, recipe.training.seeds[0], self.open_model)
+        require_same_input(self, first.model, first.tokenizer)
+        encoder = encoder_of(first.model, first.tokenizer, recipe.data.max_length)
+        splits = encode_splits(self.rows, self.task, encoder, recipe.data.on_bad_row)
+        prepared = Prepared(self.task, splits, first, self.rows.bad_rows, self.open_model)
+        whole = training_split(self)
+        if processes.is_main_process:
+            keep_rows(recipe, prepared)
+            if rate is not None:
+                print(rate, file=sys.stderr, flush=True)
+        wait_for_everyone()
+        results = learn_all(
+            *(recipe, prepared, folder),
+            first=first,
+            resume=resume,
+            read={**splits, "train": whole} if student.is_taught else splits,
+            teach=partial(taught, self) if student.is_taught else None,
+            # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
+            pace=whole.examples,
+        )
+        if processes.is_main_process:
+            keep_best(recipe, prepared, results, rate=rate)
+        wait_for_everyone()
+
+
+def require_teacher(name: str, model: TercetPreTrainedModel, task: Task) -> None:
+    """Raise a `ValueError` unless a model was fine-tuned for its task, and rows of that are distilled."""
     if not type(model).__name__.endswith(task.head):
         raise ValueError(
-            f"the teacher {recipe.teacher} is a {type(model).__name__}, which has no head "
+            f"the teacher {name} is a {type(model).__name__}, which has no head "
             f"{task.head} for {task.recipe.kind}: name a model of tercet finetune"
         )
     if task.recipe.kind == "chat":
         raise ValueError(
-            f"the teacher {recipe.teacher} was fine-tuned for chat, which is not distilled from rows: name a "
+            f"the teacher {name} was fine-tuned for chat, which is not distilled from rows: name a "
             "teacher of another task, or distill this one on text (general)"
         )
-    rows = read_splits(fine_tuning(recipe, task, Path(), recipe.teacher))
-    unlabelled = None
-    if recipe.unlabelled is not None:
-        require_answers(task)
-        unlabelled, _, tally = read_rows(
-            recipe.unlabelled,
-            task.recipe.input_columns,
-            "task.unlabelled",
-            on_bad_row=recipe.data.on_bad_row,
-            check=task.require_inputs,
-        )
-        rows.tallies["unlabelled"] = tally
-    step = PreparedTaskStep(recipe, teacher, model, task, rows, unlabelled, open_model)
-    encode_splits(rows, task, step.encoder, recipe.data.on_bad_row)  # raises what is wrong with the rows
-    if unlabelled is not None:
-        encode_unlabelled(step, unlabelled)
-    tell_of_leakage(recipe.teacher, read_facts(teacher.folder / RECIPE), recipe.data)
-    return step
 
 
 def tell_of_leakage(name: str, recipe: Mapping[str, Any], data: DataRecipe) -> None:
@@ -141,7 +182,7 @@ def tell_of_leakage(name: str, recipe: Mapping[str, Any], data: DataRecipe) -> N
         )
 
 
-def encode_unlabelled(step: PreparedTaskStep, rows: Dataset) -> LabelledExamples:
+def encode_unlabelled(step: TaskStep, rows: Dataset) -> LabelledExamples:
     """Encode further rows as the teacher reads them.
 
     Raises:
@@ -173,56 +214,7 @@ def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str
     )
 
 
-def learn_task(
-    step: PreparedTaskStep, student: StudentRecipe, folder: Path, *, is_taught: bool, resume: bool
-) -> Path:
-    """Carry out the runs of all seeds; return the folder of the best model.
-
-    Args:
-        step: Its teacher and its rows.
-        student: What learns.
-        folder: Receives everything.
-        is_taught: Whether the teacher's answers are learned from; the labels alone are otherwise.
-        resume: Continue runs that are there.
-
-    Raises:
-        ValueError: The student does not fit the teacher.
-        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-    """
-    processes = join_processes()
-    beginning = folder / BEGINNING
-    with main_first():
-        path = write_beginning(step, student, beginning) if student.path is None else student.path
-        recipe = fine_tuning(step.recipe, step.task, folder, path)
-        rate = choose_learning_rate(recipe, step.open_model)
-        recipe = with_learning_rate(recipe, rate)
-        if processes.is_main_process:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_recipe(recipe, folder)
-        require_same_beginning(folder, step.open_model(path))
-        own = load_pretrained_model(recipe.model, step.task, recipe.training.seeds[0], step.open_model)
-    require_same_input(step, own.model, own.tokenizer)
-    encoder = encoder_of(own.model, own.tokenizer, recipe.data.max_length)
-    splits = encode_splits(step.rows, step.task, encoder, recipe.data.on_bad_row)
-    teach = partial(taught, step) if is_taught else None
-    whole = training_split(step)
-    read = {**splits, "train": whole} if is_taught else splits
-    # Of the control, too: it takes as many steps, and has as many checkpoints to choose from.
-    pace = whole.examples
-    prepared = Prepared(step.task, splits, own, step.rows.bad_rows, step.open_model)
-    if processes.is_main_process:
-        keep_rows(recipe, prepared)
-        if rate is not None:
-            print(rate, file=sys.stderr, flush=True)
-    wait_for_everyone()
-    results = learn_all(recipe, prepared, folder, first=own, resume=resume, read=read, teach=teach, pace=pace)
-    if processes.is_main_process:
-        keep_best(recipe, prepared, results, rate=rate)
-    wait_for_everyone()
-    return recipe.model_folder
-
-
-def write_beginning(step: PreparedTaskStep, student: StudentRecipe, folder: Path) -> str:
+def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:
     """Make a student of the teacher, with its head, and write it into a folder unless it is there."""
 
     def write(target: Path) -> None:
@@ -250,7 +242,7 @@ def require_same_beginning(folder: Path, model: Checkpoint) -> None:
         )
 
 
-def own_student(step: PreparedTaskStep, student: StudentRecipe) -> TercetPreTrainedModel:
+def own_student(step: TaskStep, student: StudentRecipe) -> TercetPreTrainedModel:
     """Make a student of the teacher, with its head.
 
     Raises:
@@ -260,22 +252,8 @@ def own_student(step: PreparedTaskStep, student: StudentRecipe) -> TercetPreTrai
     return build_student(student, model, type(model), step.recipe.training.seeds[0])
 
 
-def require_student(step: PreparedTaskStep, student: StudentRecipe) -> None:
-    """Make sure that a student can learn from the teacher; nothing is written.
-
-    Raises:
-        FileNotFoundError: There is no such student.
-        ValueError: It does not fit the teacher, or reads less than that.
-    """
-    if student.path is None:
-        return require_same_input(step, own_student(step, student), step.tokenizer)
-    model, seed = PretrainedModelRecipe(path=student.path), step.recipe.training.seeds[0]
-    own = load_pretrained_model(model, step.task, seed, step.open_model)
-    return require_same_input(step, own.model, own.tokenizer)
-
-
 def require_same_input(
-    step: PreparedTaskStep, student: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    step: TaskStep, student: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     """Raise a `ValueError` unless a student reads the same tokens of a row as the teacher, and as many."""
     require_same_vocabulary(step.tokenizer, tokenizer)
@@ -288,7 +266,7 @@ def require_same_input(
         )
 
 
-def taught(step: PreparedTaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
+def taught(step: TaskStep, student: TercetPreTrainedModel, device: torch.device) -> TaskDistillation:
     """Build what a student learns on a device."""
     return TaskDistillation(
         SOFT[step.task.recipe.kind](step.task.objective(), step.recipe.temperature),
@@ -301,7 +279,7 @@ def taught(step: PreparedTaskStep, student: TercetPreTrainedModel, device: torch
     )
 
 
-def training_split(step: PreparedTaskStep) -> Split:
+def training_split(step: TaskStep) -> Split:
     """Encode what is learned from as the teacher reads it, rows without labels behind those with them."""
     rows = step.rows["train"]
     labelled = step.task.examples(rows, step.encoder)

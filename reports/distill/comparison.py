@@ -20,7 +20,7 @@ from ...data.steps.examples import ExampleSource, pick
 from ...data.steps.objective import on_device
 from ...data.steps.step_planning import cut_evenly
 from ...distill.model_outputs import RequiredOutputs, compute_outputs
-from ...distill.task_step import PreparedTaskStep
+from ...distill.task_step import TaskStep
 from ...finetune.evaluation import evaluate_rows
 from ...finetune.splits import encoder_of
 from ...finetune.tasks.task import Prediction, Task
@@ -186,7 +186,7 @@ def as_kept(score: float, share: float, interval: Sequence[float] | None) -> Kep
     )
 
 
-def predict_split(step: PreparedTaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
+def predict_split(step: TaskStep, model: TercetPreTrainedModel, split: str) -> list[Prediction]:
     """Let a model answer the rows of a split, as it reads them, in the precision of the students' runs.
 
     They are scored as they were trained: what rounding costs, it costs all of them.

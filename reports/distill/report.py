@@ -13,8 +13,8 @@ from ...configs.recipe import load_recipe
 from ...data.disk import replace_text
 from ...data.texts_read import keep_texts
 from ...distill.output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
-from ...distill.prepared import Prepared, prepare
 from ...distill.recipe import DistillationRecipe
+from ...distill.steps import Prepared, prepare
 from ...finetune.text_rows import example_texts
 from ...modeling.saved.model_folder import load_config
 from ...modeling.stock.architectures import options_of_export
@@ -79,11 +79,12 @@ def write_report(run: FinishedRun) -> None:
     if prepared.general is not None:
         texts = identify(prepared.general.texts)
         keep_texts(folder / STUDENT / GENERAL / TEXTS, texts, goes_on=True, may_change=False)
-    for name in prepared.students:
+    for student in prepared.students:
+        place = folder / student.name
         if prepared.general is not None:
-            draw_log(read_log(folder / name / GENERAL / LOG), folder / name / GENERAL / CURVES)
+            draw_log(read_log(place / GENERAL / LOG), place / GENERAL / CURVES)
         if prepared.task is not None:
-            report_of_fine_tuning(find_run(folder / name / TASK))
+            report_of_fine_tuning(find_run(place / TASK))
     measured = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
     summary = summarize(prepared, folder, measured)
     summary["next_steps"] = steps_as_data(what_comes_next(recipe, prepared))

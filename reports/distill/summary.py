@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ...distill.facts import present_device
-from ...distill.general_prepared import PreparedGeneralStep
-from ...distill.general_step import CACHE
-from ...distill.output import GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
-from ...distill.prepared import Prepared
-from ...distill.task_step import PreparedTaskStep
+from ...distill.general_step import GeneralStep
+from ...distill.output import CACHE, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
+from ...distill.steps import Prepared
+from ...distill.task_step import TaskStep
 from ...distill.teacher import moved
 from ...modeling.saved.checkpoint import Checkpoint
 from ...pretraining.translation_scores import TranslationMeasure
@@ -128,7 +127,7 @@ def summarize(prepared: Prepared, folder: Path, measured: Mapping[str, Any]) -> 
         folder: Of the run.
         measured: Sizes and, if they were measured, speeds.
     """
-    general, task, students = prepared.general, prepared.task, list(prepared.students)
+    general, task, students = prepared.general, prepared.task, [student.name for student in prepared.students]
     summary: Summary = {"students": students}
     if general is not None:
         summary[GENERAL] = compare_general(general, {name: folder / name / GENERAL for name in students})
@@ -165,7 +164,7 @@ def told(summary: Mapping[str, Any]) -> Iterator[str]:
     yield "; ".join(f"{name} {in_words(scores)}" for name, scores in reversed(step["scores"].items()))
 
 
-def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summary:
+def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
     assert step.held_out.source is not None
     students = {name: Checkpoint.open(str(path / MODEL)).transformer() for name, path in folders.items()}
@@ -200,7 +199,7 @@ def compare_general(step: PreparedGeneralStep, folders: dict[str, Path]) -> Summ
     return told
 
 
-def compare_task(step: PreparedTaskStep, folders: dict[str, Path]) -> Summary:
+def compare_task(step: TaskStep, folders: dict[str, Path]) -> Summary:
     """Compare how well students and teacher know the task, on the last split."""
     split = "test" if "test" in step.rows else "validation"
     references = step.task.references(step.rows[split])

@@ -14,11 +14,10 @@ from tercet.data.steps.examples import pick
 from tercet.data.steps.objective import IGNORE
 from tercet.data.steps.static_shapes import POSITIONS
 from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
-from tercet.distill.general_prepared import build_setup, prepare_general, require_learnable, source_of
+from tercet.distill.general_step import GeneralStep, build_setup, source_of
 from tercet.distill.model_outputs import RequiredOutputs
-from tercet.distill.output import STUDENT, WITHOUT_TEACHER
-from tercet.distill.prepared import variants
 from tercet.distill.recipe import CacheRecipe, DistillationRecipe
+from tercet.distill.steps import students_of
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.devices.precision import build_accelerator
@@ -34,7 +33,7 @@ CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 
 def written(recipe, tmp_path, cache, temperatures=(2.0,)):
     """Write a cache; give the step, the live teacher and the cached one, and what both read."""
-    step = prepare_general(recipe.general, tmp_path)
+    step = GeneralStep.prepare(recipe.general)
     source = FixedCopies(step.source, cache.copies)
     live = LiveTeacher(step.model, RequiredOutputs(logits=True), CPU, "fp32")
     binding = binding_of(step.teacher, source, step.recipe, cache, "fp32")
@@ -85,7 +84,7 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
 
 def test_copies_are_masked_otherwise_and_take_turns(recipe_of, tmp_path):
     recipe = recipe_of("encoder", objective=FIXED["encoder"])
-    step = prepare_general(recipe.general, tmp_path)
+    step = GeneralStep.prepare(recipe.general)
     source, indices = FixedCopies(step.source, 2), np.arange(6)
     ids = [batch_of(step, source, epoch, indices)["input_ids"] for epoch in range(4)]
     assert torch.equal(ids[0], ids[2])
@@ -152,7 +151,7 @@ def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_o
         return cached_recipe(made, tmp_path / "kept", copies=copies)
 
     distill(recipe("parts", 3))
-    monkeypatch.setattr("tercet.distill.general_prepared.write_cache", None)
+    monkeypatch.setattr("tercet.distill.general_step.write_cache", None)
     parts, whole = distill(recipe("parts", 6), resume=True), distill(recipe("whole", 6))
     log = read_log(recipe("whole", 6).folder / "student" / "general" / LOG)
     assert max(record["epoch"] for record in log if "epoch" in record) >= 1
@@ -226,18 +225,19 @@ def test_copies_without_masks_are_refused(recipe_of):
 def test_the_control_without_a_teacher_reads_the_same_masks_and_no_cache(recipe_of, tmp_path):
     settings = {"objective": FIXED["encoder"], "report": {"without_teacher": True}}
     recipe = recipe_of("encoder", general={"cache": {"copies": 3, "folder": str(tmp_path / "c")}}, **settings)
-    step, runs = prepare_general(recipe.general, tmp_path), variants(recipe)
-    sources = [source_of(step, run.general, CPU) for run in (runs[STUDENT], runs[WITHOUT_TEACHER])]
+    step, students = GeneralStep.prepare(recipe.general), students_of(recipe)
+    assert [student.is_taught for student in students] == [True, False]
+    sources = [source_of(step, step.recipe_for(student), CPU) for student in students]
     for epoch in range(4):
         ids = [
             step.base.collate(pick(source.epoch(epoch), np.arange(9)), 7)["input_ids"] for source in sources
         ]
         assert torch.equal(*ids)
     (tmp_path / "c").mkdir()
-    control = runs[WITHOUT_TEACHER]
-    accelerator = build_accelerator(control.general.training, tmp_path)
-    require_learnable(step, control.student, control.general, tmp_path)
-    _, objective = build_setup(step, control.student, control.general, sources[1], accelerator)
+    general = step.recipe_for(students[1])
+    accelerator = build_accelerator(general.training, tmp_path)
+    step.require_learnable(students[1], tmp_path)
+    _, objective = build_setup(step, recipe.student, general, sources[1], accelerator)
     assert isinstance(objective.teacher, LiveTeacher)
     assert not objective.teacher_losses
     assert not list((tmp_path / "c").iterdir())
@@ -254,5 +254,5 @@ def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of,
     told = json.loads((recipe.folder / "scores.json").read_text())["general"]["cache"]
     assert told["missing"] == about["missing"]
     assert "probability" in (recipe.folder / "report.md").read_text()
-    monkeypatch.setattr("tercet.distill.general_prepared.write_cache", None)
+    monkeypatch.setattr("tercet.distill.general_step.write_cache", None)
     distill(replace(recipe, general=general, output=str(tmp_path / "second")))

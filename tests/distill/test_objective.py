@@ -12,7 +12,7 @@ from tercet.data.steps.examples import pick
 from tercet.data.steps.objective import IGNORE, INDEX
 from tercet.data.steps.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.data.steps.step_planning import share
-from tercet.distill.general_prepared import build_setup, prepare_general
+from tercet.distill.general_step import GeneralStep, build_setup
 from tercet.distill.losses import AttentionMapLoss, CosineLoss, HiddenStateLoss, RelationLoss, SoftTargetLoss
 from tercet.distill.recipe import StudentRecipe
 from tercet.training.devices.precision import build_accelerator
@@ -172,7 +172,7 @@ def test_scores_are_the_objectives_own(make_setup):
 def test_what_nothing_teaches_rests(member, losses, recipe_of, tmp_path):
     """A head, and all behind the last queries: several processes would wait for their gradients."""
     recipe = recipe_of(member, general={"losses": losses, "objective_weight": 0.0})
-    step = prepare_general(recipe.general, tmp_path)
+    step = GeneralStep.prepare(recipe.general)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
     learner, objective = build_setup(step, recipe.student, recipe.general, step.source, accelerator)
     batch = objective.collate(pick(step.source.epoch(0), np.arange(4)), 0)

@@ -182,6 +182,6 @@ def test_neither_step_is_refused(tmp_path, capsys):
 
 
 def test_what_needs_no_text_is_refused_before_any_is_read(recipe_of, monkeypatch):
-    monkeypatch.setattr("tercet.distill.prepared.prepare_general", None)
+    monkeypatch.setattr("tercet.distill.general_step.open_texts", None)
     with pytest.raises(ValueError, match=r"warmup_steps = 3 exceeds training.steps = 2"):
         distill(recipe_of("encoder", training={"schedule": {"warmup_steps": 3}}))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from tercet.distill.general_prepared import own_tokens, prepare_general, source_of, written_pairs
+from tercet.distill.general_step import GeneralStep, source_of
+from tercet.distill.sequences import own_tokens, written_pairs
 from tercet.modeling.generation.writing import padded
 
 from ..reported import distill
@@ -16,10 +17,9 @@ CPU = torch.device("cpu")
 
 def test_targets_are_what_the_teachers_beams_write(recipe_of, tmp_path):
     recipe = recipe_of("seq2seq")
-    step = prepare_general(recipe.general, tmp_path)
+    step = GeneralStep.prepare(recipe.general)
     corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"), sequence_length=48)
-    step = replace(step, recipe=replace(step.recipe, corpus=corpus))
-    pairs = written_pairs(step, step.source, 3, CPU)
+    pairs = written_pairs(step.teacher, step.model, corpus, step.source, 3, CPU)
     closing = step.source.closing.tolist()
     assert 0 < len(pairs) <= len(step.source)
     numbers = {document: number for number, document in enumerate(step.source.documents)}
@@ -38,12 +38,12 @@ def test_targets_are_what_the_teachers_beams_write(recipe_of, tmp_path):
 
 def test_they_are_written_once(recipe_of, tmp_path, monkeypatch):
     recipe = recipe_of("seq2seq")
-    step = prepare_general(recipe.general, tmp_path)
+    step = GeneralStep.prepare(recipe.general)
     corpus = replace(recipe.general.corpus, cache=str(tmp_path / "cache"))
-    step = replace(step, recipe=replace(step.recipe, corpus=corpus))
-    first = written_pairs(step, step.source, 1, CPU)
-    monkeypatch.setattr("tercet.distill.general_prepared.write_targets", None)
-    again = written_pairs(step, step.source, 1, CPU)
+    own = step.teacher, step.model, corpus, step.source, 1, CPU
+    first = written_pairs(*own)
+    monkeypatch.setattr("tercet.distill.sequences.write_targets", None)
+    again = written_pairs(*own)
     assert np.array_equal(first.target.tokens, again.target.tokens)
 
 
@@ -53,8 +53,8 @@ def test_a_student_learns_from_them(recipe_of):
     assert (distill(recipe) / "config.json").exists()
 
 
-def test_who_reads_no_pairs_has_no_targets_to_replace(recipe_of, tmp_path):
+def test_who_reads_no_pairs_has_no_targets_to_replace(recipe_of):
     general = replace(recipe_of("decoder").general, sequences=2)
-    step = prepare_general(general, tmp_path)
+    step = GeneralStep.prepare(general)
     with pytest.raises(ValueError, match="which only translation has"):
         source_of(step, general, CPU)

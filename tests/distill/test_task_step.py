@@ -17,7 +17,7 @@ from tercet.data.steps.examples import pick
 from tercet.distill import run
 from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.task_objective import SoftLabel, SoftSets, divergence
-from tercet.distill.task_step import prepare_task, require_same_beginning, taught, training_split
+from tercet.distill.task_step import TaskStep, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
 from tercet.finetune.tasks.chat import Chat
 from tercet.finetune.tasks.objectives import SingleLabelObjective
@@ -96,7 +96,7 @@ def test_every_head_is_distilled(kind, fine_tuned):
     assert (kept["share"] is None) if teachers <= 0 else math.isfinite(kept["share"])
     assert (folder / "task.json").exists()
     teacher, student = (
-        prepare_task(recipe.task).model.config,
+        TaskStep.prepare(recipe.task).model.config,
         json.loads((folder / "config.json").read_text()),
     )
     assert student["num_hidden_layers"] == 1 < teacher.num_hidden_layers
@@ -106,7 +106,7 @@ def test_every_head_is_distilled(kind, fine_tuned):
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_student_that_is_its_teacher_has_nothing_to_learn_from_it(kind, fine_tuned):
     """And gradients reach the student alone, where it is another."""
-    step = prepare_task(fine_tuned(kind).task)
+    step = TaskStep.prepare(fine_tuned(kind).task)
     examples = training_split(step).examples
     teacher = step.model
     objective = taught(step, teacher, torch.device("cpu"))
@@ -130,7 +130,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn_from_it(kind, fine_t
     ["classification", "multi_label", "regression", "tagging", "question_answering", "multiple_choice"],
 )
 def test_rows_without_labels_are_answered_by_the_teacher_alone(kind, fine_tuned):
-    step = prepare_task(fine_tuned(kind, unlabelled=True).task)
+    step = TaskStep.prepare(fine_tuned(kind, unlabelled=True).task)
     examples = training_split(step).examples
     labelled = step.task.examples(step.rows["train"], step.encoder)
     assert len(examples) == len(labelled) + 9
@@ -193,7 +193,7 @@ def test_student_and_teacher_are_scored_in_the_same_precision(fine_tuned):
     recipe = fine_tuned("classification", training=training)
     recipe = replace(recipe, student=StudentRecipe(path=recipe.task.teacher))
     distill(recipe, overwrite=True)
-    step = prepare_task(recipe.task)
+    step = TaskStep.prepare(recipe.task)
     teachers = predict_split(step, step.model, "validation")
     (file,) = (recipe.folder / "student" / "task").glob("predictions.jsonl")
     assert [json.loads(line) for line in file.read_text().splitlines()] == teachers
@@ -274,7 +274,7 @@ def test_a_column_is_renamed_where_the_teacher_names_it(fine_tuned, tmp_path):
     recipe = fine_tuned("classification").task
     rows = write_rows(tmp_path / "others.jsonl", [{"review": "the cat", "label": "cat"}])
     with pytest.raises(ValueError, match=r"no column 'text': give one of its columns .* this name$"):
-        prepare_task(replace(recipe, data=replace(recipe.data, train=str(rows))))
+        TaskStep.prepare(replace(recipe, data=replace(recipe.data, train=str(rows))))
 
 
 def test_a_teacher_of_chat_is_refused(fine_tuned, bases, tmp_path):  # noqa: F811

@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.distill.general_prepared import build_setup, prepare_general
+from tercet.distill.general_step import GeneralStep, build_setup
 from tercet.distill.loss_recipes import build_losses
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.teacher import require_same_vocabulary
@@ -125,7 +125,7 @@ def test_windows_of_a_large_text_are_not_cached(recipe_of, monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_of, tmp_path):
     recipe = recipe_of("encoder", training={"precision": precision})
-    step = prepare_general(recipe.general, tmp_path)
+    step = GeneralStep.prepare(recipe.general)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
     _, objective = build_setup(step, recipe.student, recipe.general, step.source, accelerator)
     assert objective.teacher.precision == precision

@@ -21,10 +21,13 @@ FUNCTIONS_WITH_A_RECIPE = 201
 MOST = {
     "pretraining": (152, 32_004),
     "finetune": (165, 33_802),
-    "distill": (201, 40_965),
+    "distill": (135, 28_955),
     "fewshot": (119, 23_630),
 }
 """Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
+
+MOST_WITH_A_STEP = {"general": (0, 0), "task": (0, 0)}
+"""Step of a distillation -> the same of `distill/run.py` with the step, which it imports by the recipe."""
 
 
 @cache
@@ -95,12 +98,21 @@ def reached(file: Path) -> set[Path]:
     return {each for each in seen if each.name != "__init__.py"}
 
 
+def require_within(files: set[Path], most: tuple[int, int]) -> None:
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    assert (len(files), lines) <= most
+    assert lines <= most[1]
+
+
 @pytest.mark.parametrize("folder", MOST)
 def test_runs_import_what_they_need(folder):
-    files = reached(ROOT / folder / "run.py")
-    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
-    assert (len(files), lines) <= MOST[folder]
-    assert lines <= MOST[folder][1]
+    require_within(reached(ROOT / folder / "run.py"), MOST[folder])
+
+
+@pytest.mark.parametrize("step", MOST_WITH_A_STEP)
+def test_distillations_import_what_their_steps_need(step):
+    folder = ROOT / "distill"
+    require_within(reached(folder / "run.py") | reached(folder / f"{step}_step.py"), MOST_WITH_A_STEP[step])
 
 
 def test_what_is_imported_is_followed():
