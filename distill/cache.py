@@ -51,10 +51,9 @@ from ..data.steps.static_shapes import POSITIONS
 from ..data.steps.step_planning import cut_evenly
 from ..modeling.heads.losses import at_least_float32
 from ..modeling.saved.checkpoint import Checkpoint
-from ..pretraining.recipe import CorpusRecipe
 from ..training.token_objective import TokenObjective
 from .model_outputs import ModelOutputs
-from .recipe import CacheRecipe, GeneralRecipe
+from .recipe import GeneralRecipe
 from .teacher import LiveTeacher
 
 ABOUT = "about.json"
@@ -140,18 +139,17 @@ def require_fixed(base: TokenObjective, copies: int) -> None:
         )
 
 
-def binding_of(
-    teacher: Checkpoint, source: FixedCopies, general: GeneralRecipe, recipe: CacheRecipe, products: str
-) -> Binding:
-    """Name all that a cache depends on; `products` are what the teacher computes in."""
+def binding_of(teacher: Checkpoint, source: FixedCopies, general: GeneralRecipe, products: str) -> Binding:
+    """Name all that a recipe's cache depends on; `products` are what the teacher computes in."""
+    assert general.cache is not None
     return {
         "teacher": teacher.hash,
         "data": hash_of_examples(source),
         "objective": recipe_data(general.objective),
         "seed": general.training.seed,
-        "copies": recipe.copies,
-        "top_k": recipe.top_k,
-        "precision": recipe.precision,
+        "copies": general.cache.copies,
+        "top_k": general.cache.top_k,
+        "precision": general.cache.precision,
         "products": products,
     }
 
@@ -176,11 +174,11 @@ def parts_of(lengths: np.ndarray) -> Iterator[np.ndarray]:
     return (np.arange(first, last) for first, last in pairwise(edges))
 
 
-def cache_place(corpus: CorpusRecipe, recipe: CacheRecipe, binding: Binding) -> Path:
-    """Return where a cache lies: where the recipe says, or beside the tokenized corpora."""
-    if recipe.folder is not None:
-        return named_path(recipe.folder, "general.cache.folder")
-    return cache_folder(corpus.cache) / "teachers" / name_of(binding)
+def cache_place(named: str | None, of_corpora: str | None, binding: Binding) -> Path:
+    """Return where a cache lies: in the named folder, or beside the tokenized corpora."""
+    if named is not None:
+        return named_path(named, "general.cache.folder")
+    return cache_folder(of_corpora) / "teachers" / name_of(binding)
 
 
 def write_cache(
@@ -188,7 +186,6 @@ def write_cache(
     teacher: LiveTeacher,
     base: TokenObjective,
     source: FixedCopies,
-    recipe: CacheRecipe,
     binding: Binding,
     temperatures: Sequence[float],
 ) -> None:
@@ -199,12 +196,11 @@ def write_cache(
         teacher: Reads.
         base: Makes its batches, and says where targets are.
         source: What is read.
-        recipe: What is kept.
-        binding: What the cache will be of.
+        binding: What the cache will be of, and what is kept.
         temperatures: At which it is told how much probability is missing.
     """
-    kind, config = KINDS[recipe.precision], teacher.model.config
-    kept = min(recipe.top_k or config.vocab_size, config.vocab_size)
+    kind, config, top_k = KINDS[binding["precision"]], teacher.model.config, binding["top_k"]
+    kept = min(top_k or config.vocab_size, config.vocab_size)
     missing = dict.fromkeys(map(float, temperatures), 0.0)
     num_targets: list[np.ndarray] = []
     num_tokens: list[np.ndarray] = []
@@ -216,7 +212,7 @@ def write_cache(
             outputs = teacher.compute_outputs(batch, places.positions)
             assert outputs.logits is not None
             logits = at_least_float32(outputs.logits)
-            values, tokens = chosen(logits, recipe.top_k)
+            values, tokens = chosen(logits, top_k)
             for temperature in missing:
                 missing[temperature] += missing_at(logits, tokens, temperature)
             write_array(files["values"], values, kind)

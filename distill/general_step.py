@@ -46,12 +46,11 @@ from .cache import (
     require_fixed,
     write_cache,
 )
-from .loss_recipes import build_losses, require_cached, required_projections
-from .losses import DistillationLoss, SoftTargetLoss
+from .losses import DistillationLoss, SoftTargetLoss, losses_for, require_cached, required_projections
 from .model_outputs import Learner, RequiredOutputs
 from .objective import Distillation, Teacher, required_outputs
 from .output import CACHE
-from .recipe import CacheRecipe, DistillationRecipe, GeneralRecipe, StudentRecipe
+from .recipe import DistillationRecipe, GeneralRecipe, StudentRecipe
 from .sequences import require_pairs, written_pairs
 from .steps import Step, Student
 from .student import build_student
@@ -115,7 +114,7 @@ class GeneralStep(Step):
         prepare_data(self.source, objective, general.training, accelerator, held_out=self.held_out)
         if general.cache is not None and general.losses and general.sequences is None:
             copies = FixedCopies(self.source, general.cache.copies)
-            place, binding = cache_of(self, general.cache, copies, accelerator.device)
+            place, binding = cache_of(general, self.teacher, copies, accelerator.device)
             if place.exists():
                 CachedTeacher(place, binding, accelerator.device)
 
@@ -234,7 +233,7 @@ def build_setup(
     config = step.model.config
     student = first_student(own, step, general.training.seed)
     require_positions(student.config, general.corpus.sequence_length)
-    losses = build_losses(general.losses, student.config, config)
+    losses = losses_for(general.losses, student.config, config)
     ends = frame_ids(step.tokenizer)[1]
     on_policy = None
     if general.on_policy is not None:
@@ -300,13 +299,13 @@ def build_teacher(
         require_cached(losses, is_complete=general.cache.top_k is None)
         if isinstance(source, FixedCopies):
             with main_first():
-                return cached_teacher(step, general.cache, losses, source, accelerator.device)
+                return cached_teacher(step, general, losses, source, accelerator.device)
     return LiveTeacher(step.model, required_outputs(losses), accelerator.device, general.training.precision)
 
 
 def cached_teacher(
     step: GeneralStep,
-    recipe: CacheRecipe,
+    general: GeneralRecipe,
     losses: Sequence[DistillationLoss],
     source: FixedCopies,
     device: torch.device,
@@ -317,11 +316,11 @@ def cached_teacher(
         ValueError: What is remembered is of another teacher or other data.
     """
     temperatures = [loss.temperature for loss in losses if isinstance(loss, SoftTargetLoss)]
-    folder, binding = cache_of(step, recipe, source, device)
+    folder, binding = cache_of(general, step.teacher, source, device)
 
     def write(target: Path) -> None:
         live = LiveTeacher(step.model, RequiredOutputs(logits=True), device, binding["products"])
-        write_cache(target, live, step.base, source, recipe, binding, temperatures)
+        write_cache(target, live, step.base, source, binding, temperatures)
 
     made_once(folder, write, "another folder in general.cache.folder")
     moved(step.model, torch.device("cpu"))  # which leaves its place to the student
@@ -329,12 +328,12 @@ def cached_teacher(
 
 
 def cache_of(
-    step: GeneralStep, recipe: CacheRecipe, source: FixedCopies, device: torch.device
+    general: GeneralRecipe, teacher: Checkpoint, source: FixedCopies, device: torch.device
 ) -> tuple[Path, Binding]:
-    """Return where a cache lies, and what it is of."""
-    products = choose_precision(step.recipe.training.precision, device)
-    binding = binding_of(step.teacher, source, step.recipe, recipe, products)
-    return cache_place(step.recipe.corpus, recipe, binding), binding
+    """Return where a recipe's cache lies, and what it is of."""
+    assert general.cache is not None
+    binding = binding_of(teacher, source, general, choose_precision(general.training.precision, device))
+    return cache_place(general.cache.folder, general.corpus.cache, binding), binding
 
 
 def rest_unreached(

@@ -1,4 +1,14 @@
-"""What a student learns from its teacher, a class for each loss: of what it expects, and of its states.
+"""What a student learns from its teacher: the losses of a recipe (`general.losses`), a dataclass for each.
+
+kind                    loss                                                 narrower student  cached teacher
+soft_targets            KL divergence at each target, at a temperature       yes               yes
+reverse_kl              KL divergence in the reverse direction               yes               with all tokens
+generalized_divergence  generalized Jensen-Shannon divergence                yes               with all tokens
+logit_mse               squared error of logits at each target               yes               no
+cosine                  cosine of the last hidden states                     no                yes
+hidden_states           squared error of hidden states, of all layers or last projected         the last
+attention_maps          squared error of attention scores before the softmax with equal heads  no
+relations               self-attention relations of queries, keys and values yes               no
 
 A loss is a sum over targets of what its paper defines for one of them, so that the loop can divide by the
 targets of the whole step. Softmaxes and sums are computed in float32. What the teacher says is a constant.
@@ -14,32 +24,50 @@ relations.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.steps.objective import Batch, has_example
 from ..finetune.tasks.objectives import in_rows
+from ..modeling import TercetConfig, TercetSeq2SeqConfig
 from ..modeling.heads.losses import at_least_float32
+from ..pretraining.objectives.base_recipe import Share
+from ..training.recipe import Positive
 from .layers import paired_layers
 from .model_outputs import Heads, ModelOutputs, RequiredOutputs
 
+Weight = Annotated[float, Field(gt=0)]
+"""Weight of a term in the loss; leave a loss out instead of setting its weight to 0."""
+
+Temperature = Annotated[float, Field(gt=0)]
+"""Divisor of the logits before the softmax: above 1, unlikely tokens have more weight."""
+
 
 class DistillationLoss(ABC):
-    """One thing that a student learns from its teacher. Abstract.
+    """One thing that a student learns from its teacher. Abstract: each adds its keys in recipes.
 
-    Args:
-        weight: What it counts in the loss.
+    Logs call its term by its kind.
     """
 
-    name: str
-    """The term's, as logs call it."""
-    needs: RequiredOutputs
+    kind: str
+    weight: Weight
+    needs: ClassVar[RequiredOutputs]
     """What it compares."""
 
-    def __init__(self, weight: float):
-        self.weight = weight
+    def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "DistillationLoss":
+        """Return the loss for two models.
+
+        Raises:
+            ValueError: It cannot compare models of these sizes.
+        """
+        return self
 
     @abstractmethod
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
@@ -51,7 +79,7 @@ class DistillationLoss(ABC):
 
     def refusal(self, *, is_complete: bool) -> str | None:
         """Return why a cached teacher cannot give it, which keeps all tokens' probabilities or only some."""
-        return f"{self.name} compares what a cache does not hold"
+        return f"{self.kind} compares what a cache does not hold"
 
 
 class VocabularyLoss(DistillationLoss):
@@ -74,8 +102,11 @@ class VocabularyLoss(DistillationLoss):
         """Sum over the targets what parts the student's logits (n, V) from the teacher's of tokens (n, k)."""
 
 
+@dataclass(frozen=True)
 class SoftTargetLoss(VocabularyLoss):
-    """Cross-entropy with the teacher's distribution at a temperature T, times T squared.
+    """Match the teacher's distribution (Hinton et al., 2015; Sanh et al., 2019).
+
+    Cross-entropy with it at a temperature T, times T squared:
 
         T^2 * sum over tokens of  p (log p - log q),    p = softmax(z / T) of the teacher, q of the student
 
@@ -85,11 +116,10 @@ class SoftTargetLoss(VocabularyLoss):
     teacher that is known for its k likeliest tokens only, p is their distribution.
     """
 
-    name = "soft_targets"
-
-    def __init__(self, weight: float, temperature: float):
-        super().__init__(weight)
-        self.temperature = temperature
+    kind: Literal["soft_targets"]
+    weight: Weight = 5.0
+    temperature: Temperature = 2.0
+    """Temperature of both distributions."""
 
     def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
         """Sum over the targets."""
@@ -107,14 +137,10 @@ class SoftTargetLoss(VocabularyLoss):
 class FullVocabularyLoss(VocabularyLoss):
     """A divergence that needs the teacher's probability of every token. Abstract.
 
-    Args:
-        weight: What it counts in the loss.
-        temperature: Of both distributions; the loss is multiplied by its square.
+    It is multiplied by the square of the temperature.
     """
 
-    def __init__(self, weight: float, temperature: float):
-        super().__init__(weight)
-        self.temperature = temperature
+    temperature: Temperature
 
     def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
         """Sum over the targets."""
@@ -130,42 +156,45 @@ class FullVocabularyLoss(VocabularyLoss):
         """A cache of all tokens is enough."""
         if is_complete:
             return None
-        return f"{self.name} needs the probability of every token: cache.top_k=null keeps them all"
+        return f"{self.kind} needs the probability of every token: cache.top_k=null keeps them all"
 
 
+@dataclass(frozen=True)
 class ReverseKLLoss(FullVocabularyLoss):
-    """The Kullback-Leibler divergence from the student's side: sum of q (log q - log p).
+    """Reverse KL divergence: mode-seeking instead of mode-covering (Gu et al., 2024).
 
-    The student is led to say what the teacher would say, and not to cover all that it might (Gu et al., 2024,
-    "MiniLLM", section 2.1, on given text instead of the student's own).
+    The sum of q (log q - log p). The student is led to say what the teacher would say, and not to cover all
+    that it might ("MiniLLM", section 2.1, on given text instead of the student's own).
     """
 
-    name = "reverse_kl"
+    kind: Literal["reverse_kl"]
+    weight: Weight = 1.0
+    temperature: Temperature = 1.0
+    """Temperature of both distributions."""
 
     def between(self, found: Tensor, right: Tensor) -> Tensor:
         """Sum over the targets."""
         return (found.exp() * (found - right)).sum()
 
 
+@dataclass(frozen=True)
 class GeneralizedDivergenceLoss(FullVocabularyLoss):
-    """The generalized Jensen-Shannon divergence (Agarwal et al., 2024, section 2, equation 1).
+    """Generalized Jensen-Shannon divergence, between forward and reverse KL (Agarwal et al., 2024).
+
+    (Section 2, equation 1.)
 
         beta KL(p || m) + (1 - beta) KL(q || m),    m = beta p + (1 - beta) q
 
     At its ends, where this is 0 for all, it is what it becomes next to them over beta and over 1 - beta:
     KL(p || q) at 0 and KL(q || p) at 1.
-
-    Args:
-        weight: What it counts in the loss.
-        temperature: Of both distributions.
-        beta: The teacher's share.
     """
 
-    name = "generalized_divergence"
-
-    def __init__(self, weight: float, temperature: float, beta: float):
-        super().__init__(weight, temperature)
-        self.beta = beta
+    kind: Literal["generalized_divergence"]
+    weight: Weight = 1.0
+    beta: Share = 0.5
+    """Share of the teacher in the mixture; at 0 it is the divergence of soft targets, at 1 reverse KL."""
+    temperature: Temperature = 1.0
+    """Temperature of both distributions."""
 
     def between(self, found: Tensor, right: Tensor) -> Tensor:
         """Sum over the targets."""
@@ -178,13 +207,16 @@ class GeneralizedDivergenceLoss(FullVocabularyLoss):
         return self.beta * of_teacher + (1 - self.beta) * of_student
 
 
+@dataclass(frozen=True)
 class LogitMSELoss(VocabularyLoss):
-    """The squared distance of the logits: sum over the vocabulary of (z_student - z_teacher)^2.
+    """Match logits (Ba and Caruana, 2014).
 
-    (Ba and Caruana, 2014, section 2.1, without their factor 1/2; the `mse` of DistilBERT's code.)
+    The squared distance: sum over the vocabulary of (z_student - z_teacher)^2. (Section 2.1, without their
+    factor 1/2; the `mse` of DistilBERT's code.)
     """
 
-    name = "logit_mse"
+    kind: Literal["logit_mse"]
+    weight: Weight = 1.0
 
     def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
         """Sum over the targets."""
@@ -192,7 +224,7 @@ class LogitMSELoss(VocabularyLoss):
 
     def refusal(self, *, is_complete: bool) -> str | None:
         """A cache keeps probabilities, from which the height of logits cannot be told."""
-        return f"{self.name} compares logits, but a cache holds probabilities"
+        return f"{self.kind} compares logits, but a cache holds probabilities"
 
 
 def at_temperature(logits: Tensor, temperature: float) -> Tensor:
@@ -205,33 +237,50 @@ def in_order(values: Tensor, tokens: Tensor | None) -> Tensor:
     return values if tokens is None else torch.empty_like(values).scatter_(1, tokens, values)
 
 
-class CosineLoss(DistillationLoss):
-    """One minus the cosine of the last hidden states, at every token (Sanh et al., 2019, section 3).
+class LastStateLoss(DistillationLoss):
+    """Something about the last hidden states. Abstract: each adds what parts two of them.
 
     Of a sequence-to-sequence model, the states are the decoder's.
     """
 
-    name = "cosine"
     needs = RequiredOutputs()
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
         """Count the tokens of the stream that is predicted."""
         return count_tokens(batch, "decoder_input_ids" if "decoder_input_ids" in batch else "input_ids")
 
-    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the tokens."""
-        pair = (at_least_float32(outputs.states) for outputs in (student, teacher))
-        return (1 - F.cosine_similarity(*pair, dim=-1)).sum()
-
     def refusal(self, *, is_complete: bool) -> str | None:
         """A cache is enough."""
         return None
 
 
-class LastHiddenStateLoss(CosineLoss):
+@dataclass(frozen=True)
+class CosineLoss(LastStateLoss):
+    """Match the directions of the last hidden states (Sanh et al., 2019).
+
+    One minus their cosine, at every token (section 3).
+    """
+
+    kind: Literal["cosine"]
+    weight: Weight = 1.0
+
+    def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "CosineLoss":
+        """Return the loss, which needs equal widths."""
+        require_one_width(self.kind, student, teacher)
+        return self
+
+    def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
+        """Sum over the tokens."""
+        pair = (at_least_float32(outputs.states) for outputs in (student, teacher))
+        return (1 - F.cosine_similarity(*pair, dim=-1)).sum()
+
+
+@dataclass(frozen=True)
+class LastHiddenStateLoss(LastStateLoss):
     """The squared distance of the last hidden states, as `HiddenStateLoss` has it of every layer."""
 
-    name = "hidden_states"
+    kind: str
+    weight: Weight
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
@@ -247,40 +296,62 @@ class StateLoss(DistillationLoss):
         return torch.stack([count_tokens(batch, name) for name in names]).sum()
 
 
+@dataclass(frozen=True)
 class HiddenStateLoss(StateLoss):
-    """The squared distance of hidden states, mean over channels and pairs of layers, at every token.
+    """Match hidden states, of a narrower student through a learned projection (Jiao et al., 2020).
+
+    Their squared distance at every token:
 
         mean over pairs of  mean over channels of  (W h_student - h_teacher)^2
 
-    (Jiao et al., 2020, "TinyBERT", section 3.1, equations 8 and 9.) W is learned where the student is
-    narrower, and absent where it is not. Of a sequence-to-sequence model, both stacks are compared.
+    ("TinyBERT", section 3.1, equations 8 and 9.) W is learned where the student is narrower, and absent where
+    it is not. Of a sequence-to-sequence model, both stacks are compared.
     """
 
-    name = "hidden_states"
+    kind: Literal["hidden_states"]
+    weight: Weight = 1.0
+    layers: Literal["all", "last"] = "all"
+    """`all`: the embeddings and the output of every layer; `last`: the output of the last layer."""
     needs = RequiredOutputs(hidden=True)
+
+    def for_models(self, student: TercetConfig, teacher: TercetConfig) -> DistillationLoss:
+        """Return the loss of the layers that it is of."""
+        if self.layers == "all":
+            return self
+        require_one_width(f"{self.kind} of the last layer alone", student, teacher)
+        return LastHiddenStateLoss(self.kind, self.weight)
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
-        return torch.stack(
-            [
-                mean_of([squared_distance(own[i], theirs[j]) for i, j in pairs_of(own, theirs)])
-                for own, theirs in stack_pairs(student.hidden, teacher.hidden)
-            ]
-        ).sum()
+        totals = []
+        for stack, own in student.hidden.items():
+            theirs = teacher.hidden[stack]
+            pairs = paired_layers(len(own) - 1, len(theirs) - 1)
+            totals.append(mean_of([squared_distance(own[i], theirs[j]) for i, j in pairs]))
+        return torch.stack(totals).sum()
 
 
+@dataclass(frozen=True)
 class AttentionMapLoss(StateLoss):
-    """The squared distance of the scores of self-attention, before the softmax, at every token.
+    """Match the attention scores of all layers (Jiao et al., 2020).
+
+    Their squared distance before the softmax, at every token:
 
         mean over pairs of layers, heads and keys of  (s_student - s_teacher)^2,    s = q k / sqrt(d)
 
-    (Jiao et al., 2020, section 3.1, equation 7, who fit the scores and not their softmax.) Keys are those
-    that a token may read: its own sequence's, and in a decoder none behind it. A learned bias of distances
-    (T5) is no product of both, and left out, and so is cross-attention.
+    (Section 3.1, equation 7, of the scores and not of their softmax.) Keys are those that a token may read:
+    its own sequence's, and in a decoder none behind it. A learned bias of distances (T5) is no product of
+    both, and left out, and so is cross-attention.
     """
 
-    name = "attention_maps"
+    kind: Literal["attention_maps"]
+    weight: Weight = 1.0
     needs = RequiredOutputs(heads=True)
+
+    def for_models(self, student: TercetConfig, teacher: TercetConfig) -> DistillationLoss:
+        """Return the loss, which needs full attention and equal heads."""
+        require_comparable_maps(student, teacher)
+        return self
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
@@ -302,8 +373,11 @@ class AttentionMapLoss(StateLoss):
         return (squares.sum(-1) / allowed.sum(-1).clamp(min=1)).sum()
 
 
+@dataclass(frozen=True)
 class RelationLoss(StateLoss):
-    """How queries relate to queries, keys to keys and values to values, in one layer (Wang et al., 2021).
+    """Match the self-attention relations of queries, keys and values in one layer (Wang et al., 2021).
+
+    How queries relate to queries, keys to keys and values to values:
 
         sum over queries, keys and values a of  mean over R heads of  KL(r_teacher || r_student),
         r = softmax(a a / sqrt(d))
@@ -311,20 +385,22 @@ class RelationLoss(StateLoss):
     (MiniLMv2, section 3.1, equations 4 to 6; all three weigh the same.) Vectors of all heads are joined and
     cut into R parts anew, so that student and teacher may differ in width and in heads. Of a
     sequence-to-sequence model, it is the last layer of both stacks.
-
-    Args:
-        weight: What it counts in the loss.
-        heads: R.
-        teacher_layer: Which layer of the teacher.
     """
 
-    name = "relations"
+    kind: Literal["relations"]
+    weight: Weight = 1.0
+    heads: Positive | None = None
+    """Number of relation heads that the vectors are split into; the teacher's attention heads by default."""
+    teacher_layer: int = -1
+    """Index of the teacher's layer, from the end if negative; the student's layer is its last."""
     needs = RequiredOutputs(heads=True)
 
-    def __init__(self, weight: float, heads: int, teacher_layer: int = -1):
-        super().__init__(weight)
-        self.heads = heads
-        self.teacher_layer = teacher_layer
+    def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "RelationLoss":
+        """Return the loss with its number of heads, which divides all vectors."""
+        heads = self.heads or teacher.num_attention_heads
+        require_divisor(heads, student, teacher)
+        require_layer(self.teacher_layer, min(stack.num_hidden_layers for stack in stack_configs(teacher)))
+        return replace(self, heads=heads)
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
         """Sum over the tokens."""
@@ -339,22 +415,61 @@ class RelationLoss(StateLoss):
 
     def divergence(self, own: Tensor, theirs: Tensor, bounds: Tensor, allowed: Tensor) -> Tensor:
         """Sum over the tokens what parts the relations of vectors (H, N, D), as means over R heads."""
-        found, right = (self.relation(vectors, bounds, allowed) for vectors in (own, theirs))
+        assert self.heads is not None  # `for_models` has chosen it
+        found, right = (relation(vectors, self.heads, bounds, allowed) for vectors in (own, theirs))
         is_read = allowed[:, None]
         terms = torch.where(is_read, right.exp() * (right - found), 0.0)  # (S, R, T, T)
         return terms.sum() / self.heads
 
-    def relation(self, vectors: Tensor, bounds: Tensor, allowed: Tensor) -> Tensor:
-        """Return the log-probabilities with which tokens relate to each other, (S, R, T, T)."""
-        stream = at_least_float32(vectors).transpose(0, 1).flatten(1)  # (N, H D)
-        rows = in_rows(stream, bounds, allowed.shape[-1], 0.0)
-        parts = rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (S, R, T, d)
-        scores = parts @ parts.mT / parts.shape[-1] ** 0.5
-        # Rows that are pads relate to themselves alone: their softmax has to be finite.
-        itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-        kept = allowed | (itself & ~allowed.any(-1, keepdim=True))
-        scores = scores.masked_fill(~kept[:, None], -torch.inf).log_softmax(-1)
-        return scores.masked_fill(~kept[:, None], 0.0)
+
+Loss = Annotated[
+    SoftTargetLoss
+    | ReverseKLLoss
+    | GeneralizedDivergenceLoss
+    | LogitMSELoss
+    | CosineLoss
+    | HiddenStateLoss
+    | AttentionMapLoss
+    | RelationLoss,
+    Field(discriminator="kind"),
+]
+"""Any of them; `kind` says which."""
+
+PUBLISHED: tuple[Loss, ...] = (
+    SoftTargetLoss("soft_targets", weight=5.0, temperature=2.0),
+    CosineLoss("cosine", weight=1.0),
+)
+"""DistilBERT's, beside its masked language modeling of weight 2 (Sanh et al., 2019, section 3, and their
+code)."""
+
+
+def losses_for(
+    losses: Sequence[DistillationLoss], student: TercetConfig, teacher: TercetConfig
+) -> list[DistillationLoss]:
+    """Return losses for two models.
+
+    Raises:
+        ValueError: A loss is there twice, or cannot compare models of these sizes.
+    """
+    kinds = sorted(loss.kind for loss in losses)
+    if twice := [kind for kind, other in pairwise(kinds) if kind == other]:
+        raise ValueError(f"general.losses has {twice[0]} twice: list each kind once")
+    return [loss.for_models(student, teacher) for loss in losses]
+
+
+def required_projections(
+    losses: Sequence[DistillationLoss], student: TercetConfig, teacher: TercetConfig
+) -> list[str]:
+    """Name the projections that losses need to compare states of different widths."""
+    compares = any(loss.needs.hidden for loss in losses)
+    return ["layers", "embeddings"] if compares and student.hidden_size != teacher.hidden_size else []
+
+
+def require_cached(losses: Sequence[DistillationLoss], *, is_complete: bool) -> None:
+    """Raise a `ValueError` if a cached teacher cannot give what a loss compares."""
+    for loss in losses:
+        if (reason := loss.refusal(is_complete=is_complete)) is not None:
+            raise ValueError(f"general.cache: {reason}; leave cache out, or the loss")
 
 
 def scores_of(heads: Heads, bounds: Tensor, longest: int) -> Tensor:
@@ -366,6 +481,19 @@ def scores_of(heads: Heads, bounds: Tensor, longest: int) -> Tensor:
         for x in (heads.query, key)
     )
     return query @ key.mT / query.shape[-1] ** 0.5
+
+
+def relation(vectors: Tensor, heads: int, bounds: Tensor, allowed: Tensor) -> Tensor:
+    """Return the log-probabilities with which tokens relate to each other, (S, R, T, T)."""
+    stream = at_least_float32(vectors).transpose(0, 1).flatten(1)  # (N, H D)
+    rows = in_rows(stream, bounds, allowed.shape[-1], 0.0)
+    parts = rows.unflatten(-1, (heads, -1)).transpose(1, 2)  # (S, R, T, d)
+    scores = parts @ parts.mT / parts.shape[-1] ** 0.5
+    # Rows that are pads relate to themselves alone: their softmax has to be finite.
+    itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    kept = allowed | (itself & ~allowed.any(-1, keepdim=True))
+    scores = scores.masked_fill(~kept[:, None], -torch.inf).log_softmax(-1)
+    return scores.masked_fill(~kept[:, None], 0.0)
 
 
 def may_read(batch: Batch, stack: str) -> Tensor:
@@ -387,18 +515,6 @@ def side_of(stack: str) -> str:
     return "q" if stack == "decoder" else "k"
 
 
-def stack_pairs(
-    own: dict[str, tuple[Tensor, ...]], theirs: dict[str, tuple[Tensor, ...]]
-) -> list[tuple[tuple[Tensor, ...], tuple[Tensor, ...]]]:
-    """Pair the stacks of two models of one member."""
-    return [(own[stack], theirs[stack]) for stack in own]
-
-
-def pairs_of(own: tuple[Tensor, ...], theirs: tuple[Tensor, ...]) -> list[tuple[int, int]]:
-    """Pair the states of two stacks, each one more than it has layers."""
-    return paired_layers(len(own) - 1, len(theirs) - 1)
-
-
 def squared_distance(own: Tensor, theirs: Tensor) -> Tensor:
     """Sum over the tokens the mean over the channels of squared differences, (N, C) each."""
     difference = at_least_float32(own) - at_least_float32(theirs)
@@ -413,3 +529,66 @@ def mean_of(terms: list[Tensor]) -> Tensor:
 def count_tokens(batch: Batch, name: str) -> Tensor:
     """Count the tokens of a stream."""
     return torch.tensor(batch[name].numel(), device=batch[name].device)
+
+
+def require_one_width(name: str, student: TercetConfig, teacher: TercetConfig) -> None:
+    """Raise a `ValueError` if two models differ in width."""
+    if student.hidden_size != teacher.hidden_size:
+        raise ValueError(
+            f"{name} compares states of one width, but the student's have {student.hidden_size} numbers "
+            f"and the teacher's {teacher.hidden_size}: choose hidden_states of all layers, which has a "
+            f"learned projection"
+        )
+
+
+def require_comparable_maps(student: TercetConfig, teacher: TercetConfig) -> None:
+    """Raise a `ValueError` if two models differ in their heads of attention, or do not read whole texts."""
+    for own, theirs in zip(stack_configs(student), stack_configs(teacher), strict=True):
+        others = {*(own.layer_types or []), *(theirs.layer_types or [])} - {"full_attention"}
+        if others:
+            raise ValueError(
+                f"attention_maps needs full attention, but there are layers of {', '.join(sorted(others))}: "
+                "choose hidden_states"
+            )
+        if own.num_attention_heads != theirs.num_attention_heads:
+            raise ValueError(
+                f"attention_maps needs equal numbers of heads, but the student has "
+                f"{own.num_attention_heads} and "
+                f"the teacher {theirs.num_attention_heads}: choose relations, which does not need equal "
+                f"numbers of heads"
+            )
+
+
+def require_divisor(heads: int, student: TercetConfig, teacher: TercetConfig) -> None:
+    """Raise a `ValueError` if the vectors of a model cannot be cut into so many parts."""
+    for role, config in (("student", student), ("teacher", teacher)):
+        for width in widths_of_vectors(config):
+            if width % heads:
+                raise ValueError(
+                    f"relations.heads is {heads}, but the {role}'s vectors of {width} numbers cannot be "
+                    f"split into this many equal parts: choose a divisor"
+                )
+
+
+def widths_of_vectors(config: TercetConfig) -> list[int]:
+    """Count the numbers in a token's joined queries, and in its joined keys and values, in each stack."""
+    return [
+        (stack.head_dim or 0) * heads
+        for stack in stack_configs(config)
+        for heads in (stack.num_attention_heads, stack.num_key_value_heads or stack.num_attention_heads)
+    ]
+
+
+def stack_configs(config: TercetConfig) -> list[TercetConfig]:
+    """Describe each stack alone."""
+    if isinstance(config, TercetSeq2SeqConfig):
+        return [config.encoder_config(), config.decoder_config()]
+    return [config]
+
+
+def require_layer(layer: int, depth: int) -> None:
+    """Raise a `ValueError` if a teacher of so many layers has no such layer."""
+    if not -depth <= layer < depth:
+        raise ValueError(
+            f"relations.teacher_layer is {layer}, but the teacher has {depth} layers: choose 0 to {depth - 1}"
+        )

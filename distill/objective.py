@@ -67,7 +67,7 @@ class Distillation(Objective):
         self.teacher_losses = list(losses)
         self.teacher = teacher
         own = {base.term: base_weight} if base_weight else {}
-        self.weights = own | {loss.name: loss.weight for loss in losses}
+        self.weights = own | {loss.kind: loss.weight for loss in losses}
         if not self.weights:
             raise ValueError(
                 "general.losses is empty and general.objective_weight is 0, so there is no loss: set one "
@@ -100,7 +100,7 @@ class Distillation(Objective):
         """Count the targets of the objective and of each distillation loss; the student may write them."""
         own = self.base.targets(batch)
         predicted = own[self.base.term] if self.on_policy is None else self.on_policy.count(batch)
-        return own | {loss.name: loss.count(batch, predicted) for loss in self.teacher_losses}
+        return own | {loss.kind: loss.count(batch, predicted) for loss in self.teacher_losses}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Sum each term over its targets; gradients reach the student alone, by what it reads."""
@@ -114,7 +114,7 @@ class Distillation(Objective):
             own, right = found, self.teacher.compute_outputs(batch, places.positions)
             if POSITIONS in batch:
                 own, right = (without_filling(each, batch, places.labels) for each in (own, right))
-            losses = {loss.name: loss.compute(own, right, batch) for loss in self.teacher_losses}
+            losses = {loss.kind: loss.compute(own, right, batch) for loss in self.teacher_losses}
         if self.base.term in self.weights:
             assert found.logits is not None
             losses[self.base.term] = cross_entropy_sum(

@@ -229,7 +229,7 @@ def refusal(
     for loss in losses:
         if not isinstance(loss, VocabularyLoss):
             return (
-                f"{loss.name} compares all tokens that are read, not what is expected where the student "
+                f"{loss.kind} compares all tokens that are read, not what is expected where the student "
                 "writes: leave it out of general.losses"
             )
     if sharding_plugin(accelerator) is not None:

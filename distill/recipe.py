@@ -20,7 +20,7 @@ from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, texts_of
 from ..training.recipe import NonNegative, Positive, TrainingRecipe
 from .layers import LayerChoice
-from .loss_recipes import PUBLISHED, LossRecipe, Temperature
+from .losses import PUBLISHED, Loss, Temperature
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class GeneralRecipe:
     """The training objective on the text itself."""
     training: TrainingRecipe
     """Optimization."""
-    losses: tuple[LossRecipe, ...] = PUBLISHED
+    losses: tuple[Loss, ...] = PUBLISHED
     """What is learned from the teacher."""
     objective_weight: NonNegative = 2.0
     """Weight of the objective's loss; 0 trains with the teacher's losses only."""

@@ -154,19 +154,22 @@ def build_objective(
 ) -> Distillation:
     """Build what ours learns, from a teacher that reads along or has read before."""
     base = case.objective()
-    losses = [SoftTargetLoss(WEIGHTS["soft_targets"], TEMPERATURE), CosineLoss(WEIGHTS["cosine"])]
+    losses = [
+        SoftTargetLoss("soft_targets", WEIGHTS["soft_targets"], TEMPERATURE),
+        CosineLoss("cosine", WEIGHTS["cosine"]),
+    ]
     live = LiveTeacher(teacher, required_outputs(losses), device, precision)
     if not is_cached:
         return Distillation(base, WEIGHTS["mlm"], losses, live)
-    source, cache = FixedCopies(CaseExamples(case), 1), CacheRecipe(top_k=min(TOP_K, case.vocab_size))
-    general = GeneralRecipe(
-        "", CorpusRecipe("", ""), MaskedLanguageModelingRecipe("masked_language_modeling"), TrainingRecipe(1)
-    )
+    source = FixedCopies(CaseExamples(case), 1)
+    objective = MaskedLanguageModelingRecipe("masked_language_modeling")
+    kept = CacheRecipe(top_k=min(TOP_K, case.vocab_size))
+    general = GeneralRecipe("", CorpusRecipe("", ""), objective, TrainingRecipe(1), cache=kept)
     folder = Path(tempfile.mkdtemp())
     teacher.save_pretrained(folder)
-    binding = binding_of(Checkpoint.open(str(folder)), source, general, cache, live.precision)
+    binding = binding_of(Checkpoint.open(str(folder)), source, general, live.precision)
     live.needs = RequiredOutputs(logits=True)
-    write_cache(folder, live, base, source, cache, binding, [TEMPERATURE])
+    write_cache(folder, live, base, source, binding, [TEMPERATURE])
     return Distillation(base, WEIGHTS["mlm"], losses, CachedTeacher(folder, binding, device))
 
 

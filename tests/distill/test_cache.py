@@ -36,10 +36,10 @@ def written(recipe, tmp_path, cache, temperatures=(2.0,)):
     step = GeneralStep.prepare(recipe.general)
     source = FixedCopies(step.source, cache.copies)
     live = LiveTeacher(step.model, RequiredOutputs(logits=True), CPU, "fp32")
-    binding = binding_of(step.teacher, source, step.recipe, cache, "fp32")
+    binding = binding_of(step.teacher, source, replace(step.recipe, cache=cache), "fp32")
     folder = tmp_path / "cache"
     folder.mkdir()
-    write_cache(folder, live, step.base, source, cache, binding, temperatures)
+    write_cache(folder, live, step.base, source, binding, temperatures)
     return step, live, CachedTeacher(folder, binding, CPU), source
 
 

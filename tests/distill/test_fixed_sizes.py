@@ -143,9 +143,16 @@ def made(name: str, is_taught: bool, device: torch.device = CPU):
 
 def taught(objective, student):
     """Let a student learn an objective and all that a teacher says, which has other weights."""
-    losses = [SoftTargetLoss(5.0, 2.0), ReverseKLLoss(1.0, 2.0), GeneralizedDivergenceLoss(1.0, 1.0, 0.5)]
-    losses += [LogitMSELoss(1.0), CosineLoss(1.0), HiddenStateLoss(1.0), AttentionMapLoss(1.0)]
-    losses += [RelationLoss(1.0, 2)]
+    losses = [
+        SoftTargetLoss("soft_targets"),
+        ReverseKLLoss("reverse_kl", temperature=2.0),
+        GeneralizedDivergenceLoss("generalized_divergence"),
+        LogitMSELoss("logit_mse"),
+        CosineLoss("cosine"),
+        HiddenStateLoss("hidden_states"),
+        AttentionMapLoss("attention_maps"),
+        RelationLoss("relations", heads=2),
+    ]
     model = copy.deepcopy(student)
     with torch.no_grad():
         for parameter in model.parameters():

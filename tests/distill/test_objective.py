@@ -22,11 +22,11 @@ MEMBERS = ["encoder", "decoder", "seq2seq"]
 
 def all_losses():
     return [
-        SoftTargetLoss(5.0, 2.0),
-        CosineLoss(1.0),
-        HiddenStateLoss(1.0),
-        AttentionMapLoss(1.0),
-        RelationLoss(1.0, 4),
+        SoftTargetLoss("soft_targets"),
+        CosineLoss("cosine"),
+        HiddenStateLoss("hidden_states"),
+        AttentionMapLoss("attention_maps"),
+        RelationLoss("relations", heads=4),
     ]
 
 
@@ -49,7 +49,7 @@ def test_terms_are_the_published_ones_by_their_definition(member, make_setup):
     """In float64, from whole rows: cross-entropies without the teacher's entropy, times T^2, and cosines."""
     made = make_setup(member)
     made.base.z_loss = 0.1
-    objective = made.objective(SoftTargetLoss(5.0, 2.0), CosineLoss(1.0))
+    objective = made.objective(SoftTargetLoss("soft_targets"), CosineLoss("cosine"))
     batch = made.batch(objective)
     teacher, student = (copy.deepcopy(model).double().eval() for model in (made.teacher, made.student))
     with torch.no_grad():
@@ -136,7 +136,7 @@ def test_a_student_of_all_layers_agrees_with_its_teacher(member, make_setup):
 
 def test_heads_run_at_targets_alone(make_setup):
     made = make_setup("encoder")
-    objective = made.objective(SoftTargetLoss(1.0, 1.0))
+    objective = made.objective(SoftTargetLoss("soft_targets", 1.0, 1.0))
     batch, seen = made.batch(objective), []
     for model in (made.teacher, made.student):
         model.lm_head.register_forward_hook(lambda head, inputs, output: seen.append(output.shape[-2]))
@@ -146,7 +146,7 @@ def test_heads_run_at_targets_alone(make_setup):
 
 def test_scores_are_the_objectives_own(make_setup):
     made = make_setup("decoder")
-    objective = made.objective(CosineLoss(1.0), base_weight=0.0)
+    objective = made.objective(CosineLoss("cosine"), base_weight=0.0)
     batch = made.batch(objective)
     learner = made.learner(objective).eval()
     plain = {name: value for name, value in batch.items() if name != INDEX}

@@ -30,7 +30,7 @@ from ..reported import distill
 MEMBERS = ["decoder", "seq2seq"]
 QUICKLY = ["decoder", pytest.param("seq2seq", marks=pytest.mark.slow)]
 ALWAYS = OnPolicyRecipe(probability=1.0, temperature=1.3)
-DIVERGENCE = GeneralizedDivergenceLoss(1.0, 1.0, 0.3)
+DIVERGENCE = GeneralizedDivergenceLoss("generalized_divergence", 1.0, 0.3, 1.0)
 CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 
 
@@ -165,7 +165,7 @@ def test_gradients_are_those_of_a_text_that_is_given(member, make_setup):
     """None pass through the writing: they are those of the divergence's definition on that text."""
     made = make_setup(member)
     ends = tuple(range(0, made.teacher.config.vocab_size, 9))
-    objective = on_policy_objective(made, ReverseKLLoss(1.0, 1.0), ends=ends)
+    objective = on_policy_objective(made, ReverseKLLoss("reverse_kl", 1.0, 1.0), ends=ends)
     learner = made.learner(objective).train()
     batch = made.batch(objective, seed=1)  # of which some text ends early
     loss = objective.losses(learner, batch)["reverse_kl"]
@@ -310,9 +310,9 @@ def test_the_ends_of_the_generalized_divergence_are_both_divergences():
     forward = 0.75 * math.log(0.75 / 0.5) + 0.25 * math.log(0.25 / 0.5)
     reverse = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
     for beta, expected, like in (
-        (0.0, forward, SoftTargetLoss(1.0, 1.0)),
-        (1.0, reverse, ReverseKLLoss(1.0, 1.0)),
+        (0.0, forward, SoftTargetLoss("soft_targets", 1.0, 1.0)),
+        (1.0, reverse, ReverseKLLoss("reverse_kl", 1.0, 1.0)),
     ):
-        found = GeneralizedDivergenceLoss(1.0, 1.0, beta).compute(*pair, {})
+        found = GeneralizedDivergenceLoss("generalized_divergence", 1.0, beta, 1.0).compute(*pair, {})
         assert found.item() == pytest.approx(expected, rel=1e-5)
         torch.testing.assert_close(found, like.compute(*pair, {}))

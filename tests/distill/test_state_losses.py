@@ -55,14 +55,14 @@ def heads(seed, layers, query_heads=2, key_heads=2, width=4, stack="encoder"):
 
 def test_cosine_by_hand():
     """Equal, at right angles, opposite: 0 + 1 + 2."""
-    found = CosineLoss(1.0).compute(
+    found = CosineLoss("cosine").compute(
         states([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]]), states([[5.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]), BATCH
     )
     assert found.item() == pytest.approx(3.0)
 
 
 def test_last_states_by_hand():
-    found = LastHiddenStateLoss(1.0).compute(
+    found = LastHiddenStateLoss("hidden_states", 1.0).compute(
         states([[1.0, 3.0], [0.0, 0.0]]), states([[0.0, 1.0], [0.0, 4.0]]), BATCH
     )
     assert found.item() == (1 + 4) / 2 + 16 / 2
@@ -81,7 +81,7 @@ def test_hidden_states_are_compared_at_the_same_height():
         for i, j in ((0, 0), (1, 2), (2, 4))
         for token in range(8)
     )
-    torch.testing.assert_close(HiddenStateLoss(1.0).compute(own, theirs, BATCH), expected)
+    torch.testing.assert_close(HiddenStateLoss("hidden_states").compute(own, theirs, BATCH), expected)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
@@ -101,7 +101,7 @@ def test_attention_maps_are_those_of_a_loop(stack):
                     for k in keys
                 ]
                 expected += torch.stack(row).mean() / 2
-    torch.testing.assert_close(AttentionMapLoss(1.0).compute(own, theirs, BATCH), expected)
+    torch.testing.assert_close(AttentionMapLoss("attention_maps").compute(own, theirs, BATCH), expected)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
@@ -121,14 +121,14 @@ def test_relations_are_those_of_a_loop(stack):
                     for each in parts
                 )
                 expected += (p * (p / q).log()).sum() / 4
-    found = RelationLoss(1.0, 4, teacher_layer=-2).compute(own, theirs, BATCH)
+    found = RelationLoss("relations", 1.0, 4, teacher_layer=-2).compute(own, theirs, BATCH)
     torch.testing.assert_close(found, expected)
 
 
 def test_relations_have_finite_gradients():
     own, theirs = heads(1, 1), heads(2, 1)
     query = own.heads["encoder"][0].query.requires_grad_()
-    RelationLoss(1.0, 2).compute(own, theirs, BATCH).backward()
+    RelationLoss("relations", 1.0, 2).compute(own, theirs, BATCH).backward()
     assert query.grad.isfinite().all()
     assert query.grad.abs().sum() > 0
 
@@ -136,8 +136,12 @@ def test_relations_have_finite_gradients():
 def test_targets_are_tokens_that_are_read():
     predicted = torch.tensor(5)
     both = BATCH | {"decoder_input_ids": torch.zeros(1, 3)}
-    assert CosineLoss(1.0).count(BATCH, predicted) == 8
-    assert CosineLoss(1.0).count(both, predicted) == 3
-    for loss in (HiddenStateLoss(1.0), AttentionMapLoss(1.0), RelationLoss(1.0, 2)):
+    assert CosineLoss("cosine").count(BATCH, predicted) == 8
+    assert CosineLoss("cosine").count(both, predicted) == 3
+    for loss in (
+        HiddenStateLoss("hidden_states"),
+        AttentionMapLoss("attention_maps"),
+        RelationLoss("relations", 1.0, 2),
+    ):
         assert loss.count(BATCH, predicted) == 8
         assert loss.count(both, predicted) == 11

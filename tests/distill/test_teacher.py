@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.distill.general_step import GeneralStep, build_setup
-from tercet.distill.loss_recipes import build_losses
+from tercet.distill.losses import losses_for
 from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.teacher import require_same_vocabulary
 from tercet.modeling import TercetEncoderModel, TercetSeq2SeqConfig
@@ -148,7 +148,7 @@ def test_losses_that_cannot_compare_two_models_are_refused(losses, message, reci
     fields = teacher.to_dict() | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
     student = type(teacher)(**fields | {"head_dim": 8})
     with pytest.raises(ValueError, match=message):
-        build_losses(recipes, student, teacher)
+        losses_for(recipes, student, teacher)
 
 
 def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_each_stack(recipe_of):
@@ -156,10 +156,10 @@ def test_maps_of_attention_are_compared_of_whole_sequences_and_equal_heads_in_ea
     sizes = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2}
     teacher = TercetSeq2SeqConfig(**sizes)
     with pytest.raises(ValueError, match="but the student has 2 and the teacher 4"):
-        build_losses(losses, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
+        losses_for(losses, TercetSeq2SeqConfig(**sizes, decoder_num_attention_heads=2), teacher)
     types = ["full_attention", "sliding_attention"]
     with pytest.raises(ValueError, match="there are layers of sliding_attention"):
-        build_losses(losses, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
+        losses_for(losses, teacher, TercetSeq2SeqConfig(**sizes, layer_types=types, sliding_window=4))
 
 
 def test_a_smaller_model_may_be_the_student(recipe_of, teachers, tmp_path):

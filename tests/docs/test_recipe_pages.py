@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from docs.site.recipe_pages import RECIPES, Reference, default, is_kind, meanings, members
-from tercet.distill.loss_recipes import LogitMSERecipe
+from tercet.distill.losses import LogitMSELoss
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
 from tercet.pretraining.recipe import CorpusRecipe, PretrainingRecipe
@@ -84,7 +84,7 @@ def test_key_that_has_no_default_is_required():
 
 
 def test_meaning_can_stand_below_the_type_of_a_field():
-    assert meanings(LogitMSERecipe)["weight"].startswith("Weight of a term in the loss")
+    assert meanings(LogitMSELoss)["weight"].startswith("Weight of a term in the loss")
 
 
 def test_meaning_can_stand_in_the_abstract_class():
