@@ -13,27 +13,32 @@ The commands that pretrain, fine-tune, distill, prompt and predict are functions
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .api import distill, fewshot, finetune
-from .api import embed as embed
-from .api import load_recipe as load_recipe
-from .api import plan as plan
-from .api import predict as predict
-from .api import prepare as prepare
-from .api import pretrain as pretrain
-from .api import report as report
 from .registration import MODELS, register_when_asked
-from .results import Result as Result
-from .results import Score as Score
 
 if TYPE_CHECKING:
+    from .calls import load_recipe as load_recipe
     from .modeling import *  # noqa: F403
+    from .predictions import *  # noqa: F403
+    from .preparations import *  # noqa: F403
+    from .results import Result as Result
+    from .results import Score as Score
+    from .runs import *  # noqa: F403
 
 __version__ = version("tercet")
+
+OTHERS = {"load_recipe": "calls", "Result": "results", "Score": "results"}
+"""What users are offered besides commands and models, and where it is."""
+
+
+def functions() -> Mapping[str, Callable[..., Any]]:
+    """Return the commands that are functions, too; none yet while their table is imported."""
+    return vars(import_module(".commands", __name__)).get("FUNCTIONS", {})
 
 
 class CommandFolder(ModuleType):
@@ -41,35 +46,36 @@ class CommandFolder(ModuleType):
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         """Call the command."""
-        return vars(self)["__wrapped__"](*arguments, **options)
+        return self.__wrapped__(*arguments, **options)
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The command, whose signature and help it has."""
+        return functions()[self.__name__.rpartition(".")[2]]
 
 
-for _command in (distill, fewshot, finetune):
-    _folder = import_module(f".{_command.__name__}", __name__)
-    _folder.__class__ = CommandFolder
-    vars(_folder)["__wrapped__"] = _command  # whose signature and help it has
-
-OFFERED = (
-    *("distill", "embed", "fewshot", "finetune", "load_recipe", "plan", "predict", "prepare", "pretrain"),
-    "report",
-    *("Result", "Score"),
-)
-"""Names of this package that are for its users, besides those of the models."""
+for _name in ("distill", "fewshot", "finetune"):
+    import_module(f".{_name}", __name__).__class__ = CommandFolder
 
 register_when_asked()
 
 
 def __getattr__(name: str) -> Any:
-    """Find a public name among those of the models, which are imported for it."""
+    """Find a public name among the commands, which are imported for it, or those of the models."""
     if name == "__all__":
-        return [*OFFERED, *import_module(MODELS).__all__]
+        return [*functions(), *OTHERS, *import_module(MODELS).__all__]
     if name == "modeling":
         return import_module(MODELS)
-    if not name.startswith(("Tercet", "Neural")):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(MODELS), name)
+    if name.startswith(("Tercet", "Neural")):
+        return getattr(import_module(MODELS), name)
+    if name in OTHERS:
+        return getattr(import_module(f".{OTHERS[name]}", __name__), name)
+    if not name.startswith("_") and name in functions():
+        return functions()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     """List what is offered: the commands, and the models if they are imported already."""
-    return sorted({*OFFERED, "__version__", *getattr(sys.modules.get(MODELS), "__all__", ())})
+    models = getattr(sys.modules.get(MODELS), "__all__", ())
+    return sorted({*functions(), *OTHERS, "__version__", *models})

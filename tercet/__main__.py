@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from .api import bound_spinning
+from .calls import bound_spinning
 from .command_line import parse
 from .configs.messages import LinesError, is_panic
 from .configs.processes import safe_path

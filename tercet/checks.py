@@ -20,7 +20,7 @@ from .configs.recipe import load_preset, read_overrides, read_recipe, split_over
 from .configs.schema import Schema, no_field, schema_of, shipped
 from .data.files.paths import named_path
 from .data.lock import lock_of
-from .kinds import READS, Kind, command_of, kind_of, other_kind, wrong_kind
+from .kinds import Kind, command_of, kind_of, other_kind, runner_of, wrong_kind
 from .training.inputs import require_free
 from .training.ownership import require_unused
 
@@ -114,7 +114,7 @@ def check_values(command: str, source: Any, overrides: list[str]) -> tuple[str, 
         except ValueError as error:
             raise ValueError(f"plan: {error}") from None
     known = command_of(source) if isinstance(source, str) else None
-    if known not in (None, READS.get(command, command)):
+    if known not in (None, runner_of(command)):
         raise ValueError(wrong_kind(source, str(known), command))
     name, data = read_recipe(source, overrides, kind=kind.folder)
     if not known and (better := other_kind(kind, data)):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from .configs.recipe import recipe_folders
 from .configs.schema import Schema, schema_of
 
 
@@ -19,6 +18,8 @@ class Kind:
     """The dataclass, in the module `recipe` of the folder of the same name."""
     article: str
     """Its name in a sentence."""
+    purpose: str
+    """What its recipes are for."""
     corpus: tuple[str, ...] = ()
     """Keys that lead to the part which names texts."""
     rows: tuple[str, ...] = ()
@@ -48,14 +49,18 @@ KINDS = {
         "pretraining",
         "PretrainingRecipe",
         "a pretraining recipe",
+        "pretrain a model on text",
         corpus=("corpus",),
         prepared=("recipe.yaml", "tokenizer", "texts.json"),
     ),
-    "prepare": Kind("prepare", "PreparationRecipe", "a preparation recipe", above=".tools"),
+    "prepare": Kind(
+        "prepare", "PreparationRecipe", "a preparation recipe", "tokenize a large corpus once", above=".tools"
+    ),
     "finetune": Kind(
         "finetune",
         "FineTuningRecipe",
         "a fine-tuning recipe",
+        "learn a task from labelled rows",
         corpus=("adaptation", "corpus"),
         rows=("data",),
     ),
@@ -63,25 +68,36 @@ KINDS = {
         "distill",
         "DistillationRecipe",
         "a distillation recipe",
+        "make a model smaller",
         corpus=("general", "corpus"),
         rows=("task", "data"),
         prepared=("recipe.yaml",),
     ),
-    "fewshot": Kind("fewshot", "FewShotRecipe", "a few-shot recipe", rows=("data",)),
+    "fewshot": Kind(
+        "fewshot", "FewShotRecipe", "a few-shot recipe", "evaluate models with prompts", rows=("data",)
+    ),
 }
 """Kinds of recipes by the command that runs them."""
 
-READS = {"tokenizer": "pretrain", "verify-resume": "pretrain", "plan": "pretrain"}
-"""Other commands that take a recipe: the command whose kind it is."""
+
+def runner_of(command: str) -> str:
+    """Return the command that runs the recipes which a command takes."""
+    from .commands import COMMANDS
+
+    recipe = COMMANDS[command].recipe
+    assert recipe is not None, command
+    return recipe.command
 
 
 def kind_of(command: str) -> Kind:
     """Return the kind of recipes that a command takes."""
-    return KINDS[READS.get(command, command)]
+    return KINDS[runner_of(command)]
 
 
 def command_of(name: str) -> str | None:
     """Return the command that runs a shipped recipe; nothing for other names."""
+    from .configs.recipe import recipe_folders
+
     folder = recipe_folders().get(name)
     return next((command for command, kind in KINDS.items() if kind.folder == folder), None)
 
@@ -94,8 +110,8 @@ def commands_for(keys: set[str]) -> list[str]:
 def wrong_kind(source: str, right: str, command: str) -> str:
     """Describe which command a recipe is for."""
     kind = KINDS[right].article
-    if command in READS:
-        return f"recipe {source} is {kind}; tercet {command} reads {KINDS[READS[command]].article}"
+    if command not in KINDS:
+        return f"recipe {source} is {kind}; tercet {command} reads {kind_of(command).article}"
     run = f"call tercet.{right}" if source.startswith("(") else f"run `tercet {right} {source}`"
     return f"recipe {source} is {kind}: {run}"
 

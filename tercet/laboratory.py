@@ -23,3 +23,8 @@ def studies(module: str) -> ModuleType:
     if str(ROOT) not in sys.path:
         sys.path.append(str(ROOT))
     return import_module(f"lab.studies.{module}")
+
+
+def study_completions(prefix: str, **_: object) -> list[str]:
+    """List the studies."""
+    return [name for name in studies("study").all_studies() if name.startswith(prefix)]

@@ -11,6 +11,7 @@ from textwrap import fill, indent, shorten
 from typing import Any
 
 from . import configs
+from .kinds import KINDS, kind_of
 
 SCREEN_WIDTH = 98
 """Columns for names beside each other."""
@@ -21,19 +22,10 @@ NAME_WIDTH = 27
 SENTENCE = re.compile(r"(?<=\w[\w)%])[.:] (?=[A-Z])")
 """Where a sentence ends, or what it announces begins."""
 
-COMMANDS = {
-    "pretrain": "pretrain a model on text",
-    "prepare": "tokenize a large corpus once",
-    "finetune": "learn a task from labelled rows",
-    "distill": "make a model smaller",
-    "fewshot": "evaluate models with prompts",
-}
-"""The commands that run recipes, and what they do."""
-
 PRESETS = "presets"
 """What stands for the model presets beside the commands."""
 
-LISTED = (*COMMANDS, PRESETS)
+LISTED = (*KINDS, PRESETS)
 """What can be listed."""
 
 
@@ -61,8 +53,8 @@ def list_configs(what: str | None = None, *, everything: bool = False) -> None:
             + (f"did you mean {near[0]}?" if near else f"known: {', '.join(LISTED)}, and the names in them")
         )
     if what is None and not everything:
-        for command, purpose in COMMANDS.items():
-            print(f"{purpose} (tercet {command} RECIPE):")
+        for command, kind in KINDS.items():
+            print(f"{kind.purpose} (tercet {command} RECIPE):")
             names = ", ".join(name for name, _ in recipes_of(command))
             print(indent(fill(names, SCREEN_WIDTH, break_on_hyphens=False), "  "))
         print("a line about each: tercet recipes finetune, ..., tercet recipes --all")
@@ -84,7 +76,6 @@ def for_editors() -> str:
 def print_values(command: str, data: dict[str, Any]) -> None:
     """Print a recipe as a file that has all of its values, those that follow by default included."""
     from .configs.documents import write_document
-    from .kinds import kind_of
 
     print(for_editors())
     print(write_document(kind_of(command).schema.completed(data)), end="")
@@ -134,3 +125,11 @@ def opening_comment(file: Traversable) -> list[str]:
             break
         lines.append(line.removeprefix("#").strip())
     return lines
+
+
+def listed_completions(prefix: str, **_: object) -> list[str]:
+    """List what `tercet recipes` lists: kinds, recipes and presets."""
+    from .configs.recipe import preset_names, recipe_names
+
+    names = dict.fromkeys([*LISTED, *recipe_names(), *preset_names()])
+    return [name for name in names if name.startswith(prefix)]

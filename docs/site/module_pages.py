@@ -4,17 +4,23 @@ import ast
 from configparser import ConfigParser
 from pathlib import Path
 
+from tercet.commands import FUNCTIONS
+
 ROOT = Path(__file__).parents[2]
 
-OFFERED = ("api", "results")
-"""Modules of the package itself that are for its users."""
+OTHERS = ("tercet.calls.load_recipe", "tercet.results")
+"""What the package itself offers its users besides the commands."""
 
 
 def module_pages() -> dict[str, str]:
     """Write a page for each folder of the package, and one that lists them, by their path in the site."""
     pages = {f"reference/api/{folder}.md": folder_page(folder) for folder in folders()}
+    commands = [
+        f"::: {function.__module__}.{name}\n    options:\n      heading: tercet.{name}\n"
+        for name, function in FUNCTIONS.items()
+    ]
     pages["reference/api/tercet.md"] = "\n".join(
-        ["# tercet", "", *(f"::: tercet.{name}\n" for name in OFFERED)]
+        ["# tercet", "", *commands, *(f"::: {name}\n" for name in OTHERS)]
     )
     lines = [
         "# Python API",

@@ -12,8 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 from docs.site.command_pages import subcommands
 from tercet.command_line import build_parser
+from tercet.commands import COMMANDS
 from tercet.configs.recipe import recipe_names
-from tercet.kinds import KINDS, READS
+from tercet.kinds import KINDS
 from tercet.tools.plan.machines import PlanRecipe
 
 ROOT = Path(__file__).parents[2]
@@ -82,11 +83,10 @@ def wrong_words(command: str, rest: str) -> Iterator[str]:
         return
     known = PARSERS[command]._option_string_actions
     yield from (f"{command} {option}" for option in OPTION.findall(rest) if option not in known)
-    kind = READS.get(command, command)
-    if kind in KINDS:
+    if (reads := COMMANDS[command].recipe) is not None:
         of_machines = PlanRecipe.__dataclass_fields__ if command == "plan" else ()
         for key in re.findall(r" ([a-z_.]+)=", rest):
-            if key not in {*keys(kind), *of_machines}:
+            if key not in {*keys(reads.command), *of_machines}:
                 yield f"{command} {key}"
         recipe = rest.split()[0] if rest else ""
         if re.fullmatch(r"[a-z][a-z0-9-]*", recipe) and recipe not in recipe_names():

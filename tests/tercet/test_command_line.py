@@ -4,26 +4,24 @@ import errno
 import os
 import subprocess
 import sys
+from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 
 from tercet import command_line
 from tercet.__main__ import main
+from tercet.commands import COMMANDS
 from tercet.configs.messages import LinesError
 
-COMMANDS = ["demo", "recipes", "plan", "tokenizer", "prepare", "pretrain", "verify-resume"]
-COMMANDS += ["finetune", "embed", "distill", "fewshot", "play", "import", "export", "convert"]
-COMMANDS += ["doctor", "inspect", "study", "push", "report"]
 
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "demo") -> None:
+    """Let a command fail."""
 
-def fail_with(error: BaseException):
-    """Make a command that fails."""
-
-    def demo(options) -> None:
-        """Fail."""
+    def run(options: Namespace) -> None:
         raise error
 
-    return demo
+    monkeypatch.setitem(COMMANDS, name, replace(COMMANDS[name], run=run))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -75,19 +73,19 @@ REFUSED = [errno.ENAMETOOLONG, errno.EACCES, errno.ENOTDIR, errno.EISDIR, errno.
 def test_what_went_wrong_is_one_line_and_the_exit_code_tells_whose_fault_it_was(
     error, code, said, monkeypatch, capfd
 ):
-    monkeypatch.setattr(command_line, "demo", fail_with(error))
+    fail_with(monkeypatch, error)
     assert main(["demo"]) == code
     assert capfd.readouterr().err == f"tercet demo: {said}\n"
 
 
 def test_an_error_of_a_few_lines_keeps_them(monkeypatch, capfd):
-    monkeypatch.setattr(command_line, "demo", fail_with(LinesError("no model\nin the way: a\ninstead: b")))
+    fail_with(monkeypatch, LinesError("no model\nin the way: a\ninstead: b"))
     assert main(["demo"]) == 2
     assert capfd.readouterr().err == "tercet demo: no model\nin the way: a\ninstead: b\n"
 
 
 def test_a_message_that_quotes_a_book_is_cut(monkeypatch, capsys):
-    monkeypatch.setattr(command_line, "demo", fail_with(ValueError(f"x = {'book ' * 9999}: write less")))
+    fail_with(monkeypatch, ValueError(f"x = {'book ' * 9999}: write less"))
     assert main(["demo"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("tercet demo: x = book book")
@@ -119,15 +117,13 @@ def test_what_is_no_word_is_refused_at_once(before, word, said, capsys):
 )
 def test_an_interruption_is_told_in_words(command, told, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    fail = fail_with(KeyboardInterrupt(told) if told else KeyboardInterrupt())
-    fail.__name__ = command.split()[0]
-    monkeypatch.setattr(command_line, fail.__name__, fail)
+    fail_with(monkeypatch, KeyboardInterrupt(told) if told else KeyboardInterrupt(), command.split()[0])
     assert main(command.split()) == 130
     assert capsys.readouterr().err == f"{message}\n"
 
 
 def test_debug_shows_the_traceback(monkeypatch):
-    monkeypatch.setattr(command_line, "demo", fail_with(ValueError("steps is 0")))
+    fail_with(monkeypatch, ValueError("steps is 0"))
     with pytest.raises(ValueError, match="steps is 0"):
         main(["demo", "--debug"])
 

@@ -17,7 +17,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict
 
 import tercet
-from tercet import api
+from tercet import runs
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, read_overrides, written
 from tercet.data.files.row_files import read_file
@@ -136,7 +136,7 @@ def test_the_command_line_calls_the_functions(line, call, monkeypatch):
         calls.append((arguments, options))
         raise EndedError
 
-    monkeypatch.setattr(api, "carry_out", carry_out)
+    monkeypatch.setattr(runs, "carry_out", carry_out)
     assert main(line.split()) == 1
     with pytest.raises(EndedError):
         call()
@@ -289,7 +289,7 @@ def test_rows_in_memory_are_in_the_record_of_the_run(tuned, frame, bases):  # no
 
 def test_splits_are_given_by_their_names(monkeypatch, frame):
     given = []
-    monkeypatch.setattr(api, "carry_out", lambda *arguments, **_: given.append(arguments[3]))
+    monkeypatch.setattr(runs, "carry_out", lambda *arguments, **_: given.append(arguments[3]))
     table = Dataset.from_pandas(frame)
     tercet.finetune(RECIPE, rows=DatasetDict(train=table, test=table), training__epochs=2)
     tercet.distill("task-distilled", rows="rows.csv")

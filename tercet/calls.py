@@ -1,0 +1,186 @@
+"""How the functions of commands are called: `tercet.pretrain(...)`, and by the command line.
+
+    name, path, dictionary or recipe -> overrides -> checked -> run -> a `Result`
+
+An override is a text as on the command line, `"training.steps=100"`, or a keyword, whose dots are written as
+two underscores: `training__steps=100`. Either replaces what stands under its key. Where a keyword names a
+file of rows or a text, it may also be a DataFrame, a Dataset or a list of dictionaries (`rows_in_memory.py`),
+and where it names a model, the `Result` of an earlier run.
+
+A run writes its progress to stderr, and warnings as Python's own. Nothing is put on a logger, and a run in a
+process changes nothing for the next one there. Ctrl-C, or a notebook's stop button, ends a step, writes a
+checkpoint and raises `KeyboardInterrupt`: call the same again with `resume=True`.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any
+
+from .finished_reports import report_after
+from .results import Result
+from .rows_in_memory import SPLITS, calling, is_table, keep, splits_of
+
+ROWS = (*SPLITS, "demonstrations")
+"""Keys that name rows, under whatever parts of a recipe."""
+
+
+def load_recipe(source: Any, *overrides: str, command: str | None = None, **values: Any) -> Any:
+    """Load a recipe of any kind, checked, as the frozen dataclass that `command` carries out.
+
+        recipe = tercet.load_recipe("decoder-demo", training__steps=100)
+        recipe.training.steps
+        tercet.plan(recipe, device="a100")
+
+    Args:
+        source: A shipped recipe's name, a YAML file, a dictionary or a recipe.
+        overrides: `"training.steps=100"`.
+        command: `pretrain`, `prepare`, `finetune`, `distill` or `fewshot`; by default, the one whose recipes
+            have the keys of this one.
+        values: Overrides as keywords.
+
+    Raises:
+        ValueError: Unknown recipe or key, missing key, or a value of the wrong type or out of range.
+    """
+    from .configs.recipe import load_recipe as load
+    from .kinds import KINDS, kind_of
+
+    if command not in (None, *KINDS):
+        raise ValueError(f"command is {command!r}: choose one of {', '.join(KINDS)}")
+    with written_overrides(overrides, values) as given:
+        return load(kind_of(command or command_for(source, given)).recipe, source, given)
+
+
+def command_for(source: Any, overrides: Sequence[str]) -> str:
+    """Find the command whose recipes have the keys of this one.
+
+    Raises:
+        ValueError: There is none, or several.
+    """
+    from .configs.recipe import read_recipe
+    from .kinds import KINDS, command_of, commands_for
+
+    if isinstance(source, str) and (command := command_of(source)):
+        return command
+    name, data = read_recipe(source, overrides)
+    fitting = commands_for(set(data))
+    if len(fitting) != 1:
+        found = f"is one of {' or '.join(fitting)}" if fitting else f"has the keys {', '.join(data)}"
+        raise ValueError(f"recipe {name} {found}: say which with command=, one of {', '.join(KINDS)}")
+    return fitting[0]
+
+
+def carry_out(
+    command: str,
+    source: Any,
+    overrides: Sequence[str],
+    values: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    **options: Any,
+) -> Result:
+    """Check and carry out the recipe of a command, and return what it came to."""
+    from .checks import check_recipe
+    from .configs.recipe import load_recipe as load
+    from .kinds import kind_of
+
+    require_arguments(command, values)
+    bound_spinning()
+    with written_overrides(overrides, values) as given:
+        resume = options.get("resume", False)
+        check_recipe(command, source, given, writes=True, resume=resume, overwrite=overwrite)
+        kind = kind_of(command)
+        say_that_libraries_load()
+        recipe = load(kind.recipe, source, given)
+        kind.run(command)(recipe, overwrite=overwrite, **options)
+    report_after(command, recipe.folder)
+    return Result(command, recipe.folder)
+
+
+def require_arguments(command: str, values: Mapping[str, Any]) -> None:
+    """Refuse a keyword that is no key of a command's recipe, and nearly an argument of its function.
+
+    Raises:
+        ValueError: The first such keyword.
+    """
+    from .commands import FUNCTIONS
+    from .kinds import kind_of
+
+    arguments = signature(FUNCTIONS[command]).parameters
+    known = {*arguments, *kind_of(command).schema.names}
+    for keyword in values:
+        is_part = "__" in keyword or keyword in known
+        if not is_part and (near := get_close_matches(keyword, arguments, n=1)):
+            raise ValueError(
+                f"{keyword} is neither an argument of tercet.{command} nor a key of its recipe; "
+                f"did you mean {near[0]}?"
+            )
+
+
+def bound_spinning() -> None:
+    """Let threads that wait for each other soon sleep; to be called before torch is imported.
+
+    GNU's OpenMP lets them spin 300,000 times, which takes the cores from other programs, and from the very
+    thread that is waited for. After 10,000 nothing is lost on a quiet machine, and far less on a busy one
+    (docs/performance.md). What the user has set stays.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "10000"
+
+
+def say_that_libraries_load() -> None:
+    """Say what a command waits for first, if torch is not imported yet."""
+    if "torch" not in sys.modules:
+        print("loading torch and transformers ...", file=sys.stderr, flush=True)
+
+
+def values_of_rows(part: str, rows: Any) -> dict[str, Any]:
+    """Name tables of rows by the keys of a recipe's part."""
+    return {} if rows is None else {f"{part}__{split}": own for split, own in splits_of(rows).items()}
+
+
+@contextmanager
+def written_overrides(overrides: Sequence[str], values: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Write keywords as the command line has overrides; rows in memory become files.
+
+    What is wrong with such rows is said inside by the key and the type that they were given with.
+
+    Raises:
+        ValueError: An override is no text, or no recipe can have a value.
+    """
+    from .configs.recipe import written
+
+    for override in overrides:
+        if not isinstance(override, str):
+            raise ValueError(
+                f"override {override!r:.80}: write a text, as in 'training.steps=100', or a keyword"
+            )
+    given, files = [*overrides], dict[str, str]()
+    for keyword, value in values.items():
+        key = keyword.replace("__", ".")
+        if is_table(value) or (key.rpartition(".")[2] in ROWS and holds_rows(key, value)):
+            name = f"{key} (a {type(value).__name__})"
+            value = keep(value, name)
+            files[value] = name
+        try:
+            given.append(f"{key}={written(as_model(value))}")
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    with calling(files):
+        yield given
+
+
+def holds_rows(key: str, value: Any) -> bool:
+    """Return whether the value of a key that names rows holds them itself; a corpus may also list texts."""
+    is_listed = isinstance(value, list) and all(isinstance(row, Mapping) for row in value)
+    return is_listed and not ("corpus." in key and all("path" in row for row in value))
+
+
+def as_model(value: Any) -> Any:
+    """Put the folder of a finished model in the place of a run's result, also within a list."""
+    if isinstance(value, Result):
+        return str(value.model_path)
+    return [*map(as_model, value)] if isinstance(value, list) else value
