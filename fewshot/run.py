@@ -53,7 +53,8 @@ def evaluate_in(run: Run, recipe: FewShotRecipe, *, trust_remote_code: bool) -> 
         contamination = find_contamination(items.test, recipe.contamination)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     models: list[dict[str, Any]] = []
-    with prepared_cpu(recipe.prompting, device), partial_items(recipe.folder / ITEMS) as log:
+    ready = prepared_cpu(device, retains_heap=recipe.prompting.retain_heap)
+    with ready, partial_items(recipe.folder / ITEMS) as log:
         for number, name in enumerate(recipe.models):
             prompting = recipe.prompting
             checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)

@@ -62,11 +62,6 @@ class Prepared(Parts):
     saved: Mapping[str, str]
     """Folders of the finished models, and which part of the model each is; the empty name is all of it."""
 
-    @property
-    def extent(self) -> str:
-        """How much training text there is, by which a resumed run notices that it is another one."""
-        return self.about["text"]
-
 
 def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     """Check everything that needs no text, which may take long to read; find the text.

@@ -143,7 +143,7 @@ def learn(
     with (
         listening() as interruption,
         leaving_no_workers(),
-        prepared_cpu(recipe, accelerator.device),
+        prepared_cpu(accelerator.device, retains_heap=recipe.retain_heap),
         explaining_lost_processes(),
     ):
         training = begin(parts, recipe, accelerator)

@@ -117,12 +117,6 @@ def brought(value: Tensor, device: torch.device) -> Tensor:
     return (value.pin_memory() if is_to_pin else value).to(device, non_blocking=True)
 
 
-def configs_in(model: nn.Module) -> list[Any]:
-    """List the configurations of a model and of those in it, each once."""
-    found = (getattr(module, "config", None) for module in model.modules())
-    return [*{id(config): config for config in found if config is not None}.values()]
-
-
 def has_example(batch: Batch) -> Tensor:
     """Return which sequences of a batch have an example, and are no filling, (S,)."""
     return brought(batch[INDEX], batch["cu_seq_lens_q"].device) != IGNORE

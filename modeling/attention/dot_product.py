@@ -159,13 +159,13 @@ class Attended(NamedTuple):
         weights = (scores if bias is None else scores.add_(bias)).softmax(dim=-1)
         is_kept, factor = draw_kept(weights, dropout) if dropout else (None, 1.0)
         value = value * factor if dropout else value  # smaller than the weights, so scaled instead
-        return cls(without_dropped(weights, is_kept) @ value, query, key, value, weights, is_kept, factor)
+        return cls(masked(weights, is_kept) @ value, query, key, value, weights, is_kept, factor)
 
     def gradients(self, gradient: Tensor, scaling: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return those of queries, keys, values and scores."""
         gradient = gradient.contiguous()
-        d_value = without_dropped(self.weights, self.is_kept).mT @ gradient
-        d_weights = without_dropped(gradient @ self.value.mT, self.is_kept)
+        d_value = masked(self.weights, self.is_kept).mT @ gradient
+        d_weights = masked(gradient @ self.value.mT, self.is_kept)
         d_scores = softmax_backward(d_weights, self.weights)
         d_query = (d_scores @ self.key).mul_(scaling)
         return d_query, d_scores.mT @ self.query, d_value.mul_(self.factor), d_scores
@@ -199,11 +199,6 @@ class _ShortAttention(torch.autograd.Function):
         *gradients, d_scores = attended.gradients(gradient, ctx.scaling)
         d_bias = d_scores.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None
         return *gradients, d_bias, None, None
-
-
-def without_dropped(weights: Tensor, is_kept: Tensor | None) -> Tensor:
-    """Set the dropped weights (b, H, t, s) to zero, if any are."""
-    return weights if is_kept is None else masked(weights, is_kept)
 
 
 ROWS_BYTES = 2**21

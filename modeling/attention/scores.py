@@ -130,10 +130,6 @@ class AttentionScore(nn.Module, ABC):
     def draw(self) -> None:
         """Set the initial values of the parameters."""
 
-    def num_products(self, num_queries: int, num_keys: int) -> int:
-        """Count the multiplications of matrices beside those of D channels for each pair and head."""
-        return 0
-
 
 class PairScore(AttentionScore):
     """A score that is no dot product. Abstract."""
@@ -200,10 +196,6 @@ class BilinearScore(AttentionScore):
     def draw(self) -> None:
         """Start with the identity."""
         set_to_identity(self.matrix)
-
-    def num_products(self, num_queries: int, num_keys: int) -> int:
-        """Count those of queries with their matrix."""
-        return num_queries * self.matrix.numel()
 
 
 class ConcatenatedScore(AttentionScore):
@@ -279,10 +271,6 @@ class AdditiveScore(PairScore):
         set_to_identity(self.query_matrix)
         set_to_identity(self.key_matrix)
         init.normal_(self.vector, std=self.query_matrix.shape[-1] ** -0.5)
-
-    def num_products(self, num_queries: int, num_keys: int) -> int:
-        """Count those with W and U; v costs each pair what a dot product does, tanh is no product."""
-        return num_queries * self.query_matrix.numel() + num_keys * self.key_matrix.numel()
 
 
 def set_to_identity(matrices: nn.Parameter) -> None:

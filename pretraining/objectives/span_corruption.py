@@ -13,7 +13,7 @@ code leaves it out.
 Legend: L tokens of a text, N packed tokens of a batch, S sequences, K noise spans, m noise tokens.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -176,22 +176,6 @@ def split_spans(
     target[edges - sizes] = np.insert(of_spans, last, sentinels[spans])
     target[edges[last_piece] - 1] = eos_id
     return sources, Ragged(target, np.diff(edges[last_piece], prepend=0))
-
-
-def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:
-    """Put the spans of a target (or of what a model generated) in place of their sentinels in the source."""
-    runs: dict[int, list[int]] = {}
-    current: list[int] = []
-    sentinel_set = set(map(int, sentinels))
-    for token in map(int, target):
-        if token == eos_id:
-            break
-        if token in sentinel_set:
-            current = runs.setdefault(token, [])
-        else:
-            current.append(token)
-    spliced = ([token] if token not in sentinel_set else runs.get(token, []) for token in map(int, source))
-    return [token for run in spliced for token in run if token != eos_id]
 
 
 @dataclass(frozen=True)

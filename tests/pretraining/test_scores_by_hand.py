@@ -99,7 +99,7 @@ def test_character_scores_are_those_of_every_character_and_every_end(recipe_on_s
 def test_texts_of_one_token_are_learned_from(kind, recipe_on_short_texts):
     tokenizer = {"kind": "characters", "vocab_size": 200}
     run = prepared(recipe_on_short_texts(kind, ["a"] * 30, tokenizer))
-    assert run.extent.startswith("60 examples")
+    assert run.about["text"].startswith("60 examples")
     assert not run.text.left_out
     assert not run.text.held_out.left_out
 
@@ -108,7 +108,7 @@ def test_texts_of_one_token_are_learned_from(kind, recipe_on_short_texts):
 def test_texts_that_cannot_be_cut_in_two_are_left_out_and_counted(kind, recipe_on_short_texts):
     tokenizer = {"kind": "characters", "vocab_size": 200}
     run = prepared(recipe_on_short_texts(kind, ["a", "ab", "abc", "b"] * 10, tokenizer))
-    assert run.extent.startswith("40 examples")
+    assert run.about["text"].startswith("40 examples")
     (left_out,) = run.text.left_out
     assert left_out[:5] == ("sequences", 40, 80, 40, 140)
 

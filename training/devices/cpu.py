@@ -5,7 +5,6 @@ How long threads spin while they wait for each other is bounded beforehand, in `
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 import torch
 
@@ -13,23 +12,14 @@ from .heap import bound_kernel_cache, retain_heap
 from .precision import fast_bfloat16, fastest_float32_products
 
 
-class KeepsHeap(Protocol):
-    """What a recipe says of memory on a CPU."""
-
-    @property
-    def retain_heap(self) -> bool:
-        """Whether freed memory is kept for the next step."""
-        ...
-
-
 @contextmanager
-def prepared_cpu(recipe: KeepsHeap, device: torch.device) -> Iterator[None]:
-    """Make the CPU fast for a run on `device`, as a context.
+def prepared_cpu(device: torch.device, *, retains_heap: bool) -> Iterator[None]:
+    """Make the CPU fast for a run on `device`, as a context, and let it keep freed memory for the next step.
 
     Number formats are as before at the end; what memory a process keeps cannot be taken back.
     """
     bound_kernel_cache(has_few_sizes=device.type == "cpu" and fast_bfloat16(device) is not None)
-    if recipe.retain_heap and device.type == "cpu":
+    if retains_heap and device.type == "cpu":
         retain_heap()
     with fastest_float32_products(device):
         yield

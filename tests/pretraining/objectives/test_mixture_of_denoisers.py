@@ -14,10 +14,10 @@ from tercet.pretraining.objectives.mixture_of_denoisers import (
 )
 from tercet.pretraining.objectives.randomness import SequenceDraws
 from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
-from tercet.pretraining.objectives.span_corruption import count_noise, splice, split_spans
+from tercet.pretraining.objectives.span_corruption import count_noise, split_spans
 
 from ...word_level import word_level
-from .test_span_corruption import EOS, PAD, make_examples
+from .test_span_corruption import EOS, PAD, make_examples, splice
 
 SEQUENTIAL = len(UL2) - 1
 

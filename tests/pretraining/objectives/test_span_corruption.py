@@ -1,5 +1,7 @@
 """The span corruption of Raffel et al. (2020), section 3.1.4."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -10,7 +12,6 @@ from tercet.pretraining.objectives.span_corruption import (
     corrupted_lengths,
     count_noise,
     noise_mask,
-    splice,
     split_spans,
     uncorrupted_length,
 )
@@ -19,6 +20,22 @@ from ...word_level import word_level
 
 TEXT = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week"]
 PAD, EOS = 0, 1
+
+
+def splice(source: Iterable[int], target: Iterable[int], sentinels: Iterable[int], eos_id: int) -> list[int]:
+    """Put the spans of a target (or of what a model generated) in place of their sentinels in the source."""
+    runs: dict[int, list[int]] = {}
+    current: list[int] = []
+    sentinel_set = set(map(int, sentinels))
+    for token in map(int, target):
+        if token == eos_id:
+            break
+        if token in sentinel_set:
+            current = runs.setdefault(token, [])
+        else:
+            current.append(token)
+    spliced = ([token] if token not in sentinel_set else runs.get(token, []) for token in map(int, source))
+    return [token for run in spliced for token in run if token != eos_id]
 
 
 def make_tokenizer(num_sentinels: int = 30, eos: str | None = "</s>") -> PreTrainedTokenizerFast:

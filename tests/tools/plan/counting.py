@@ -10,12 +10,12 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from tercet.data.steps.batches import Part
-from tercet.data.steps.objective import Batch, Objective, configs_in
+from tercet.data.steps.objective import Batch, Objective
 
 
 def flops_of_sequence(model, objective: Objective, parts: Batch | tuple[Part, ...], size: int, tokens: int):
     """Count the operations for each of `size` sequences of a step, by kernels that torch's counter knows."""
-    for config in configs_in(model):
+    for config in (getattr(module, "config", None) for module in model.modules()):
         if hasattr(config, "_attn_implementation"):
             config._attn_implementation = "eager"
     parts = parts if isinstance(parts, tuple) else (Part(parts, [0, size]),)
