@@ -11,6 +11,7 @@ of (B, T).
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers.modeling_outputs import (
@@ -23,7 +24,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from ..attention.packing import Masks
-from ..compatibility import known_arguments
+from ..compatibility import is_tracing, known_arguments
 from ..configuration_tercet import TercetConfig
 from ..outputs import Keywords, LabelOutput, TercetSentenceEmbeddingOutput, recordings
 from ..pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
@@ -44,7 +45,7 @@ from .losses import (
     take_loss_arguments,
     without_pads,
 )
-from .pooling import POOLING, Sequences, find_sequences
+from .pooling import POOLING, PackedStream, Sequences, find_sequences
 
 
 class LabelTask(NeuralPreTrainedModel):
@@ -81,6 +82,7 @@ class SequenceLabels(LabelTask):
     """
 
     output = SequenceClassifierOutputWithPast
+    pools = True
 
     def build_head(self) -> None:
         """Build `classifier`."""
@@ -128,6 +130,7 @@ class ChosenText(LabelTask):
     """
 
     output = MultipleChoiceModelOutput
+    pools = True
 
     def build_head(self) -> None:
         """Build `classifier`, which has one label."""
@@ -153,6 +156,8 @@ class TercetTaskModel(TercetPreTrainedModel):
     """What the model is built of."""
     finds_pads: ClassVar[bool] = True
     """Whether pads are known by their id where no mask tells of them."""
+    pools: ClassVar[bool] = False
+    """Whether the head reads one vector of each sequence, chosen by `config.classifier_pooling`."""
     build_head: Callable[[], None]
     """Makes the layers of the task, of the head that is mixed in."""
 
@@ -171,8 +176,20 @@ class TercetTaskModel(TercetPreTrainedModel):
         inputs_embeds: Tensor | None,
         **kwargs: Any,
     ) -> tuple[BaseModelOutput, Sequences]:
-        """Apply the stack, and find the sequences of the batch; a decoder makes no cache unless requested."""
+        """Apply the stack, and find the sequences of its states; a decoder makes no cache unless requested.
+
+        In training, and of packed texts, the last layer computes no states that the head leaves out.
+        """
         refuse_output_positions(kwargs, type(self).__name__)
+        tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
+        pad = self.config.pad_token_id if self.finds_pads else None
+        sequences = find_sequences(tokens, attention_mask, position_ids, bounds, pad)
+        pooling = self.config.classifier_pooling if self.pools else "mean"
+        is_noted = kwargs.get("layer_states") is not None or self.records("output_hidden_states", kwargs)
+        if pooling != "mean" and (self.training or bounds is not None) and not (is_noted or is_tracing()):
+            rows, columns = getattr(sequences, pooling)
+            kwargs["output_positions"] = rows * tokens.shape[1] + columns
+            sequences = PackedStream(torch.arange(len(rows) + 1, device=rows.device), len(rows))
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -181,9 +198,7 @@ class TercetTaskModel(TercetPreTrainedModel):
             inputs_embeds=inputs_embeds,
             **{"use_cache": False} | kwargs,
         )
-        tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
-        pad = self.config.pad_token_id if self.finds_pads else None
-        return outputs, find_sequences(tokens, attention_mask, position_ids, bounds, pad)
+        return outputs, sequences
 
 
 class TercetLabelModel(LabelTask, TercetTaskModel):
@@ -273,6 +288,8 @@ class TercetForSentenceEmbedding(TercetTaskModel):
     The head has no weights: `config.classifier_pooling` says what stands for a sequence, by default what the
     member takes for labels; Reimers and Gurevych, 2019, section 3, recommend the `mean`.
     """
+
+    pools = True
 
     def build_head(self) -> None:
         """Choose what stands for a sequence."""

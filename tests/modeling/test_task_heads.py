@@ -127,6 +127,25 @@ def test_every_way_of_pooling_respects_the_layout(task, pooling, task_builder, b
     assert_one_result(task_builder(task, num_labels=3, **fields), task, batch)
 
 
+@pytest.mark.parametrize("task", SEQUENCE_TASKS[:2])
+def test_the_last_layer_computes_no_states_that_the_head_does_not_read(task, task_builder, batch):
+    model, computed = task_builder(task), []
+    model.model.layers[-1].feed_forward.register_forward_hook(
+        lambda *call: computed.append(call[2].shape[:2])
+    )
+    (ids, mask), single, whole = (
+        batch.padded(),
+        (1, len(batch.sequences)),
+        [1, sum(map(len, batch.sequences))],
+    )
+    model(**batch.packed())
+    model(input_ids=ids, attention_mask=mask)
+    model.train()(input_ids=ids, attention_mask=mask)
+    assert computed == [single, ids.shape, single]
+    states = model(**batch.packed(), output_hidden_states=True).hidden_states
+    assert [*states[-1].shape[:2]] == whole
+
+
 def test_logits_have_a_row_for_each_sequence_or_token(task, task_builder, batch):
     model = task_builder(task, num_labels=3)
     logits = logits_of(model(**padded(task, batch)))
