@@ -34,7 +34,8 @@ from transformers.cache_utils import Cache, EncoderDecoderCache
 
 from ..compatibility import is_tracing
 
-MOST_GROUPS = 4
+MOST_GROUPS, GROUP_COST = 4, 4096
+"""How many groups there are at most, and what the calls of kernels for one cost, in pairs of slots."""
 
 LEAST_STEP, LARGEST_STEP = 8, 64
 """Bounds of the steps between the sizes to which streams are filled up, in tokens."""
@@ -108,14 +109,18 @@ def group_sequences(cu_seq_lens_q: Tensor, cu_seq_lens_k: Tensor | None = None) 
 
 
 def group_cuts(descending: np.ndarray) -> list[int]:
-    """Cut falling lengths into groups of about equally many sequences; equal ones stay together."""
-    even_cuts = (
-        np.linspace(0, len(descending), min(MOST_GROUPS, len(np.unique(descending))) + 1).round().astype(int)
-    )
-    cuts = {0, len(descending)}
-    for cut in even_cuts[1:-1]:
-        cuts.add(int(np.searchsorted(-descending, -descending[cut], side="left")))
-    return sorted(cuts)
+    """Cut falling lengths, equal ones together, into the groups that cost least, by dynamic programming."""
+    negative, first = np.unique(-descending, return_index=True)
+    edges, pairs = np.append(first, len(descending)), np.append(negative, 0) ** 2.0
+    rows = edges - edges[:, None]  # of a group from edge to edge, which may have none
+    costs = np.where(rows < 0, np.inf, (rows > 0) * GROUP_COST + rows * pairs[:, None])
+    best, earlier, places = np.where(edges == 0, 0.0, np.inf), [], [len(first)]
+    for _ in range(MOST_GROUPS):
+        totals = best[:, None] + costs
+        best, earlier = totals.min(0), [totals.argmin(0), *earlier]
+    for edge in earlier:
+        places.append(edge[places[-1]])
+    return sorted({int(edges[place]) for place in places})
 
 
 def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torch.device) -> Slots:

@@ -200,11 +200,9 @@ def draw_kept(x: Tensor, probability: float) -> tuple[Tensor, float]:
 
 def masked(x: Tensor, is_kept: Tensor | None) -> Tensor:
     """Set to zero what is not kept: 16-bit numbers by all or no bits in int16, others by ones in uint8."""
-    if is_kept is None:  # all is
-        return x
-    if is_kept.dtype == torch.int16:
+    if is_kept is not None and is_kept.dtype == torch.int16:
         return (x.view(torch.int16) & is_kept).view(x.dtype)
-    return x * is_kept.to(x.dtype)
+    return x if is_kept is None else x * is_kept.to(x.dtype)
 
 
 class _Drop(torch.autograd.Function):

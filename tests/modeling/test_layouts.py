@@ -4,14 +4,16 @@ Streams and their groups: nothing lost, nothing mixed, gradients exact.
 """
 
 from dataclasses import replace
+from itertools import chain, combinations, pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
 from tercet.modeling.attention import packing
 from tercet.modeling.attention.kernels import KERNELS
-from tercet.modeling.attention.packing import MOST_GROUPS, group_sequences
+from tercet.modeling.attention.packing import MOST_GROUPS, group_cuts, group_sequences
 from tercet.modeling.layers.block import Block
 
 from ..corners import corners
@@ -333,6 +335,21 @@ def test_a_stream_comes_back_from_its_groups(lengths):
         return slots.join([part * 2 for part in slots.split(x)])
 
     assert torch.autograd.gradcheck(doubled, stream, fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    "lengths", [[7], [9, 9, 9], [59, 40, 21, 20, 20, 11, 7, 7, 6, 3], [90, *range(30, 18, -1)]]
+)
+@pytest.mark.parametrize("group_cost", [0, 500, 4096])
+def test_no_other_cuts_of_equal_lengths_together_cost_less(lengths, group_cost, monkeypatch):
+    monkeypatch.setattr(packing, "GROUP_COST", group_cost)
+
+    def cost(cuts) -> int:
+        return sum(group_cost + (last - first) * lengths[first] ** 2 for first, last in pairwise(cuts))
+
+    places = [place for place in range(1, len(lengths)) if lengths[place] < lengths[place - 1]]
+    inner = chain.from_iterable(combinations(places, number) for number in range(MOST_GROUPS))
+    assert cost(group_cuts(np.array(lengths))) == min(cost((0, *cuts, len(lengths))) for cuts in inner)
 
 
 def test_pads_stand_behind_and_are_known():

@@ -1,7 +1,4 @@
-"""What a run sets on a CPU: memory and number formats.
-
-How long threads spin while they wait for each other is bounded beforehand, in `tercet/__main__.py`.
-"""
+"""What a run sets on a CPU: memory and number formats."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
