@@ -29,7 +29,7 @@ from sides import Pass, Side
 
 from tercet.training.devices import compiling
 from tercet.training.devices.heap import retain_heap
-from tercet.training.devices.precision import fastest_float32_products
+from tercet.training.devices.precision import fast_bfloat16, fastest_float32_products
 from tercet.training.devices.utilization import measure_peak, wait_for
 from tercet.training.tracking import peak_memory
 
@@ -252,10 +252,11 @@ def wait_for_rest() -> None:
 
 def describe_machine() -> dict[str, Any]:
     """Describe the machine, the versions, and how busy it is."""
+    bfloat16 = fast_bfloat16(torch.device("cpu"))
     return {
         "processor": processor_name(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "instructions": ", ".join(filter(None, [torch.backends.cpu.get_cpu_capability(), bfloat16])),
         "system": platform.platform(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("tercet", "torch", "transformers", "accelerate")},
