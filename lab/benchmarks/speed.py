@@ -25,7 +25,7 @@ from publishing import RESULTS, Result, describe_run, keep, publish, read, table
 
 NAMES = (
     "pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot", "long_texts",
-    "translators", "embedding",
+    "translators",
 )  # fmt: skip
 
 

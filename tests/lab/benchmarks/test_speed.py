@@ -18,7 +18,6 @@ SMOKES = {
     "data_pipeline": ["--cases", "encoder"],
     "fewshot": ["--cases", "4x256"],
     "long_texts": ["--cases", "training-1024"],
-    "embedding": ["--cases", "sentences", "--sides", "tercet"],
 }
 """Options with which each benchmark takes little time."""
 
@@ -28,8 +27,6 @@ SMOKES = {
 def test_program_measures_all_sides_and_writes_them_down(name, tmp_path, module, program, capsys):
     if name == "fewshot":
         pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed")
-    if name == "embedding" and not (module("checkout").ROOT / "data").exists():
-        pytest.skip("it embeds the texts of ./data, which is not here")
     begin, end = module("publishing").marks_of(name)
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
