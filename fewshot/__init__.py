@@ -1,1 +1,1 @@
-"""Asking without training: tasks as templates, prompts with demonstrations, scores of answers, a report."""
+"""Asking without training: tasks, prompts with demonstrations, scores of answers, items in a corpus."""

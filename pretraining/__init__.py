@@ -1,1 +1,1 @@
-"""Learning from raw text: corpora, tokenizers, objectives, and the run that joins them."""
+"""Learning from raw text: objectives, the text, tokenizer and model of a run, and the run that joins them."""

@@ -1,1 +1,1 @@
-"""Reports: blocks, their page and their charts."""
+"""What a finished run is worth, read from its folder: scores, verdicts, charts, and the page of a report."""

@@ -36,8 +36,8 @@ from .devices.gradient_checkpointing import computes_again, enable_gradient_chec
 from .devices.precision import build_accelerator, products_of_few_digits
 from .devices.sharding import prepare_model, processes_of, settle
 from .devices.utilization import measure_utilization
-from .inspection import say_what_is_kept
 from .loop import Metrics, Progress, Training, train
+from .non_finite import say_what_is_kept
 from .optimizers.averaging import WeightAverage, moving_share
 from .optimizers.optimizers import build_optimizer
 from .optimizers.row_updates import gradients_by_rows

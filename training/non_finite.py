@@ -44,15 +44,13 @@ def say_what_is_kept(
         else f"--resume goes on from {newest.name}, from before them, with the values that you change"
     )
     try:
-        kept = keep_for_inspection(folder, error, training, recipe)
+        kept = keep_evidence(folder, error, training, recipe)
     except WriteError as full:
         return f"its data could not be kept: {full}; {goes_on}"
     return f"its batch and the weights are in {kept}; {goes_on}"
 
 
-def keep_for_inspection(
-    folder: Path, error: NonFiniteError, training: Training, recipe: dict[str, Any]
-) -> Path:
+def keep_evidence(folder: Path, error: NonFiniteError, training: Training, recipe: dict[str, Any]) -> Path:
     """Write down the step that an error is about, in place of an earlier one; every process calls this.
 
     Returns:
