@@ -21,6 +21,9 @@ from transformers import (
     BartForConditionalGeneration,
     BertConfig,
     BertForPreTraining,
+    BertForSequenceClassification,
+    BigBirdConfig,
+    BigBirdForMaskedLM,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedModel,
@@ -31,11 +34,15 @@ import tercet  # noqa: F401  registers the models
 from tercet.configs.recipe import load_preset
 from tercet.data.steps.objective import INDEX, Batch, Example, Objective
 from tercet.data.steps.packing import select_sequences, sequence_lengths
+from tercet.finetune.tasks.objectives import SingleLabelObjective
 from tercet.modeling import (
     TercetDecoderForCausalLM,
+    TercetEncoderForMaskedLM,
     TercetEncoderForPreTraining,
+    TercetEncoderForSequenceClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
+from tercet.modeling.stock.models import fill, links_between
 from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masked_pairs import MaskedLanguageModelingWithPairs
@@ -58,7 +65,7 @@ TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attentio
 
 @dataclass(frozen=True)
 class Case(ABC):
-    """One shape, measured on all sides. Abstract: see its three subclasses."""
+    """One shape, measured on all sides. Abstract."""
 
     name: str
     vocab_size: int
@@ -152,6 +159,11 @@ class Case(ABC):
         return [select_sequences(pool, chosen) for chosen in np.split(order, self.num_batches)]
 
 
+def copy_weights(stock: PreTrainedModel, ours: PreTrainedModel) -> None:
+    """Copy a stock model's weights into ours; each has all parameters of the other."""
+    fill(ours, links_between(stock, ours).to_ours(stock.state_dict()))
+
+
 class CaseExamples:
     """The examples of a case, the same in every epoch: what a run of the engine learns from."""
 
@@ -186,10 +198,11 @@ class EncoderCase(Case):
 
     def stock(self) -> PreTrainedModel:
         """Build BERT with both heads."""
-        dropouts: dict[str, Any] = dict.fromkeys(
-            ("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout
-        )
-        return BertForPreTraining(BertConfig(**self.sizes(), **dropouts))
+        return BertForPreTraining(BertConfig(**self.sizes(), **self.dropouts()))
+
+    def dropouts(self) -> dict[str, Any]:
+        """Return what the stock model drops."""
+        return dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout)
 
     def example(self, length: int, rng: np.random.Generator) -> Example:
         """Draw a pair, [CLS] A [SEP] B [SEP]."""
@@ -201,6 +214,26 @@ class EncoderCase(Case):
             "token_type_ids": (np.arange(length) > middle).astype(np.int64),
             "next_sentence_label": int(rng.integers(2)),
         }
+
+
+@dataclass(frozen=True)
+class ClassificationCase(EncoderCase):
+    """BERT learns which of two labels a pair has."""
+
+    model_class = TercetEncoderForSequenceClassification
+
+    def objective(self) -> Any:
+        """Build what `tercet finetune` learns."""
+        return SingleLabelObjective()
+
+    def stock(self) -> PreTrainedModel:
+        """Build BERT with its head."""
+        return BertForSequenceClassification(BertConfig(**self.sizes(), **self.dropouts()))
+
+    def example(self, length: int, rng: np.random.Generator) -> Example:
+        """Draw a pair and its label."""
+        pair = super().example(length, rng)
+        return pair | {"labels": [pair.pop("next_sentence_label")]}
 
 
 def masked_language_modeling(vocab_size: int) -> MaskedLanguageModeling:
@@ -261,6 +294,14 @@ class DecoderCase(Case):
 
 
 @dataclass(frozen=True)
+class HybridCase(DecoderCase):
+    """Ours as in the recipe hybrid-english, by NorMuon, beside GPT-2 of the same size, by AdamW."""
+
+    preset = "hybrid-mini"
+    optimizer: str = "normuon"
+
+
+@dataclass(frozen=True)
 class Seq2SeqCase(Case):
     """BART: an encoder, and a decoder of the same size that writes a target. Nothing is smoothed."""
 
@@ -300,6 +341,47 @@ class Seq2SeqCase(Case):
         target = self.words(min(of_target, self.sequence_length), rng)
         source[-1] = target[-1] = 2
         return {"input_ids": source, "labels": target}
+
+
+@dataclass(frozen=True)
+class BigBirdCase(Case):
+    """BigBird learns masked tokens of full texts: `long_texts.py` explains the pattern."""
+
+    preset = "bert-base"
+    model_class = TercetEncoderForMaskedLM
+    block_size: int = 64
+
+    def objective(self) -> Objective:
+        """Build masked language modeling."""
+        return masked_language_modeling(self.vocab_size)
+
+    def example(self, length: int, rng: np.random.Generator) -> Example:
+        """Draw a text, [CLS] A [SEP]."""
+        ids = self.words(length, rng)
+        ids[0], ids[-1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+        return {"input_ids": ids}
+
+    def lengths(self, rng: np.random.Generator) -> np.ndarray:
+        """Fill every text."""
+        return np.full(self.batch_size * self.num_batches, self.sequence_length)
+
+    def fields(self) -> dict[str, Any]:
+        """Return what differs from the preset."""
+        return super().fields() | {
+            "layer_types": ["big_bird_attention"] * self.num_hidden_layers,
+            "attention_block_size": self.block_size,
+            "attention_global_tokens": 2 * self.block_size,
+            "attention_random_blocks": 2,
+        }
+
+    def stock(self) -> PreTrainedModel:
+        """Build transformers' BigBird with its head."""
+        rates: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+        return BigBirdForMaskedLM(BigBirdConfig(**self.sizes(), **rates, block_size=self.block_size))
+
+    def shrunk(self) -> "BigBirdCase":
+        """Return the same so small that it takes no time, and long enough to be sparse."""
+        return replace(super().shrunk(), block_size=8, sequence_length=256, batch_size=1)
 
 
 BASE: dict[str, Any] = {

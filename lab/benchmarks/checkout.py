@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from configparser import ConfigParser
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,17 @@ ROOT = Path(__file__).parents[2]
 
 SETTINGS = ConfigParser()
 SETTINGS.read(ROOT / "setup.cfg", encoding="utf-8")
+
+
+def run_program(name: str, arguments: list[str]) -> int:
+    """Run a program of this folder with the package that lies in this checkout; 2 tells of wrong usage."""
+    try:
+        require_libraries()
+    except ValueError as error:
+        print(f"{name}.py: {error}", file=sys.stderr)
+        return 2
+    make_importable()
+    return import_module(name).main(arguments)
 
 
 def require_libraries() -> None:

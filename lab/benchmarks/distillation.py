@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from cases import CaseExamples, EncoderCase, masked_language_modeling
+from cases import CaseExamples, EncoderCase, copy_weights, masked_language_modeling
 from measuring import Conditions, in_fresh_process, measure
-from peers import copy_weights
 from publishing import Result, summarize
 from sides import Pass, Side, as_they_are, engine_pass, pad_all, step_on, training_recipe
 from speed import Benchmark
@@ -67,10 +66,7 @@ class DistillationCase(EncoderCase):
 
     def stock(self) -> PreTrainedModel:
         """Build BERT with the head for hidden tokens."""
-        dropouts: dict[str, Any] = dict.fromkeys(
-            ("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout
-        )
-        return BertForMaskedLM(BertConfig(**self.sizes(), **dropouts))
+        return BertForMaskedLM(BertConfig(**self.sizes(), **self.dropouts()))
 
     def examples(self) -> list[Example]:
         """Draw all sequences, each with its number."""
@@ -106,7 +102,7 @@ def build_ours(case: DistillationCase) -> tuple[Any, Any]:
     pair = build_pair(case)
     ours: list[Any] = [case.tercet(), case.student().tercet()]
     for stock, own in zip(pair, ours, strict=True):
-        copy_weights(stock, own, case.preset)
+        copy_weights(stock, own)
     return ours[0], ours[1]
 
 

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import BASE, SEED, DecoderCase
+from cases import BASE, SEED, DecoderCase, copy_weights
 from measuring import Conditions, in_fresh_process, measure
-from peers import copy_weights
 from publishing import Result, spread, summarize
 from sides import Pass, Side, as_they_are
 from speed import Benchmark
@@ -62,7 +61,7 @@ class WritingCase(DecoderCase):
         with torch.no_grad():
             for parameter in stock.get_submodule("transformer.h").parameters():
                 parameter *= LIVELINESS if parameter.dim() == 2 else 1
-        copy_weights(stock, ours, self.preset)
+        copy_weights(stock, ours)
         return {"stock": stock, "tercet": ours}
 
     def write(self, model: Any) -> Tensor:

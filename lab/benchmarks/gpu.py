@@ -1,33 +1,58 @@
-"""Measure training on one GPU beside stock models, in eight minutes: laws, speed, memory, launches, gates.
+"""Measure training on one GPU beside stock models, in eight minutes: laws, speed, memory, waits, gates.
 
     make gpu                                                          everything, from a plain checkout
     python lab/benchmarks/gpu.py --parts gpt2 bert-512 --minutes 4    these alone, beside earlier figures
     python lab/benchmarks/gpu.py --parts --page docs/performance.md   nothing: put the table there
     python lab/benchmarks/gpu.py --smoke                              tiny shapes on a CPU: does it run?
 
-Parts are measured in the order of their importance, three at once on a GPU: some compile while another is
-timed. Each side is a process of its own with a time limit: what fails or hangs does not end the rest, and
-what no longer fits into the minutes is left out and named. Results are written down as they come.
-`gpu_cases.py` says what is measured, `gpu_laws.py` what must be equal, `gpu_runs.py` how.
+Parts are measured in the order of their importance, the laws of `sides.py` first, and three at once on a GPU:
+some compile while another is timed. Each side is a process of its own with a time limit: what fails or hangs
+does not end the rest, and what no longer fits into the minutes is left out and named. Results are written
+down as they come.
 """
 
+import json
 import os
+import subprocess
 import sys
 import time
+import warnings
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import forkserver, get_context
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
-from checkout import make_importable, require_libraries
+from checkout import ROOT, run_program
 
-RESULTS = Path(__file__).parent / "results" / "gpu.json"
+if __name__ == "__main__":  # what follows needs the package, which may not be installed
+    sys.exit(run_program("gpu", sys.argv[1:]))
 
-LONGEST, SHORTEST = 240.0, 20.0
-"""Seconds in which a part has to be prepared, and that must be left for one to begin."""
+import torch
+from cases import (
+    BASE,
+    CASES,
+    BigBirdCase,
+    Case,
+    ClassificationCase,
+    DecoderCase,
+    EncoderCase,
+    HybridCase,
+)
+from generation import WRITERS, WritingCase
+from measuring import Conditions, Worker, begin_result, in_fresh_process, measure_peaks, seconds_of, turns
+from publishing import RESULTS, Result, describe_run, keep, lines_of, publish, read
+from sides import SIDES, Pass, Side, as_they_are, prepare_laws, prepare_stock, prepare_tercet
+from torch.profiler import ProfilerActivity, profile
+
+from tercet.data.steps.packing import sequence_lengths
+from tercet.training.tracking import LOG, peak_memory, read_log
 
 VARIABLES = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # which begins no CUDA: forked processes could not use it
@@ -36,19 +61,139 @@ VARIABLES = {
     "TORCHINDUCTOR_COMPILE_THREADS": "3",  # of each side, and several compile at once
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
 }
-"""Of the environment, unless it says otherwise."""
+"""Of the environment of all sides, unless it says otherwise."""
+
+LONGEST, SHORTEST = 240.0, 20.0
+"""Seconds in which a part has to be prepared, and that must be left for one to begin."""
+
+TIMING, SHORTEST_TIMING = 60.0, 30.0
+"""Seconds that a part may be timed for, and that have to be left for it before the deadline."""
+
+SECONDS = 0.3
+"""What is timed on a GPU takes about as long."""
+
+STEPS = {"cuda": 120, "cpu": 12}
+"""Of `tercet pretrain`."""
+
+WAITS = {
+    "cuda": ("StreamSynchronize", "EventSynchronize"),
+    "cpu": ("aten::_local_scalar_dense", "aten::nonzero"),
+}
+"""Parts of the names of what waits for the device, or would."""
+
+DATA_SHEETS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12}
+"""Dense operations in bfloat16 per second, by what the name of a GPU contains."""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What has to come of a part; where less is better, the goal is below the gate."""
+
+    metric: str
+    gate: float
+    goal: float
+
+    def verdict(self, value: float | None) -> str:
+        """Judge what was measured."""
+        if value is None:
+            return "not measured"
+        sign = 1 if self.goal > self.gate else -1
+        reached = [sign * value >= sign * mark for mark in (self.goal, self.gate)]
+        return "goal reached" if reached[0] else "met" if reached[1] else "**missed**"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One row of the table: work that several sides do."""
+
+    case: Any
+    sides: Mapping[str, Side]
+    gates: tuple[Gate, ...] = ()
+    begins_at_once: bool = True
+    """Whether sides are prepared together, and not one after another, for want of memory."""
+
+    def shrunk(self) -> "Part":
+        """Return the same with tiny shapes, ours compiled on any device, and the stock model once."""
+        compiled = replace(OURS, prepare=partial(prepare_tercet, compiles=True))
+        sides = {name: compiled if side is OURS else side for name, side in self.sides.items()}
+        if self.case.preset != "bert-base":
+            sides.pop("stock-compiled", None)
+        small = replace(self.case.shrunk(), num_hidden_layers=1)
+        return replace(self, case=replace(small, sequence_length=max(small.sequence_length, 64)), sides=sides)
+
+
+def training(case: Case, metric: str, gate: float, goal: float) -> Part:
+    """Make the part of a training: a gate of its own, and those that all have."""
+    gates = (
+        Gate(metric, gate, goal),
+        Gate("speed / stock-compiled", 1.3, 2),
+        Gate("memory / stock-compiled", 1 / 2, 1 / 3),
+        Gate("recompilations", 0, 0),
+        Gate("seconds to the first step", 60, 60),
+    )
+    return Part(case, {"tercet": OURS, "stock-compiled": SIDES["stock-compiled"]}, gates)
+
+
+OURS = SIDES["tercet"]
+
+LAWS = {"laws": Side(prepare_laws, "bf16", retains_heap=True, products=as_they_are)}
+
+BIG_BIRD = {
+    "tercet": replace(OURS),  # not `OURS`, which a smoke compiles: a CPU has no kernel for that
+    "stock": SIDES["stock"],
+    "stock-bf16": Side(
+        partial(prepare_stock, dtype=torch.bfloat16), "bf16", retains_heap=True, products=as_they_are
+    ),
+}
+
+SHARE = "share of peak"
+
+EIGHT = HybridCase("8x512, V8k, S256, NorMuon", 8192, 256, 256, 4, 512, 8, 8, 0.0)
+
+LONG: dict[str, Any] = BASE | {"dropout": 0.0, "num_batches": 4}
+
+TASK: dict[str, Any] = BASE | {"dropout": 0.1, "num_batches": 16}
+
+PARTS: dict[str, Part] = {
+    **{
+        f"laws-{name}": Part(replace(CASES[name], dropout=0.0, num_hidden_layers=2, num_batches=1), LAWS)
+        for name in ("encoder", "decoder", "seq2seq")
+    },
+    "gpt2": training(DecoderCase("GPT-2, S1024", 50_257, 1024, 32, **LONG), SHARE, 0.4, 0.45),
+    "bert-512": training(EncoderCase("BERT-base, S512", 30_522, 512, 128, **LONG), SHARE, 0.35, 0.45),
+    "8x512": training(EIGHT, "tokens/s", 1.2e6, 1.7e6),
+    "pretrain": Part(replace(EIGHT, name="tercet pretrain"), {}, (Gate("speed / 8x512", 0.95, 0.99),)),
+    "big-bird": Part(
+        BigBirdCase("big bird, S16384", 30_522, 16_384, 1, **LONG | {"num_batches": 1}),
+        BIG_BIRD,
+        (Gate("speed / stock", 5, 10), Gate("speed / stock-bf16", 5, 10)),
+        begins_at_once=False,
+    ),
+    "generate": Part(
+        WritingCase("GPT-2 writes", 50_257, 160, 8, cache="static", **BASE),
+        {"tercet": WRITERS["tercet-bf16"], "stock": WRITERS["stock-bf16"]},
+        (Gate("speed / stock", 1, 2),),
+    ),
+    "4x256": training(EncoderCase("4x256, S128", 30_522, 128, 512, dropout=0.0), SHARE, 0.1, 0.2),
+    "12x384": training(EncoderCase("12x384, S128", 30_522, 128, 512, 4, 384, 12, 12, 0.0), SHARE, 0.25, 0.35),
+    "finetune": Part(
+        ClassificationCase("BERT-base learns labels, dropout 0.1", 30_522, 128, 32, **TASK),
+        {"tercet": OURS, "stock": SIDES["stock-tuned"]},
+    ),
+}
+"""What is measured, by name, the most important first. Laws need few layers: all of a kind have one graph."""
+
+SAME_WHEN_TINY = ("4x256", "12x384")
+"""What differs from `bert-512` in nothing but the shape."""
 
 
 def main(arguments: list[str]) -> int:
     """Measure what the arguments ask for, print it, and write it down; 2 tells of wrong usage."""
     begin, options = time.monotonic(), parse(arguments)
-    options.rounds = options.rounds or (1 if options.smoke else 5)
     os.environ.update(VARIABLES | os.environ)
+    get_context("forkserver").set_forkserver_preload(["gpu"])
+    forkserver.ensure_running()
     try:
-        require_libraries()
-        make_importable()
-        get_context("forkserver").set_forkserver_preload(["gpu_runs"])
-        forkserver.ensure_running()  # it imports the libraries while this process does
         run(options, begin + 60 * options.minutes)
     except ValueError as error:
         print(f"{Path(__file__).name}: {error}", file=sys.stderr)
@@ -62,12 +207,6 @@ def run(options: Namespace, deadline: float) -> None:
     Raises:
         ValueError: There is no GPU, and it is no trial; no such part; or no result to show.
     """
-    import torch
-    from gpu_cases import PARTS, SAME_WHEN_TINY
-    from gpu_table import render
-    from measuring import Conditions, begin_result, in_fresh_process, measure_peaks
-    from publishing import publish, read
-
     has_gpu, names = torch.cuda.is_available(), PARTS.keys() if options.parts is None else options.parts
     if unknown := [name for name in names if name not in PARTS]:
         raise ValueError(f"no part is called {', '.join(unknown)}: choose from {', '.join(PARTS)}")
@@ -75,8 +214,8 @@ def run(options: Namespace, deadline: float) -> None:
         names = [name for name in names if name not in SAME_WHEN_TINY]
     if names and not has_gpu and not options.smoke:
         raise ValueError("torch finds no GPU here: add --smoke to try everything with tiny shapes on a CPU")
-    output = options.output or (Path("runs/gpu-smoke.json") if options.smoke else RESULTS)
-    result = read(output) if options.parts is not None and output.exists() else {"parts": {}}
+    is_kept = options.parts is not None and options.output.exists()
+    result = read(options.output) if is_kept else {"parts": {}}
     if names:
         conditions = Conditions(
             torch.get_num_threads(),
@@ -84,34 +223,24 @@ def run(options: Namespace, deadline: float) -> None:
             start_method="forkserver",
             compiler="inductor" if has_gpu else "aot_eager",
         )
-        result |= begin_result(
-            conditions, False, rounds=options.rounds, is_timed=False, is_smoke=options.smoke
-        )
+        about = {"rounds": options.rounds, "is_timed": False, "is_smoke": options.smoke}
+        result |= begin_result(conditions, False, **about)
         try:
             result["peaks"] = in_fresh_process(conditions, measure_peaks)
         except RuntimeError as error:  # something that was imported has begun CUDA
             print(f"each process imports the libraries itself: {error}", file=sys.stderr)
             conditions = replace(conditions, start_method="spawn")
             result["peaks"] = in_fresh_process(conditions, measure_peaks)
-        measure_all([*names], options, conditions, result, deadline, output)
+        measure_all([*names], options, conditions, result, deadline)
     elif "peaks" not in result:
-        raise ValueError(f"{output} does not exist: measure something first")
+        raise ValueError(f"{options.output} does not exist: measure something first")
     publish(render(result), options.page, "gpu")
 
 
 def measure_all(
-    names: list[str],
-    options: Namespace,
-    conditions: Any,
-    result: dict[str, Any],
-    deadline: float,
-    output: Path,
+    names: list[str], options: Namespace, conditions: Conditions, result: Result, deadline: float
 ) -> None:
     """Measure parts, and keep what each gives at once."""
-    from gpu_cases import PARTS
-    from gpu_runs import measure_part
-    from publishing import keep
-
     turn, writing = Lock(), Lock()
 
     def measure_one(name: str) -> None:
@@ -128,12 +257,329 @@ def measure_all(
             parts = result["parts"] | {name: found | {"wall_seconds": now - begin}}
             result["parts"] = {each: parts[each] for each in PARTS if each in parts}
             result["wall_seconds"] = now - (deadline - 60 * options.minutes)
-            keep(output, result)
+            keep(options.output, result)
             seconds = f"{now - begin:.0f} s, {result['wall_seconds']:.0f} s since the start"
             print(f"{name}: {seconds}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(1 if options.smoke else 3) as threads:
         list(threads.map(measure_one, names))
+
+
+def measure_part(
+    part: Part, conditions: Conditions, rounds: int, prepared: float, deadline: float, turn: Lock
+) -> Result:
+    """Prepare the sides, and time them in turns; one that fails or is late does not end the others.
+
+    Args:
+        part: What is measured.
+        conditions: Of the sides' processes.
+        rounds: Turns of each side.
+        prepared: When they have to be prepared, by the monotonic clock.
+        deadline: When nothing is measured any more.
+        turn: Held while something is timed: other parts only compile and take first steps meanwhile.
+    """
+    if not part.sides:
+        return pretrain(part.case, prepared, deadline, turn)
+    sides = Sides(part, conditions, min(prepared, deadline - SHORTEST_TIMING), deadline, turn)
+    with ThreadPoolExecutor(len(part.sides) if part.begins_at_once else 1) as threads:
+        list(threads.map(partial(sides.attempt, sides.begin), part.sides))
+    if "laws" in part.sides:
+        return {"sides": sides.found}
+    with turn:
+        for worker in sides.workers.values():
+            worker.deadline = min(time.monotonic() + TIMING, deadline)
+        for name in turns([*part.sides], rounds):
+            sides.attempt(sides.take_turn, name)
+        for name in part.sides:
+            sides.attempt(sides.observe, name)
+    return {"sides": sides.found} | describe(part.case)
+
+
+class Sides:
+    """A part's sides, each in a process of its own, and what is found of them; see `measure_part`."""
+
+    def __init__(self, part: Part, conditions: Conditions, prepared: float, deadline: float, turn: Lock):
+        self.part, self.conditions = part, conditions
+        self.prepared, self.deadline, self.turn = prepared, deadline, turn
+        self.found: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
+        self.workers: dict[str, Worker] = {}
+
+    def attempt(self, action: Callable[[str], None], name: str) -> None:
+        """Do something with a side, unless something before has failed, and note if this does."""
+        found = self.found[name]
+        if {"failure", "unobserved"} & found.keys():
+            return
+        try:
+            action(name)
+        except (RuntimeError, TimeoutError, OSError) as error:
+            what = "unobserved" if found["seconds"] else "failure"  # turns that were timed count
+            found[what] = str(error)[:300]
+            if name in self.workers:
+                self.workers[name].process.kill()
+
+    def begin(self, name: str) -> None:
+        """Let a side compile and take its first steps, or let laws be tried."""
+        side, found = self.part.sides[name], self.found[name]
+        self.workers[name] = worker = Worker(self.part.case, side, self.conditions, self.prepared)
+        if name == "laws":
+            found["laws"] = worker.do(result_of)
+            worker.finish()
+            return
+        worker.do(forget_peak)
+        seconds, told = worker.do(first_pass)
+        found["seconds_to_first_step"] = worker.preparation + seconds
+        for _ in range(side.warm_ups - 1):
+            with self.turn:
+                worker.deadline = self.deadline  # to wait for others is not to be late
+                told += worker.do(first_pass)[1]
+        found["warnings"] = [each for each in (*worker.warnings, *told) if each.startswith("training.")]
+        found["graphs"] = worker.do(count_graphs)
+        worker.deadline = self.deadline
+
+    def take_turn(self, name: str) -> None:
+        """Time a side once."""
+        self.found[name]["seconds"].append(self.workers[name].do(seconds_from_rest))
+
+    def observe(self, name: str) -> None:
+        """Count what a side does in a step, and end it."""
+        found, worker, case = self.found[name], self.workers[name], self.part.case
+        steps = case.num_new_tokens if isinstance(case, WritingCase) else case.num_batches
+        found["recompilations"] = worker.do(count_graphs) - found["graphs"]
+        found |= worker.do(partial(observe, steps=steps))
+        worker.finish()
+
+
+def pretrain(case: Any, prepared: float, deadline: float, turn: Lock) -> Result:
+    """Run `tercet pretrain` on text that is installed here, and read the second half of its log.
+
+    A run of a few steps reads the text and compiles beforehand, while others are timed; for the times, see
+    `measure_part`.
+    """
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    text = {"cuda": ("documentation",) * 2, "cpu": (ROOT / "CHANGELOG.md", ROOT / "README.md")}[kind]
+    sizes = {name: each for name, each in case.sizes().items() if name != "vocab_size"}
+    options = {
+        "model": json.dumps({"preset": case.preset, "overrides": sizes}),
+        "tokenizer.vocab_size": max(case.vocab_size, 300),
+        "corpus.train": text[0],
+        "corpus.validation": text[1],
+        "corpus.isolate_documents": "false",
+        "corpus.sequence_length": case.sequence_length,
+        "training.tokens_per_step": case.batch_size * case.sequence_length,
+        "training.schedule": "{kind: linear, warmup_steps: 0}",
+        "training.optimizer.kind": case.optimizer,
+        "training.log_every": STEPS[kind] // 12,
+        "training.evaluate_every": "null",
+    }
+    with TemporaryDirectory() as folder:
+
+        def run(end: float, **more: Any) -> None:
+            command = [sys.executable, "-m", "tercet", "pretrain", "decoder-demo"]
+            command += [f"{key}={value}" for key, value in (options | more).items()]
+            variables, left = os.environ | {"TERCET_CACHE": folder}, end - time.monotonic()
+            done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=left)
+            if done.returncode:
+                raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
+
+        run(min(prepared, deadline), **{"training.steps": 2, "output": f"{folder}/first"})
+        with turn:
+            end = min(time.monotonic() + 2 * TIMING, deadline)
+            run(end, **{"training.steps": STEPS[kind], "output": f"{folder}/run"})
+        log = [each for each in read_log(Path(folder) / "run" / LOG) if "tokens_per_second" in each]
+    return {"tokens_per_second": [each["tokens_per_second"] for each in log[len(log) // 2 :]]}
+
+
+def describe(case: Any) -> Result:
+    """Count the tokens of a pass, and in pretraining the operations that one needs, forward and backward.
+
+    These are the products with the matrices of layers, and full attention, half of it where it is causal. Of
+    the head, and of what stands behind attention in the last layer, only those at targets are needed.
+    Attention in windows and blocks is not counted.
+    """
+    if isinstance(case, WritingCase):
+        return {"tokens": case.batch_size * case.num_new_tokens}
+    pool = case.pool()
+    lengths = sequence_lengths(pool).astype(float)
+    if isinstance(case, ClassificationCase):
+        return {"tokens": int(lengths.sum())}
+    with torch.device("meta"):
+        model = case.tercet()
+    matrices = {name: each.numel() for name, each in model.named_parameters() if each.dim() == 2}
+    inside = sum(number for name, number in matrices.items() if ".layers." in name)
+    last, before = f".layers.{case.num_hidden_layers - 1}.", tuple(f"{name}_proj.weight" for name in "qkv")
+    behind = sum(number for name, number in matrices.items() if last in name and not name.endswith(before))
+    head = case.vocab_size * case.hidden_size + matrices.get("transform.dense.weight", 0)
+    targets = int(next(iter(case.objective().targets(pool).values())))
+    types = getattr(model.config, "layer_types", None) or ["full_attention"] * case.num_hidden_layers
+    pairs = (lengths**2).sum() / lengths.sum() * (0.5 if isinstance(case, DecoderCase) else 1.0)
+    attention = 12 * list(types).count("full_attention") * case.hidden_size * pairs
+    needed = 6 * (inside - behind + (behind + head) * targets / lengths.sum()) + attention
+    return {"tokens": int(lengths.sum()), "flops_per_token": float(needed)}
+
+
+def result_of(work_once: Pass, device: torch.device) -> Any:
+    """Return what a side's work returns."""
+    return work_once()
+
+
+def first_pass(work_once: Pass, device: torch.device) -> tuple[float, list[str]]:
+    """Time a pass in which kernels and graphs may still be made, and tell what it warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        seconds = seconds_of(work_once, device)
+    for each in caught:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return seconds, [str(each.message) for each in caught]
+
+
+def forget_peak(work_once: Pass, device: torch.device) -> None:
+    """Measure the peak of memory from here on: CUDA graphs take theirs in the first passes."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def count_graphs(work_once: Pass, device: torch.device) -> int:
+    """Count the graphs that were compiled so far; give memory back that other sides may need."""
+    torch.cuda.empty_cache()
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def seconds_from_rest(work_once: Pass, device: torch.device) -> float:
+    """Time a pass; on a GPU as many as take a while, behind one that does not count.
+
+    The memory of a GPU is given back to others then.
+    """
+    if device.type != "cuda":
+        return seconds_of(work_once, device)
+    number = max(round(SECONDS / seconds_of(work_once, device)), 1)
+    seconds = seconds_of(lambda: [work_once() for _ in range(number)], device)
+    torch.cuda.empty_cache()
+    return seconds / number
+
+
+def observe(work_once: Pass, device: torch.device, steps: int) -> dict[str, float]:
+    """Measure the passes' peak of memory, and count a step's waits.
+
+    The profiler counts on a CPU as well: compiled blocks refuse a `TorchDispatchMode`.
+    """
+    memory = peak_memory(device)
+    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+    with profile(activities=kinds) as profiler:
+        work_once()
+    waits = (
+        event.count
+        for event in profiler.key_averages()
+        if any(name in event.key for name in WAITS[device.type])
+    )
+    return {"memory_mib": memory, "waits": sum(waits) / steps}
+
+
+COLUMNS_OF_LAWS = ("law", "member", "relative difference", "limit")
+COLUMNS_OF_GATES = ("work", "what", "gate", "measured", "verdict")
+COLUMNS_OF_SIDES = ("work", "side", "tokens/s", "share of peak", "memory, GiB", "first step, s")
+
+
+def render(result: Mapping[str, Any]) -> str:
+    """Write a run's result as Markdown: broken laws, missed gates, all sides."""
+    parts, peak = result["parts"], peak_of(result)
+    peaks = f"peak {peak / 1e12:,.1f} TFLOP/s in bf16 (measured: {result['peaks']['bf16'] / 1e12:,.1f})"
+    broken = [row[:-1] for row in law_rows(parts) if row[-1] != "holds"]
+    gates = [*gate_rows(parts, peak)]
+    shown = [row for row in gates if row[-1] not in ("goal reached", "met")]
+    lines = [*describe_run(result, peaks), ""]
+    lines += [
+        f"Laws: {len([*law_rows(parts)]) - len(broken)} hold, {len(broken)} are broken. "
+        f"Gates: {len(gates) - len(shown)} of {len(gates)} are met; the others are:"
+    ]
+    tables = {COLUMNS_OF_LAWS: broken, COLUMNS_OF_GATES: shown, COLUMNS_OF_SIDES: [*side_rows(result, peak)]}
+    if result["is_smoke"]:
+        lines += ["", "**Tiny shapes, only to see that everything runs: the figures mean nothing.**"]
+    for head, rows in tables.items():
+        lines += ["", *lines_of(head, rows, "l")] if rows else []
+    return "\n".join([*lines, "", *remarks(parts)]).rstrip()
+
+
+def remarks(parts: Mapping[str, Any]) -> Iterator[str]:
+    """Say why a side was not compiled or recorded, or not measured to the end."""
+    for name, part in parts.items():
+        for side, found in part.get("sides", {}).items():
+            late = [found["unobserved"]] if "unobserved" in found else []
+            for remark in (*found.get("warnings", ()), *late):
+                yield f"- {PARTS[name].case.name}, {side}: {remark}"
+
+
+def peak_of(result: Mapping[str, Any]) -> float:
+    """Return the data sheet's peak, or the measured one of a device that is not listed."""
+    gpu = result["machine"]["gpu"] or ""
+    return next((peak for name, peak in DATA_SHEETS.items() if name in gpu), result["peaks"]["bf16"])
+
+
+def law_rows(parts: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Judge each law for each member."""
+    for name, part in parts.items():
+        for law, found in part.get("sides", {}).get("laws", {}).get("laws", {}).items():
+            verdict = "holds" if found["difference"] <= found["limit"] else "**broken**"
+            numbers = (f"{found[key]:.1e}" for key in ("difference", "limit"))
+            yield [law, name.removeprefix("laws-"), *numbers, verdict]
+
+
+def gate_rows(parts: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
+    """Judge what each part had to reach."""
+    for name in parts:
+        found = metrics(name, parts, peak)
+        for gate in PARTS[name].gates:
+            value = found.get(gate.metric)
+            numbers = ("" if each is None else f"{each:,.3g}" for each in (gate.gate, value))
+            yield [PARTS[name].case.name, gate.metric, *numbers, gate.verdict(value)]
+
+
+def metrics(name: str, parts: Mapping[str, Any], peak: float) -> dict[str, float | None]:
+    """Relate ours to the other sides, and to the peak."""
+    part, sides = parts[name], parts[name].get("sides", {})
+    if "tokens_per_second" in part:
+        collated = speeds_of(parts.get("8x512", {}), "tercet")
+        return {"speed / 8x512": median(part["tokens_per_second"]) / median(collated)} if collated else {}
+    speeds = {side: median(found) for side in sides if (found := speeds_of(part, side))}
+    if not (speed := speeds.get("tercet")):
+        return {}
+    ours = sides["tercet"]
+    return {
+        "tokens/s": speed,
+        SHARE: speed * part.get("flops_per_token", 0) / peak,
+        "recompilations": ours.get("recompilations"),
+        "seconds to the first step": ours["seconds_to_first_step"],
+        **{f"speed / {peer}": speed / own for peer, own in speeds.items()},
+        **{
+            f"memory / {peer}": ours["memory_mib"] / sides[peer]["memory_mib"]
+            for peer in speeds
+            if "memory_mib" in ours and "memory_mib" in sides[peer]
+        },
+    }
+
+
+def speeds_of(part: Mapping[str, Any], side: str) -> list[float]:
+    """Return a side's tokens per second in each turn; none if it was not measured."""
+    found = part.get("sides", {}).get(side, {"failure": ""})
+    return [] if "failure" in found else [part["tokens"] / seconds for seconds in found["seconds"]]
+
+
+def side_rows(result: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
+    """Show all sides of all parts, and why some were not measured."""
+    for name, part in result["parts"].items():
+        work, flops = PARTS[name].case.name, part.get("flops_per_token")
+        for side, found in part.get("sides", {"tercet": part}).items():
+            if "failure" in found:
+                yield [work, side, f"not measured: {found['failure']}".replace("|", "/"), "", "", ""]
+            elif side != "laws":
+                speeds = found.get("tokens_per_second") or speeds_of(part, side)
+                yield [
+                    work,
+                    side,
+                    f"{median(speeds):,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f})",
+                    f"{median(speeds) * flops / peak:.1%}" if flops else "",
+                    f"{found['memory_mib'] / 1024:.1f}" if "memory_mib" in found else "",
+                    f"{found['seconds_to_first_step']:,.0f}" if "seconds_to_first_step" in found else "",
+                ]
 
 
 def parse(arguments: list[str]) -> Namespace:
@@ -147,8 +593,7 @@ def parse(arguments: list[str]) -> Namespace:
     parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
     parser.add_argument("--output", type=Path, help="where all numbers go, as JSON")
     parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (1 if options.smoke else 5)
+    options.output = options.output or (Path("runs") if options.smoke else RESULTS) / "gpu.json"
+    return options

@@ -20,23 +20,26 @@ from typing import Any, Literal, cast
 
 import torch
 from accelerate import Accelerator
-from cases import Case, CaseExamples
-from peers import copy_weights, in_our_names, padded
+from cases import Case, CaseExamples, copy_weights
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim import AdamW
 
 from tercet.data.steps.batches import Step
-from tercet.data.steps.objective import Batch, Objective
+from tercet.data.steps.objective import IGNORE, Batch, Objective, on_device
 from tercet.data.steps.workers import DataCursor
+from tercet.modeling.stock.models import links_between
 from tercet.training.devices import compiling
-from tercet.training.devices.compiling import compiled_blocks
+from tercet.training.devices.compiling import CompiledBlocks, compiled_blocks
 from tercet.training.devices.precision import (
     build_accelerator,
     choose_precision,
     fastest_float32_products,
     products_of_few_digits,
 )
+from tercet.training.devices.recording import WARM_UPS, Recorder
 from tercet.training.devices.sharding import prepare_model
 from tercet.training.devices.utilization import count_flops_per_token
 from tercet.training.loop import Training, accumulate_gradients, train
@@ -70,10 +73,10 @@ class Side:
     """Passes that do not count; compilation has seen all lengths after three."""
 
 
-def prepare_stock(case: Case, device: torch.device) -> Pass:
+def prepare_stock(case: Case, device: torch.device, *, dtype: torch.dtype = torch.float32) -> Pass:
     """Build transformers' model, and the batches that its collators make."""
     with device:
-        model = case.stock()
+        model = case.stock().to(dtype)
     return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
 
 
@@ -128,6 +131,26 @@ def pad_all(case: Case, batches: list[Batch], device: torch.device) -> list[dict
     multiple = ROW_MULTIPLE.get(device.type, 1)
     rows = [padded(batch, case.pad_token_id, multiple) for batch in batches]
     return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in rows]
+
+
+def padded(batch: Batch, pad_token_id: int, multiple: int = 1) -> dict[str, Tensor]:
+    """Lay a packed batch out as the stock models take it: rows (B, T), T the longest or a multiple."""
+
+    def rows(stream: Tensor, side: str, filler: int) -> Tensor:
+        lengths = batch[f"cu_seq_lens_{side}"].diff().tolist()
+        found = pad_sequence(list(stream[0].split(lengths)), batch_first=True, padding_value=filler)
+        return F.pad(found, (0, -found.shape[1] % multiple), value=filler)
+
+    inputs = {
+        "input_ids": rows(batch["input_ids"], "k", pad_token_id),
+        "attention_mask": rows(torch.ones_like(batch["input_ids"]), "k", 0),
+        "labels": rows(labels, "q", IGNORE) if (labels := batch["labels"]).dim() == 2 else labels,
+    }
+    if "token_type_ids" in batch:
+        inputs["token_type_ids"] = rows(batch["token_type_ids"], "k", 0)
+    if "next_sentence_label" in batch:
+        inputs["next_sentence_label"] = batch["next_sentence_label"]
+    return inputs
 
 
 def prepare_tercet(
@@ -207,7 +230,8 @@ def compare(case: Case) -> dict[str, Any]:
     device, objective = cast(torch.device, accelerator.device), case.objective()
     with device:
         stock, ours = case.stock().train(), case.tercet().train()
-    copy_weights(stock, ours, case.preset)
+    copy_weights(stock, ours)
+    links = links_between(stock, ours)
     ours = accelerator.prepare(ours)
     step = first_epoch(prepare_data(CaseExamples(case), objective, recipe, accelerator), is_ragged=True)[0]
 
@@ -215,8 +239,8 @@ def compare(case: Case) -> dict[str, Any]:
     stock_loss.backward()
     with fastest_float32_products(device):
         our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
-        gradients = {name: parameter.grad for name, parameter in ours.named_parameters()}
-        difference = gradient_difference(gradients, dict(in_our_names(stock, case.preset, gradients=True)))
+        gradients = {name: each.grad for name, each in stock.named_parameters(remove_duplicate=False)}
+        difference = gradient_difference(ours, links.to_ours(stock.state_dict() | gradients))
         flops_per_token = count_flops_per_token(ours, step)
     return {
         "stock_loss": stock_loss.item(),
@@ -228,11 +252,72 @@ def compare(case: Case) -> dict[str, Any]:
     }
 
 
-def gradient_difference(ours: dict[str, Any], stock: dict[str, Any]) -> float:
+def gradient_difference(ours: nn.Module, stock: dict[str, Any]) -> float:
     """Relate the difference of all gradients, as one vector, to the length of the stock model's."""
-    squares = [(ours[name] - stock[name]).double().square().sum() for name in ours]
-    of_stock = [gradient.double().square().sum() for gradient in stock.values()]
-    return float((torch.stack(squares).sum() / torch.stack(of_stock).sum()).sqrt())
+    pairs = [(parameter.grad, stock[name]) for name, parameter in ours.named_parameters()]
+    own, theirs = (torch.cat([each.double().flatten() for each in side]) for side in zip(*pairs, strict=True))
+    return float((own - theirs).norm() / theirs.norm())
+
+
+TIMES_NOISE = 2.0
+"""Rounding to bfloat16 makes a noise, measured as the difference of gradients from those in float32. Two ways
+that compute the same may differ by so many times as much, since both are rounded."""
+
+LIMITS = {"loss_difference": 1e-5, "gradient_difference": 1e-4}
+"""Relative differences in float32 below which two models are the same."""
+
+
+def laws(case: Case, device: torch.device) -> dict[str, dict[str, float]]:
+    """Measure each law's relative `difference`, and the `limit` that it keeps; nothing may be dropped."""
+    recipe = training_recipe(case, precision="bf16", compile=True)
+    accelerator = build_accelerator(recipe, Path())
+    torch.manual_seed(0)
+    with device:
+        bare = case.tercet().train()
+    objective, examples = case.objective(), CaseExamples(case)
+    ragged, fixed = (
+        first_epoch(prepare_data(examples, objective, recipe, accelerator), is_ragged=is_ragged)[0]
+        for is_ragged in (True, False)
+    )
+    assert ragged.parts[0].sizes is None
+    assert fixed.parts[0].sizes is not None
+
+    def by_engine(model: nn.Module, step: Step, recorder: Recorder | None = None) -> Tensor:
+        accumulate_gradients(model, objective, step, accelerator, recorder=recorder)
+        return taken_gradient(bare)
+
+    exact = by_engine(bare, ragged)
+    model = accelerator.prepare(bare)
+    packed, found = by_engine(model, ragged), {"static = ragged": by_engine(model, fixed)}
+    model(**on_device(padded(ragged.parts[0].batch, case.pad_token_id), device)).loss.backward()
+    found["packed = padded"] = taken_gradient(bare)
+    with CompiledBlocks(bare, has_fixed_sizes=True).in_use():
+        found["compiled = eager"] = by_engine(model, fixed)
+        if device.type == "cuda":
+            recorder = Recorder(bare)
+            for _ in range(WARM_UPS + 2):
+                found["recorded = eager"] = by_engine(model, fixed, recorder)
+            if not recorder.recordings:
+                raise RuntimeError("micro-batches cannot be recorded as CUDA graphs")
+    limit = TIMES_NOISE * float((packed - exact).norm() / exact.norm())
+    differences = {name: float((own - packed).norm() / packed.norm()) for name, own in found.items()}
+    parity = compare(case)
+    return {
+        f"{name.replace('_', ' ')} to stock in float32": {"difference": parity[name], "limit": own}
+        for name, own in LIMITS.items()
+    } | {name: {"difference": difference, "limit": limit} for name, difference in differences.items()}
+
+
+def taken_gradient(model: nn.Module) -> Tensor:
+    """Take the gradients of all parameters away, as one vector."""
+    found = torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+    model.zero_grad()
+    return found
+
+
+def prepare_laws(case: Case, device: torch.device) -> Pass:
+    """Return what compares once it is called."""
+    return partial(laws, case, device)
 
 
 def as_they_are(device: torch.device) -> AbstractContextManager:

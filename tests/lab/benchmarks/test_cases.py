@@ -33,7 +33,7 @@ def test_grouping_changes_the_company_but_not_the_sequences(case):
 @pytest.mark.parametrize("multiple", [1, 8])
 def test_padding_keeps_every_token_and_target(case, multiple, module):
     batch = case.batches()[0]
-    rows = module("peers").padded(batch, case.pad_token_id, multiple)
+    rows = module("sides").padded(batch, case.pad_token_id, multiple)
     assert all(each.shape[1] % multiple == 0 for each in rows.values() if each.dim() == 2)
     is_real = rows["attention_mask"] == 1
     assert torch.equal(rows["input_ids"][is_real], batch["input_ids"][0])
@@ -44,7 +44,7 @@ def test_padding_keeps_every_token_and_target(case, multiple, module):
 
 def test_copied_weights_fill_every_parameter(case, module):
     stock, ours = case.stock(), case.tercet()
-    module("peers").copy_weights(stock, ours, case.preset)
+    module("cases").copy_weights(stock, ours)
     squares = [sum(p.double().square().sum() for p in model.parameters()) for model in (stock, ours)]
     torch.testing.assert_close(*squares)
 

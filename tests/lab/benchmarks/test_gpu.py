@@ -43,28 +43,17 @@ def test_what_is_missing_or_too_old_is_found(module, need, is_met):
     ],
 )
 def test_gates_are_judged_in_their_direction(module, goal, values):
-    gate = module("gpu_cases").Gate("speed", 1.0, goal)
+    gate = module("gpu").Gate("speed", 1.0, goal)
     assert {value: gate.verdict(value) for value in values} == values
 
 
 def test_a_causal_token_needs_what_its_products_do(module):
     """One of 16 predicts nothing: of the last layer, only its query, key and value are needed."""
     case = module("cases").CASES["decoder"].shrunk()
-    described = module("gpu_runs").describe(case)
+    described = module("gpu").describe(case)
     layers, behind, head, attention = 15 * 32**2, 9 * 32**2, 97 * 32, 2 * 32 * 16
     needed = 6 * (layers + (behind + head) * 15 / 16 + attention)
     assert described == {"tokens": 8 * 16, "flops_per_token": needed}
-
-
-def test_an_optimizer_of_two_counts_once(module, monkeypatch):
-    """By a clock that ticks when it is read: at the ends of a pass, three beginnings and one end of steps."""
-    muon, runs = module("tercet.training.optimizers.muon"), module("gpu_runs")
-    weights = [torch.nn.Parameter(torch.ones(2, 2)) for _ in range(2)]
-    both = muon.MuonWithAdamW(torch.optim.AdamW(weights[:1]), muon.Muon(weights[1:], 0.1, 0.0))
-    monkeypatch.setattr(runs.time, "perf_counter", iter(range(9)).__next__)
-    found = runs.optimizer_share(both.step, torch.device("cpu"))
-    assert found == {"optimizer_share": (4 - 1) / (5 - 0)}
-    assert runs.optimizer_share(lambda: None, torch.device("cpu")) == {}
 
 
 def test_without_a_gpu_the_program_says_what_to_do(module):
@@ -77,13 +66,17 @@ def test_without_a_gpu_the_program_says_what_to_do(module):
 
 @pytest.mark.usefixtures("no_accelerator_remains")
 def test_laws_hold_and_a_broken_one_shows(module, monkeypatch):
-    """Labels of padded rows that belong to other tokens break one law, and no other."""
-    laws, padded = module("gpu_laws"), module("peers").padded
-    monkeypatch.setattr(
-        laws, "padded", lambda *arguments: (rows := padded(*arguments)) | {"labels": rows["labels"].flip(1)}
-    )
+    """Labels of rows that belong to other tokens break one law, and no other: `compare` pads otherwise."""
+    sides = module("sides")
+    padded = sides.padded
+
+    def flipped(*arguments):
+        rows = padded(*arguments)
+        return rows | {"labels": rows["labels"].flip(1)} if len(arguments) == 2 else rows
+
+    monkeypatch.setattr(sides, "padded", flipped)
     monkeypatch.setattr(module("tercet.training.devices.compiling"), "BACKEND", "aot_eager")
-    found = laws.laws(module("gpu_cases").PARTS["laws-decoder"].shrunk().case, torch.device("cpu"))
+    found = sides.laws(module("gpu").PARTS["laws-decoder"].shrunk().case, torch.device("cpu"))
     broken = [name for name, law in found.items() if law["difference"] > law["limit"]]
     assert len(found) == 5
     assert broken == ["packed = padded"]
@@ -94,15 +87,14 @@ def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
     command = [sys.executable, PROGRAM, "--smoke", "--output", tmp_path / "result.json"]
     subprocess.run(command, check=True, cwd=tmp_path)
     parts = json.loads((tmp_path / "result.json").read_text())["parts"]
-    cases = module("gpu_cases")
-    assert parts.keys() == cases.PARTS.keys() - set(cases.SAME_WHEN_TINY)
-    failures = {
-        name: side
+    gpu = module("gpu")
+    assert parts.keys() == gpu.PARTS.keys() - set(gpu.SAME_WHEN_TINY)
+    assert not [
+        (name, side)
         for name, part in parts.items()
         for side, found in part.get("sides", {}).items()
         if "failure" in found
-    }
-    assert failures == {"modernbert": "packed-encoders"}
+    ]
     assert parts["pretrain"]["tokens_per_second"]
     laws = [
         law
@@ -115,12 +107,10 @@ def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
 
 
 def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
-    table, side = (
-        module("gpu_table"),
-        {"seconds": [2.0, 1.0, 4.0], "seconds_to_first_step": 30.0, "graphs": 1},
-    )
+    gpu = module("gpu")
+    side = {"seconds": [2.0, 1.0, 4.0], "seconds_to_first_step": 30.0, "graphs": 1}
     sides = {
-        "tercet": side | {"recompilations": 0, "memory_mib": 512.0, "optimizer_share": 0.04},
+        "tercet": side | {"recompilations": 0, "memory_mib": 512.0},
         "stock-compiled": side | {"seconds": [4.0]},
     }
     part = {
@@ -130,34 +120,37 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
     }
     parts = {
         "8x512": part,
-        "8x512-131k": part,
+        "gpt2": part,
         "pretrain": {"tokens_per_second": [40.0, 45.0, 60.0]},
-        "bert-128": {"failure": "late"},
+        "4x256": {"failure": "late"},
     }
-    verdicts = [(*row[1:2], *row[3:]) for row in table.gate_rows(parts, peak=1e12)]
-    assert verdicts[:7] == [
+    verdicts = [(*row[1:2], *row[3:]) for row in gpu.gate_rows(parts, peak=1e12)]
+    assert [verdicts[0], *verdicts[5:7], verdicts[10]] == [
         ("tokens/s", "50", "**missed**"),
+        ("share of peak", "0.1", "**missed**"),
+        ("speed / stock-compiled", "2", "goal reached"),
+        ("speed / 8x512", "0.9", "**missed**"),
+    ]
+    assert verdicts[1:5] == [
         ("speed / stock-compiled", "2", "goal reached"),
         ("memory / stock-compiled", "", "not measured"),
         ("recompilations", "0", "goal reached"),
         ("seconds to the first step", "30", "goal reached"),
-        ("optimizer's share of a step", "0.04", "goal reached"),
-        ("speed / 8x512", "0.9", "**missed**"),
     ]
-    rows = [*table.side_rows({"parts": parts, "peaks": {"bf16": 4e11}}, peak=1e12)]
-    assert {len(row) for row in rows} == {len(table.SIDES)}
+    rows = [*gpu.side_rows({"parts": parts, "peaks": {"bf16": 4e11}}, peak=1e12)]
+    assert {len(row) for row in rows} == {len(gpu.COLUMNS_OF_SIDES)}
     assert rows[0][2:] == ["50 (25 to 100)", "10.0%", "0.5", "30"]
     assert [row[2] for row in rows[5:]] == ["not measured: a / b", "45 (40 to 60)", "not measured: late"]
     sides["tercet"] |= {"warnings": ["training.compile: why"], "unobserved": "late"}
-    lines = [*table.remarks({"8x512": part | {"sides": sides}})]
+    lines = [*gpu.remarks({"8x512": part | {"sides": sides}})]
     assert [line.rpartition(", ")[2] for line in lines] == ["tercet: training.compile: why", "tercet: late"]
 
 
 def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatch):
-    runs, cases = module("gpu_runs"), module("gpu_cases")
-    answers = {runs.count_graphs: iter([3]), runs.seconds_from_rest: iter([2.0, 1.0])}
-    answers |= {runs.forget_peak: iter([True])}
-    answers |= {runs.first_pass: iter([(1.0, ["one more"]), (1.0, ["training.cuda_graphs: why"])])}
+    gpu = module("gpu")
+    answers = {gpu.count_graphs: iter([3]), gpu.seconds_from_rest: iter([2.0, 1.0])}
+    answers |= {gpu.forget_peak: iter([True])}
+    answers |= {gpu.first_pass: iter([(1.0, ["one more"]), (1.0, ["training.cuda_graphs: why"])])}
 
     class LateWorker:
         preparation, warnings, process = 5.0, ["another", "training.compile: why"], Mock()
@@ -170,9 +163,9 @@ def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatc
                 raise TimeoutError("not ready in time")
             return answer
 
-    monkeypatch.setattr(runs, "Worker", LateWorker)
-    part = replace(cases.PARTS["gpt2"].shrunk(), sides={"tercet": replace(cases.OURS, warm_ups=2)})
-    found = runs.measure_part(part, None, 3, math.inf, math.inf, Lock())["sides"]["tercet"]
+    monkeypatch.setattr(gpu, "Worker", LateWorker)
+    part = replace(gpu.PARTS["gpt2"].shrunk(), sides={"tercet": replace(gpu.OURS, warm_ups=2)})
+    found = gpu.measure_part(part, None, 3, math.inf, math.inf, Lock())["sides"]["tercet"]
     assert found == {
         "seconds": [2.0, 1.0],
         "warnings": ["training.compile: why", "training.cuda_graphs: why"],

@@ -34,18 +34,15 @@ COMMANDS = sorted(
         )
     }
 )
-UNMEASURED = "No GPU has been measured with this program yet."
 
 
 def rendered(module, name: str) -> str:
     """Render a committed result as the program does that has measured it."""
-    if name == "gpu" and not (RESULTS / "gpu.json").exists():
-        return UNMEASURED
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     if (study := ROOT / "lab/benchmarks" / "studies" / f"{name}.yaml").exists():
         return module("standings").render(module("study_file").load_study(study), result)
     if name in ("gpu", "versions"):
-        return module({"gpu": "gpu_table"}.get(name, name)).render(result)
+        return module(name).render(result)
     return module("speed").load(name).render(result)
 
 
@@ -77,7 +74,7 @@ def test_the_site_has_the_tables_that_pages_name(name, module):
 
 def test_every_result_is_shown_on_a_page_and_every_study_has_one():
     kept = {path.stem for path in RESULTS.glob("*.json") if not path.stem.startswith("ecosystem")}
-    assert kept == {*TABLES, *NAMED} - {"gpu", "ecosystem"} | (kept & {"gpu"})
+    assert kept == {*TABLES, *NAMED} - {"ecosystem"}
     assert {path.stem for path in (RESULTS.parent / "studies").glob("*.yaml")} <= kept
 
 
