@@ -54,9 +54,9 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.installed ## measure training, generation and the data beside stock models and collators
-	$(BIN)/python lab/benchmarks/speed.py pretraining --page docs/performance.md
-	$(BIN)/python lab/benchmarks/speed.py generation --page docs/performance.md
-	$(BIN)/python lab/benchmarks/speed.py data_pipeline --page docs/performance.md
+	$(BIN)/python lab/benchmarks/benchmark.py pretraining --page docs/performance.md
+	$(BIN)/python lab/benchmarks/benchmark.py generation --page docs/performance.md
+	$(BIN)/python lab/benchmarks/benchmark.py data_pipeline --page docs/performance.md
 
 pages: $(VENV)/.installed ## write one report of each kind from small runs, and check them in a browser: runs/pages
 	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python tests/reports/report_pages.py --folder runs/pages

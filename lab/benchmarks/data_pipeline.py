@@ -18,17 +18,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import datasets
 import numpy as np
 import torch
+from benchmark import Benchmark
 from cases import LONGEST_OF_OTHERS, SEED, SHARE_FULL, SHORTEST, without_text
 from measuring import Conditions, in_fresh_process, turns
-from publishing import NOISY, Result, lines_of
-from speed import Benchmark
+from publishing import Result, spread, summarize
 from torch.utils.data import DataLoader
 from transformers import (
     DataCollatorForLanguageModeling,
@@ -219,7 +218,7 @@ FLOWS: dict[str, Flow] = {
 
 
 def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
-    """Time both sides in turns: `tokens_per_second` of each pass, and what our loader's workers bring."""
+    """Time both sides in turns: `seconds` of a token in each pass, and what our loader's workers bring."""
     retain_heap()
     datasets.disable_progress_bars()
     with TemporaryDirectory() as folder:
@@ -232,14 +231,16 @@ def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
                 len(examples[idx][name]) for idx in range(len(examples)) for name in streams(examples)
             )
             passes = {"stock": lambda: drain(loader, tokens)} | passes
-        speeds: dict[str, list[float]] = {name: [] for name in passes}
+        seconds: dict[str, list[float]] = {name: [] for name in passes}
         for name in (*passes, *turns(list(passes), rounds)):
-            speeds[name].append(speed(passes[name], time.process_time))  # the first one does not count
+            seconds[name].append(1 / speed(passes[name], time.process_time))
+        sides = {name: {"seconds": found[1:]} for name, found in seconds.items()}  # the first does not count
+        summarize(sides, 1, "tokens_per_second", {"stock": ("stock",)})
         return {
             "examples": len(examples),
             "tokens_per_step": flow.tokens_per_step,
             "stock_batch_size": flow.batch_size,
-            "speeds": {name: found[1:] for name, found in speeds.items()},
+            "sides": sides,
             "speed_with_workers": speed_with_workers(steps),
         }
 
@@ -301,31 +302,16 @@ def measure_flow(flow: Flow, options: Namespace, conditions: Conditions, result:
     return in_fresh_process(conditions, time_flow, flow, options.rounds)
 
 
-def render(result: Result) -> str:
-    """Write a run's result as Markdown."""
-    machine = result["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
-    head = ["flow", "stock, tokens/s", "tercet, tokens/s", "ratio", "two workers"]
-    return "\n".join(
-        [
-            f"{result['date']}: {machine['processor']}, one thread; Python {machine['python']}, {versions}. "
-            f"Rounds: {result['rounds']}; load average {machine['load_average']:.2f} at the start.",
-            *(["", NOISY] if result["is_noisy"] else []),
-            "",
-            *lines_of(head, (row(name, flow) for name, flow in result["cases"].items())),
-        ]
-    )
-
-
-def row(name: str, flow: dict[str, Any]) -> list[str]:
-    """Return the cells of a flow."""
-    speeds = flow["speeds"]
-    ratio = f"{median(speeds['tercet']) / median(speeds['stock']):.0f}x" if "stock" in speeds else "-"
-    cells = (
-        f"{median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})" if found else "none"
-        for found in (speeds.get(side) for side in ("stock", "tercet"))
-    )
-    return [name, *cells, ratio, f"{flow['speed_with_workers']:,.0f}"]
-
-
-BENCHMARK = Benchmark(FLOWS, measure_flow, text=render, defaults={"threads": 1, "heap": "retained"})
+BENCHMARK = Benchmark(
+    FLOWS,
+    measure_flow,
+    {
+        "flow": "{case}",
+        "stock, tokens/s": spread("stock", "tokens_per_second"),
+        "tercet, tokens/s": spread("tercet", "tokens_per_second"),
+        "ratio": "{tercet[ratio_to_stock]:.0f}x",
+        "two workers": "{speed_with_workers:,.0f}",
+    },
+    has_row_per_case=True,
+    defaults={"threads": 1},
+)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from benchmark import Benchmark
 from cases import CaseExamples, EncoderCase, copy_weights, masked_language_modeling
 from measuring import Conditions, in_fresh_process, measure
 from publishing import Result, summarize
-from sides import Pass, Side, as_they_are, engine_pass, pad_all, step_on, training_recipe
-from speed import Benchmark
+from sides import Pass, Side, engine_pass, pad_all, step_on, training_recipe
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
@@ -184,13 +184,13 @@ def compare(case: DistillationCase) -> dict[str, float]:
 
 
 SIDES = {
-    name: Side(prepare, precision, retains_heap=is_ours, products=products, warm_ups=WARM_UPS)
-    for name, prepare, precision, is_ours, products in (
-        ("stock", partial(prepare_script, is_autocast=False), "fp32", False, as_they_are),
-        ("stock-bf16", partial(prepare_script, is_autocast=True), "bf16", False, as_they_are),
-        ("tercet", partial(prepare_tercet, is_cached=False), "auto", True, fastest_float32_products),
-        ("tercet-cached", partial(prepare_tercet, is_cached=True), "auto", True, fastest_float32_products),
+    "stock": Side(partial(prepare_script, is_autocast=False), "fp32", False, warm_ups=WARM_UPS),
+    "stock-bf16": Side(partial(prepare_script, is_autocast=True), "bf16", False, warm_ups=WARM_UPS),
+} | {
+    name: Side(
+        partial(prepare_tercet, is_cached=is_cached), products=fastest_float32_products, warm_ups=WARM_UPS
     )
+    for name, is_cached in (("tercet", False), ("tercet-cached", True))
 }
 """The sides, by name, in the order of a round."""
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from cases import BASE, SEED, without_text
+from benchmark import Benchmark
+from cases import SEED, without_text
 from generation import WritingCase
 from measuring import Conditions, in_fresh_process, measure
 from publishing import Result, summarize
 from sides import Pass, Side, as_they_are
-from speed import Benchmark
 
 from tercet.fewshot.prompts.request import Request
 from tercet.fewshot.scoring.decoder_scoring import TreeScorer
@@ -46,8 +46,6 @@ class AskingCase(WritingCase):
     num_questions: int = 12
     num_choices: int = 4
     longest_choice: int = 15
-    most_rounds: int = 100
-    """Passes that count, at most: those of a large model take minutes."""
 
     def shrunk(self) -> "AskingCase":
         """Return the same on a scale at which it takes no time."""
@@ -142,14 +140,8 @@ ASKERS = {
 }
 """The sides, by name, in the order of a round; float32 products of ours are those of `tercet fewshot`."""
 
-ASKING_CASES = {
-    case.name: case
-    for case in (
-        AskingCase("4x256", 50_257, 512, batch_size=1),
-        AskingCase("12x768", 50_257, 512, batch_size=1, num_questions=4, most_rounds=3, **BASE),
-    )
-}
-"""What is scored, by name: layers x width."""
+CASE = AskingCase("4x256", 50_257, 512, batch_size=1)
+"""What is scored: layers x width."""
 
 
 def compare_scores(case: AskingCase) -> dict[str, Any]:
@@ -172,7 +164,7 @@ PEERS = {name: (name,) for name in ("harness", "harness-bf16", "prefix-cache")}
 def measure_case(case: AskingCase, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
     """Compare the scores, and time all sides."""
     scores = in_fresh_process(conditions, compare_scores, case)
-    sides = measure(case, ASKERS, conditions, min(options.rounds, case.most_rounds))
+    sides = measure(case, ASKERS, conditions, options.rounds)
     summarize(sides, case.num_questions * case.num_choices, "choices_per_second", PEERS)
     for name, side in sides.items():
         side |= {"precision": ASKERS[name].precision} | {what: scores[what][name] for what in SHOWN}
@@ -200,7 +192,7 @@ def questions(result: Result) -> list[str]:
 
 
 BENCHMARK = Benchmark(
-    ASKING_CASES,
+    {CASE.name: CASE},
     measure_case,
     {
         "side": "{side} ({precision})",
@@ -211,6 +203,6 @@ BENCHMARK = Benchmark(
         "over prefix-cache": "{ratio_to_prefix-cache:.2f}x",
         "equal": "{same_picks:.0%}",
     },
-    alignment="lr",
+    defaults={"threads": 1},
     facts=questions,
 )

@@ -1,12 +1,12 @@
 """Fine-tune one real checkpoint with transformers' Trainer and with ours: equal scores, and in which time.
 
-    python lab/benchmarks/speed.py finetuning --model FOLDER --data corpora       on all tasks, about an hour
+    python lab/benchmarks/benchmark.py finetuning --model FOLDER --data corpora
 
 Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
 batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
 same functions. The clock runs from the files to the scores: reading, tokenizing, training, measuring, saving.
-With --others, the models of both sides are scored on further rows, too, which none has learned from: there
-are many more of these than validation rows, and no checkpoint was chosen by them.
+The classifiers of both sides are scored on further rows, too, which none has learned from: there are many
+more of these than validation rows, and no checkpoint was chosen by them.
 
 stock          Trainer as shipped: float32, batches padded to their longest row
 stock-tuned    bfloat16 where that is faster, rows of like length batched together, freed memory kept
@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmark import Benchmark
 from cells import afresh, cell_folder, once
 from datasets import Dataset
 from measuring import Conditions, in_fresh_process, turns
 from publishing import Result
-from speed import Benchmark
 from torch.utils.data import SequentialSampler
 from transformers import (
     AutoModelForSequenceClassification,
@@ -70,27 +70,12 @@ IGNORED = -100
 
 TASKS: dict[str, dict[str, Any]] = {
     "sst2": {"kind": "classification", "texts": ["sentence"], "label_names": ["negative", "positive"]},
-    "cola": {
-        "kind": "classification",
-        "texts": ["sentence"],
-        "label_names": ["unacceptable", "acceptable"],
-        "metric_for_best_model": "matthews_correlation",
-    },
-    "mrpc": {"kind": "classification", "texts": ["sentence1", "sentence2"], "label_names": ["no", "yes"]},
-    "stsb": {"kind": "regression", "texts": ["sentence1", "sentence2"], "metric_for_best_model": "spearman"},
     "conll2003": {"kind": "tagging", "tags": "ner_tags"},
 }
-"""Task -> its part of our recipe."""
+"""Task -> its part of our recipe; each is a folder with the files `train` and `validation`."""
 
-FILES = {name: (f"{name}/train", f"{name}/validation") for name in ("sst2", "conll2003")} | {
-    "cola": ("cola/train", "cola/validation_in_domain"),
-    "mrpc": ("mrpc/train", "mrpc/test"),
-    "stsb": ("stsb/en/train", "stsb/en/validation"),
-}
-"""Task -> files to learn from and to be measured on, without their ending."""
-
-JUDGED = tuple(name for name in TASKS if TASKS[name]["kind"] == "classification")
-"""Tasks of which further rows can be judged."""
+CRITERIA = {"sst2": "accuracy", "conll2003": "span_f1"}
+"""Task -> the score that is compared."""
 
 
 @dataclass(frozen=True)
@@ -100,26 +85,22 @@ class Contest:
     task: str
     model: Path = Path()
     data: Path = Path()
-    rows: int = 4000
+    rows: int = 2500
     """To learn from, at most: the first ones of the file in a random order."""
+    others: int = 4000
+    """To be scored on that were not learned from, by a classifier."""
     epochs: int = 3
 
     def shrunk(self) -> "Contest":
         """Return the same with so few rows that it takes little time."""
-        return replace(self, rows=64, epochs=1)
-
-    @property
-    def criterion(self) -> str:
-        """The score that is compared."""
-        return TASKS[self.task].get("metric_for_best_model") or (
-            "span_f1" if self.task == "conll2003" else "accuracy"
-        )
+        return replace(self, rows=64, others=64, epochs=1)
 
     def read(self) -> tuple[Dataset, Dataset]:
         """Read the rows."""
         columns = parse_task(self).columns
         train, held_out = (
-            read_file(str(self.data / f"{name}.jsonl.gz"), columns) for name in FILES[self.task]
+            read_file(str(self.data / self.task / f"{name}.jsonl.gz"), columns)
+            for name in ("train", "validation")
         )
         chosen = np.sort(np.random.default_rng(0).permutation(len(train))[: self.rows])
         return train.select(chosen), held_out
@@ -153,7 +134,7 @@ def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
     told = json.loads((folder / "run" / "scores.json").read_text(encoding="utf-8"))
     times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
     in_steps = told["seeds"][str(seed)]["seconds"]
-    return times | {"score": told["mean"]["validation"][contest.criterion], "in_steps": in_steps}
+    return times | {"score": told["mean"]["validation"][CRITERIA[contest.task]], "in_steps": in_steps}
 
 
 def cpu_seconds() -> float:
@@ -190,7 +171,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
         save_strategy="epoch",
         save_total_limit=1,
         load_best_model_at_end=True,
-        metric_for_best_model=contest.criterion,
+        metric_for_best_model=CRITERIA[contest.task],
         seed=seed,
         report_to="none",
         disable_tqdm=True,
@@ -210,7 +191,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
     )
     trainer.train()
     trainer.save_model(str(folder / "model"))
-    score = trainer.evaluate()[f"eval_{contest.criterion}"]
+    score = trainer.evaluate()[f"eval_{CRITERIA[contest.task]}"]
     times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
     return times | {"score": score}
 
@@ -296,27 +277,21 @@ SIDES: dict[str, Callable[..., dict[str, Any]]] = {
 READ_AT_ONCE = 64
 
 
-def judge(contest: Contest, folder: Path, num_rows: int) -> dict[str, float]:
-    """Score the model of one run on rows that nobody learned from.
-
-    Args:
-        contest: Which task, and which rows were learned from.
-        folder: Of the run.
-        num_rows: How many rows to read, at most.
-    """
+def judge(contest: Contest, folder: Path) -> dict[str, float]:
+    """Score the classifier of a run, in its folder, on rows that nobody learned from."""
     train, _ = contest.read()
-    rows = unread(contest, train, num_rows)
+    rows = unread(contest, train)
     task = build_task(parse_task(contest), train)
     path = next(path for path in (folder / "run" / "model", folder / "model") if path.exists())
     answers = answers_of(path, rows, task.recipe.texts)
     scores = task.score(task.predictions(answers, rows), task.references(rows))
-    return {"score_on_others": scores[contest.criterion]}
+    return {"score_on_others": scores[CRITERIA[contest.task]]}
 
 
-def unread(contest: Contest, train: Dataset, num_rows: int) -> Dataset:
+def unread(contest: Contest, train: Dataset) -> Dataset:
     """Draw rows of the training file whose texts are not among those that were learned from."""
     columns = parse_task(contest).columns
-    rows = read_file(str(contest.data / f"{FILES[contest.task][0]}.jsonl.gz"), columns)
+    rows = read_file(str(contest.data / contest.task / "train.jsonl.gz"), columns)
     texts = TASKS[contest.task]["texts"]
     known = set(zip(*(train[column][:] for column in texts), strict=True))
     others = [
@@ -324,7 +299,7 @@ def unread(contest: Contest, train: Dataset, num_rows: int) -> Dataset:
         for index, row in enumerate(zip(*(rows[column][:] for column in texts), strict=True))
         if row not in known
     ]
-    return rows.select(np.sort(np.random.default_rng(1).permutation(others)[:num_rows]))
+    return rows.select(np.sort(np.random.default_rng(1).permutation(others)[: contest.others]))
 
 
 @torch.inference_mode()
@@ -346,21 +321,20 @@ def answers_of(path: Path, rows: Dataset, columns: tuple[str, ...]) -> list[np.n
 def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
     """Fine-tune by all sides in turns, with one seed after another."""
     model, data, folder = (path.resolve() for path in (options.model, options.data, options.folder))
-    rows, epochs = options.rows or case.rows, options.epochs or case.epochs
-    contest, task = Contest(case.task, model, data, rows, epochs), case.task
+    contest, task = replace(case, model=model, data=data), case.task
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
     for number, side in enumerate(turns(options.sides, options.rounds)):
         seed = number // len(options.sides)
-        if side == "stock" and seed >= options.stock_seeds:
+        if side == "stock" and seed:  # the slowest, once
             continue
         cell = cell_folder(folder, f"{task}-{side}-{seed}", (contest, side, seed, conditions))
         tune = partial(SIDES[side], contest, seed)
         found = once(cell, partial(in_fresh_process, conditions, afresh, tune))
-        if options.others and task in JUDGED:
-            look = partial(in_fresh_process, conditions, judge, contest, cell, options.others)
-            found |= once(cell_folder(cell, "others", options.others), lambda _, look=look: look())
+        if TASKS[task]["kind"] == "classification":
+            look = partial(in_fresh_process, conditions, judge, contest, cell)
+            found |= once(cell_folder(cell, "others", contest.others), lambda _, look=look: look())
         runs[side].append(found)
-    about = {"criterion": contest.criterion.replace("_", " "), "rows": rows}
+    about = {"criterion": CRITERIA[task].replace("_", " "), "rows": case.rows}
     return {"sides": {side: about | found for side, found in relate(runs).items()}}
 
 
@@ -407,11 +381,7 @@ BENCHMARK = Benchmark(
     sides=[*SIDES],
     options={
         "--model": {"type": Path, "required": True, "help": "folder of a stock BERT"},
-        "--data": {"type": Path, "required": True, "help": "folder with sst2, mrpc, ..."},
-        "--stock-seeds": {"type": int, "default": 3, "help": "runs of Trainer as shipped, the slowest"},
-        "--rows": {"type": int, "help": "rows to learn from, at most (4000)"},
-        "--others": {"type": int, "default": 0, "help": "rows to score on that were not learned from"},
-        "--epochs": {"type": int, "help": "of all sides (3)"},
+        "--data": {"type": Path, "required": True, "help": "folder with sst2 and conll2003"},
         "--folder": {"type": Path, "default": Path("runs/finetuning"), "help": "where runs are kept"},
     },
     defaults={"rounds": 3},

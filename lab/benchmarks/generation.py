@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmark import Benchmark
 from cases import BASE, SEED, DecoderCase, copy_weights
 from measuring import Conditions, in_fresh_process, measure
 from publishing import Result, spread, summarize
-from sides import Pass, Side, as_they_are
-from speed import Benchmark
+from sides import Pass, Side
 from torch import Tensor
 
 SHARE_OF_PROMPT = 5
@@ -84,7 +84,7 @@ def prepare(case: WritingCase, device: torch.device, *, whose: str, dtype: torch
 
 
 WRITERS = {
-    f"{whose}{suffix}": Side(partial(prepare, whose=whose, dtype=dtype), precision, bool(suffix), as_they_are)
+    f"{whose}{suffix}": Side(partial(prepare, whose=whose, dtype=dtype), precision, bool(suffix))
     for whose in ("stock", "tercet")
     for suffix, dtype, precision in (("", torch.float32, "fp32"), ("-bf16", torch.bfloat16, "bf16"))
 }

@@ -115,12 +115,11 @@ def by_finetuning(exam: Exam, folder: Path) -> Judgement:
 
 
 def split_of(exam: Exam, split: str, source: str, columns: Sequence[str], folder: Path) -> list[str]:
-    """Write the override that names a split, which lies where the option `data` says; few rows if limited."""
-    limit, data = exam.limits.get(split), exam.options.get("data")
-    file = Path(data) / Path(source).relative_to("data") if data else Path(source)
-    if limit is not None:
-        file = row_sample(str(file), columns, limit, folder / f"{split}.jsonl")
-    return [f"data.{split}={file}"] if data or limit is not None else []
+    """Draw the rows of a split if they are limited; the override that names them."""
+    limit = exam.limits.get(split)
+    if limit is None:
+        return []
+    return [f"data.{split}={row_sample(source, columns, limit, folder / f'{split}.jsonl')}"]
 
 
 def unseen_share(run: Path) -> float:

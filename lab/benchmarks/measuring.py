@@ -53,11 +53,7 @@ class Conditions:
     """What is the same for every process of a run."""
 
     threads: int
-    heap: Literal["own", "default", "retained"] = "own"
-    """Whether freed memory is kept: as each side says, on none, or on all."""
     own_scheduler_group: bool = True
-    processors: tuple[int, ...] = ()
-    """Which processors may be used; all of this process's if none is named."""
     start_method: Literal["spawn", "forkserver"] = "spawn"
     """How processes begin: on their own, or forked from one that has imported the libraries."""
     compiler: str = compiling.BACKEND
@@ -65,8 +61,6 @@ class Conditions:
 
     def settle(self) -> None:
         """Bring the present process, which must not lead its group yet, into these conditions."""
-        if self.processors:
-            os.sched_setaffinity(0, self.processors)
         compiling.BACKEND = self.compiler
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
@@ -151,7 +145,7 @@ def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> Non
     try:
         conditions.settle()
         device = present_device()
-        if conditions.heap == "retained" or (conditions.heap == "own" and side.retains_heap):
+        if side.retains_heap:
             retain_heap()
         before = peak_memory(device)
         with side.products(device):

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+from benchmark import Benchmark
 from cases import CASES, Case
 from measuring import Conditions, in_fresh_process, measure, measure_peaks, present_device
 from publishing import Result, spread, summarize
 from sides import SIDES, compare
-from speed import Benchmark
 
 from tercet.data.steps.packing import sequence_lengths
 from tercet.training.devices.precision import choose_precision

@@ -4,7 +4,6 @@ A page keeps a table between two marks that name its file in `results/`; a test 
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -13,9 +12,29 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 NOISY = "**The machine was busy when this began: measure again at rest.**"
-TRIAL = "**A trial: a few steps of tiny models. The scores mean nothing.**"
+SMOKE = "**Tiny shapes, only to see that everything runs: the figures mean nothing.**"
+
+MISSING = "\0"
+"""What a side that was not measured is formatted as: a cell with it is a dash."""
 
 Result = dict[str, Any]
+
+
+class Missing:
+    """A side, or a figure of one, that a case lacks."""
+
+    def __getitem__(self, _: str) -> "Missing":
+        return self
+
+    def __format__(self, _: str) -> str:
+        return MISSING
+
+
+class Row(dict[str, Any]):
+    """Fields of a row, any of which may be missing."""
+
+    def __missing__(self, _: str) -> Missing:
+        return Missing()
 
 
 def keep(path: Path, result: Result) -> None:
@@ -81,11 +100,9 @@ def table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], alignme
         rows: Their fields.
         alignment: `l` or `r` for each column; the last letter holds for all that follow.
     """
-    return lines_of(
-        [title.strip() for title in columns],
-        ([shown.format_map(row) for shown in columns.values()] for row in rows),
-        alignment,
-    )
+    cells = ([shown.format_map(row) for shown in columns.values()] for row in rows)
+    dashed = (["-" if MISSING in cell else cell for cell in row] for row in cells)
+    return lines_of([title.strip() for title in columns], dashed, alignment)
 
 
 def lines_of(head: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "lr") -> list[str]:
@@ -108,17 +125,14 @@ def describe_run(result: Mapping[str, Any], *more: str) -> list[str]:
     if "conditions" not in result:
         return [f"With {versions}."]
     machine, conditions = result["machine"], result["conditions"]
-    remarks = [
-        f"load average {machine['load_average']:.2f} at the start",
-        *more,
-        f"heap: {conditions['heap']}",
-    ]
+    remarks = [f"load average {machine['load_average']:.2f} at the start", *more]
     lines = [
         f"{result['date']}: {machine['gpu'] or machine['processor']} ({machine['instructions']}), "
         f"threads: {conditions['threads']}; Python {machine['python']}, {versions}.",
         f"Rounds: {result['rounds']}; {'; '.join(remarks)}.",
     ]
-    return lines + ["", NOISY] * (result["is_noisy"] and result.get("is_timed", True))
+    lines += ["", NOISY] * (result["is_noisy"] and result.get("is_timed", True))
+    return lines + ["", SMOKE] * result.get("is_smoke", False)
 
 
 def summarize(
@@ -130,12 +144,12 @@ def summarize(
         sides: What `measure` returned.
         amount: What is done in a pass: tokens, choices.
         speed: What the speed is called.
-        peers: Name of a ratio -> the sides to whose fastest one the speed is related; NaN without any.
+        peers: Name of a ratio -> the sides to whose fastest one the speed is related, if there is any.
     """
     for side in sides.values():
         speeds = [amount / seconds for seconds in side["seconds"]]
         side |= {speed: median(speeds), "slowest": min(speeds), "fastest": max(speeds)}
     for side in sides.values():
         for name, names in peers.items():
-            fastest = max((sides[peer][speed] for peer in names if peer in sides), default=math.nan)
-            side[f"ratio_to_{name}"] = side[speed] / fastest
+            if present := [sides[peer][speed] for peer in names if peer in sides]:
+                side[f"ratio_to_{name}"] = side[speed] / max(present)

@@ -57,17 +57,22 @@ Pass = Callable[[], Any]
 """Does a case's work once: here, takes one optimizer step on every batch."""
 
 
+def as_they_are(device: torch.device) -> AbstractContextManager:
+    """Leave float32 products to torch's own choice."""
+    return nullcontext()
+
+
 @dataclass(frozen=True)
 class Side:
     """One way to do the work of a case. It travels to a process of its own."""
 
     prepare: Callable[[Any, torch.device], Pass]
     """Builds all that the work needs: model, optimizer and batches."""
-    precision: str
+    precision: str = "auto"
     """As a recipe names it."""
-    retains_heap: bool
+    retains_heap: bool = True
     """Whether freed memory is kept for the next step, on a CPU."""
-    products: Callable[[torch.device], AbstractContextManager]
+    products: Callable[[torch.device], AbstractContextManager] = as_they_are
     """How float32 products are computed meanwhile."""
     warm_ups: int = 1
     """Passes that do not count; compilation has seen all lengths after three."""
@@ -76,7 +81,7 @@ class Side:
 def prepare_stock(case: Case, device: torch.device, *, dtype: torch.dtype = torch.float32) -> Pass:
     """Build transformers' model, and the batches that its collators make."""
     with device:
-        model = case.stock().to(dtype)
+        model = nn.Module.to(case.stock(), dtype)
     return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
 
 
@@ -239,7 +244,9 @@ def compare(case: Case) -> dict[str, Any]:
     stock_loss.backward()
     with fastest_float32_products(device):
         our_loss = accumulate_gradients(ours, objective, step, accelerator)["loss"]
-        gradients = {name: each.grad for name, each in stock.named_parameters(remove_duplicate=False)}
+        gradients: dict[str, Any] = {
+            name: each.grad for name, each in stock.named_parameters(remove_duplicate=False)
+        }
         difference = gradient_difference(ours, links.to_ours(stock.state_dict() | gradients))
         flops_per_token = count_flops_per_token(ours, step)
     return {
@@ -320,26 +327,13 @@ def prepare_laws(case: Case, device: torch.device) -> Pass:
     return partial(laws, case, device)
 
 
-def as_they_are(device: torch.device) -> AbstractContextManager:
-    """Leave float32 products to torch's own choice."""
-    return nullcontext()
-
-
 SIDES = {
-    name: Side(prepare, precision, retains_heap, products, warm_ups)
-    for name, prepare, precision, retains_heap, products, warm_ups in (
-        ("stock", prepare_stock, "fp32", False, as_they_are, 1),
-        ("stock-tuned", prepare_tuned_stock, "auto", True, as_they_are, 1),
-        ("stock-compiled", partial(prepare_tuned_stock, compiles=True), "auto", True, as_they_are, 3),
-        ("tercet", prepare_tercet, "auto", True, fastest_float32_products, 1),
-        (
-            "tercet-float32",
-            partial(prepare_tercet, precision="fp32"),
-            "fp32",
-            True,
-            fastest_float32_products,
-            1,
-        ),
-    )
+    "stock": Side(prepare_stock, "fp32", retains_heap=False),
+    "stock-tuned": Side(prepare_tuned_stock),
+    "stock-compiled": Side(partial(prepare_tuned_stock, compiles=True), warm_ups=3),
+    "tercet": Side(prepare_tercet, products=fastest_float32_products),
+    "tercet-float32": Side(
+        partial(prepare_tercet, precision="fp32"), "fp32", products=fastest_float32_products
+    ),
 }
 """The sides, by name, in the order of a round."""

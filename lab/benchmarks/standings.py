@@ -10,7 +10,7 @@ from math import hypot, sqrt
 from statistics import mean, stdev
 from typing import Any
 
-from publishing import TRIAL, describe_run, lines_of
+from publishing import lines_of
 from scipy.stats import t as student
 from study_file import Judge, Part, Study, Table
 
@@ -88,19 +88,15 @@ STYLES: dict[str, Callable[..., str]] = {
 """How a judge's scores are shown, by the name that a table has."""
 
 
-def render(study: Study, result: Mapping[str, Any]) -> str:
-    """Write the tables of all parts and, where a part has them, the verdicts."""
-    lines = describe_run(result) if study.head != "none" else []
-    if result.get("is_trial"):
-        lines += ["", TRIAL]
+def text_of(study: Study, result: Mapping[str, Any]) -> list[str]:
+    """Write the tables of all parts that were measured and, where a part has them, the verdicts."""
+    lines: list[str] = []
     settings = {**result, **result.get("settings", {})}
     for part in study.parts:
-        if rows := result["parts"].get(part.name):
-            if part.table.note:
-                lines += ["", note_of(part.table, settings, rows[0])]
-            lines += ["", *lines_of_rows(part, rows)]
-            lines += verdicts(part, rows)
-    return "\n".join(lines[not lines[0] :])
+        if rows := result["cases"].get(part.name, {}).get("rows"):
+            lines += ["", note_of(part.table, settings, rows[0])] if part.table.note else []
+            lines += ["", *lines_of_rows(part, rows), *verdicts(part, rows)]
+    return lines[1:]
 
 
 def note_of(table: Table, settings: Mapping[str, Any], first: Standing) -> str:

@@ -1,20 +1,19 @@
-"""Carry out a study: recipes x overrides x seeds, judged, as a table.
+"""Carry out a study: recipes x overrides x seeds, judged, as tables.
 
-    python lab/benchmarks/study.py ablations --set data=corpora steps=240 --page docs/results.md
-    python lab/benchmarks/study.py bake_off --only CLM "MLM 15 %" --judges blimp trec --seeds 3
-    python lab/benchmarks/study.py bake_off --try           a few steps of tiny models: to see that it runs
-    python lab/benchmarks/study.py bake_off --render        the table of earlier figures
+    python lab/benchmarks/benchmark.py bake_off --page docs/results.md
+    python lab/benchmarks/benchmark.py bake_off --smoke     a few steps of tiny models: to see that it runs
+    python lab/benchmarks/benchmark.py bake_off --render    the table of earlier figures
 
-A study is a YAML file of `lab/benchmarks/studies/`, or any other file of this form; `study_file.py` tells
-what it holds, and its first lines what it is about. Every model and every judgement is a cell: a folder
-below --folder with a `result.json`. What is finished is not repeated, and what was interrupted goes on.
+`study_file.py` tells what the file of a study holds, and its first lines what it is about; `--rounds` are
+seeds. Every model and every judgement is a cell: a folder below --folder with a `result.json`. What is
+finished is not repeated, and what was interrupted goes on.
 
-Rows are compared after the same tokens: times are what `speed.py` measures.
+Rows are compared after the same tokens: times are what other benchmarks measure.
 """
 
 import re
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +21,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from benchmark import Benchmark
 from cells import cell_folder, once
 from judges import JUDGES, Exam, pretrained, untrained
-from measuring import Conditions, begin_result, describe_machine, in_fresh_process
-from publishing import RESULTS, Result, keep, publish, read
+from measuring import Conditions, in_fresh_process
+from publishing import Result
 from samples import text_sample
-from speed import add_common
-from standings import render
+from standings import text_of
 from study_file import Judge, Part, Row, Study, Training, filled, load_study
 
 from tercet.configs.recipe import load_recipe
@@ -39,65 +38,47 @@ from tercet.training.run_folder import MODEL
 STUDIES = Path(__file__).parent / "studies"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Carry out what the arguments ask for, print the tables, and write them down; 2 tells of wrong usage."""
-    options = parse(arguments)
-    try:
-        study = study_of(options)
-        name = Path(options.study).stem
-        output = options.output or RESULTS / f"{name}.json"
-        result = read(output) if options.is_rendered else carry_out(study, options, output)
-        publish(render(study, result), options.page, name)
-    except ValueError as error:
-        print(f"study.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+@dataclass(frozen=True)
+class StudyPart:
+    """A part of a study, by their names."""
+
+    study: str
+    part: str
+    is_trial: bool = False
+
+    def shrunk(self) -> "StudyPart":
+        """Return a trial of the same."""
+        return replace(self, is_trial=True)
 
 
-def study_of(options: Namespace) -> Study:
-    """Read the study, with the settings, rows and judges that the command line names."""
-    path = STUDIES / f"{options.study}.yaml"
-    source = path if path.exists() else options.study
-    study = load_study(source, options.settings, options.variant, options.is_trial)
-    if options.rows:
-        own = tuple(Row(name, overrides=tuple(overrides)) for name, *overrides in options.rows)
-        study = replace(study, parts=tuple(replace(each, rows=(each.rows[0], *own)) for each in study.parts))
-    known = {
-        "part": [part.name for part in study.parts],
-        "row": [row.name for part in study.parts for row in part.rows],
-        "judge": [judge for part in study.parts for judge in part.judges],
-    }
-    for what, chosen in (("part", options.parts), ("row", options.only), ("judge", options.judges)):
-        if unknown := [name for name in chosen or () if name not in known[what]]:
-            raise ValueError(f"no {what} is called {', '.join(unknown)}: {', '.join(known[what])}")
-    return study
+def benchmark_of(name: str) -> Benchmark:
+    """Make a benchmark of a study: its cases are the parts."""
+    study = load_study(STUDIES / f"{name}.yaml")
+    return Benchmark(
+        {part.name: StudyPart(name, part.name) for part in study.parts},
+        measure_part,
+        options={
+            "--set": {"dest": "settings", "nargs": "+", "default": [], "metavar": "NAME=VALUE", "help": SET},
+            "--folder": {"type": Path, "help": "where cells are kept; runs/STUDY if left out"},
+        },
+        defaults={"rounds": study.seeds, "threads": 1, "waits_for_rest": False},
+        begin=lambda conditions: {"is_timed": False},
+        text=partial(text_of, study),
+    )
 
 
-def carry_out(study: Study, options: Namespace, output: Path) -> Result:
-    """Train and judge everything, and keep what each row gives at once."""
-    conditions = Conditions(options.threads, own_scheduler_group=not options.common_scheduler_group)
-    seeds = options.seeds or study.seeds
-    if study.head == "run":
-        result = begin_result(conditions, False, rounds=seeds)
-    else:
-        versions = describe_machine()["versions"]
-        result = {"machine": {"versions": {name: versions[name] for name in STATED}}}
-    result |= {"is_trial": options.is_trial, "is_timed": False}
-    parts: dict[str, list[Result]] = {}
-    result |= {"settings": study.settings, "parts": parts}
-    torch.set_num_threads(options.threads)
-    for part in study.parts:
-        if options.parts is None or part.name in options.parts:
-            rows = parts[part.name] = []
-            shop = Workshop(study, part, options, conditions, seeds)
-            for row in shop.rows:
-                rows.append(shop.standing(row))
-                keep(output, result)
-    return result
+SET = "settings of the study, which its file names"
 
 
-STATED = ("tercet", "torch", "transformers")
-"""Libraries that a result without times names."""
+def measure_part(case: StudyPart, options: Namespace, conditions: Conditions, result: Result) -> Result:
+    """Train and judge the rows of a part."""
+    study = load_study(STUDIES / f"{case.study}.yaml", options.settings, case.is_trial)
+    result["settings"] = study.settings
+    torch.set_num_threads(conditions.threads)
+    (part,) = (each for each in study.parts if each.name == case.part)
+    folder = (options.folder or Path("runs") / case.study).resolve()
+    shop = Workshop(study, part, folder, conditions, options.rounds, case.is_trial)
+    return {"rows": [shop.standing(row) for row in part.rows]}
 
 
 @dataclass(frozen=True)
@@ -115,21 +96,30 @@ class Model:
 
 
 class Workshop:
-    """Where the rows of a part are trained and judged."""
+    """Where the rows of a part are trained and judged.
 
-    def __init__(self, study: Study, part: Part, options: Namespace, conditions: Conditions, seeds: int):
-        self.part, self.options, self.seeds = part, options, seeds
-        self.folder: Path = (options.folder or Path("runs") / Path(options.study).stem).resolve()
-        self.rows = [row for row in part.rows if options.only is None or row.name in options.only]
-        self.variables = {"folder": self.folder, "all_seeds": [*range(seeds)]} | study.settings
+    Args:
+        study: The study.
+        part: A part of it.
+        folder: Of all cells.
+        conditions: Of the processes that train and judge.
+        seeds: How many models a row has.
+        is_trial: Whether all is as short as can be, and in this process.
+    """
+
+    def __init__(
+        self, study: Study, part: Part, folder: Path, conditions: Conditions, seeds: int, is_trial: bool
+    ):
+        self.part, self.folder, self.seeds, self.is_trial = part, folder, seeds, is_trial
+        self.threads = conditions.threads
+        self.variables = {"folder": folder, "all_seeds": [*range(seeds)]} | study.settings
         for name, sample in study.samples.items():
             text, characters = Path(sample.of), sample.characters
             if characters is not None:
-                text = text_sample(text, self.folder / f"{name}-{characters}", characters)
+                text = text_sample(text, folder / f"{name}-{characters}", characters)
             self.variables[name] = text
-        self.threads = options.threads
         self.call: Callable[..., Any] = partial(in_fresh_process, conditions)
-        if options.is_trial:
+        if is_trial:
             self.call = lambda function, *arguments: function(*arguments)
 
     def standing(self, row: Row) -> Result:
@@ -151,7 +141,7 @@ class Workshop:
         assert train is not None
         if train.steps is not None:
             return train.steps
-        overrides = [*self.fill(train.overrides, self.rows[0], 0), *self.options.overrides]
+        overrides = self.fill(train.overrides, self.part.rows[0], 0)
         size = load_recipe(PretrainingRecipe, train.recipe, overrides).training.tokens_per_step
         return max(round((train.tokens or 0) / size), 1)
 
@@ -165,7 +155,7 @@ class Workshop:
                 each.replace("HALF", f"{steps // 2}").replace("FIFTH", f"{steps // 5}")
                 for each in row.overrides
             ]
-            overrides = [*self.fill(train.overrides, row, seed), *self.options.overrides]
+            overrides = self.fill(train.overrides, row, seed)
             if train.command == "pretrain":
                 overrides += [f"training.steps={steps}", f"training.checkpoint_every={max(steps // 4, 1)}"]
             overrides += self.fill(own, row, seed)
@@ -178,8 +168,7 @@ class Workshop:
 
     def judgements(self, row: Row, models: Sequence[Model]) -> dict[str, list[Result]]:
         """Judge the models of a row by all judges that it has."""
-        chosen = self.part.judges if row.judges is None else row.judges
-        names = [each for each in chosen if self.options.judges is None or each in self.options.judges]
+        names = self.part.judges if row.judges is None else row.judges
         return {
             name: [self.judged(row, name, self.part.judges[name], each) for each in models] for name in names
         }
@@ -191,8 +180,8 @@ class Workshop:
             path = converted(model.cell, path, member)
         overrides = self.fill(judge.overrides, row, model.seed, model=path)
         train = self.part.train or Training()
-        base = [*self.fill(train.overrides, row, model.seed), *self.options.overrides]
-        about = judge.options | {"is_trial": self.options.is_trial}
+        base = self.fill(train.overrides, row, model.seed)
+        about = judge.options | {"is_trial": self.is_trial}
         exam = Exam(judge.recipe, (*overrides,), path, judge.limits, about, (train.recipe, (*base,)))
         cell = cell_folder(model.cell, f"{name}-{slug(row.name)}", (judge.kind, exam, self.threads))
         what = f"judging: {row.name}, seed {model.seed}: {name}"
@@ -237,34 +226,3 @@ def told_once(cell: Path, what: str, compute: Callable[[Path], Result]) -> Resul
 def slug(name: str) -> str:
     """Return a name as part of a folder's: `mlm-30-15`."""
     return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
-
-
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Read the command line."""
-    names = ", ".join(sorted(path.stem for path in STUDIES.glob("*.yaml")))
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("study", help=f"{names}, or a file")
-    add_common(parser)
-    add = partial(parser.add_argument, default=None)
-    add("--set", dest="settings", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the study")
-    add("--variant", metavar="NAME", help="one of the study's variants; the first if left out")
-    add("--parts", nargs="+", metavar="NAME", help="some of its parts")
-    add("--only", nargs="+", metavar="NAME", help="some of its rows")
-    add("--judges", nargs="+", metavar="NAME", help="some of its judges")
-    add("--seeds", type=int, help="models of every row")
-    add("--override", dest="overrides", nargs="+", default=[], metavar="KEY=VALUE", help="of every training")
-    add(
-        "--row",
-        dest="rows",
-        nargs="+",
-        action="append",
-        metavar="NAME KEY=VALUE",
-        help="a row of one's own instead",
-    )
-    add("--try", dest="is_trial", action="store_true", default=False, help="a few steps of tiny models")
-    add("--folder", type=Path, help="where cells are kept; runs/STUDY if left out")
-    return parser.parse_args(arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,7 @@
 """What the YAML file of a study holds.
 
     settings       what `--set` changes, and every `$name` in the file
-    variants       further settings by name, of which `--variant` chooses one
-    trial          settings of `--try`
+    trial          settings of `--smoke`
     samples        parts of texts, which `$name` names as well
     parts          rows x seeds, each with its training, its judges and its table
 
@@ -115,28 +114,20 @@ class Study:
 
     parts: tuple[Part, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     trial: dict[str, Any] = field(default_factory=dict)
     samples: dict[str, Sample] = field(default_factory=dict)
     seeds: int = 1
-    head: Literal["run", "versions", "none"] = "run"
-    """What stands above the tables."""
 
 
-def load_study(
-    source: str | Path, overrides: Sequence[str] = (), variant: str | None = None, is_trial: bool = False
-) -> Study:
+def load_study(path: Path, overrides: Sequence[str] = (), is_trial: bool = False) -> Study:
     """Read a study, and put its settings where they are named.
 
     Raises:
-        ValueError: No such study or variant; an unknown key or setting; or a value of the wrong type.
+        ValueError: An unknown key or setting, or a value of the wrong type.
     """
-    name, data = read_recipe(source)
+    name, data = read_recipe(path)
     settings = data.setdefault("settings", {})
-    variants = data.get("variants", {})
-    if (variant := variant or next(iter(variants), None)) not in (None, *variants):
-        raise ValueError(f"study {name} has no variant {variant}; it has {', '.join(variants) or 'none'}")
-    settings |= variants.get(variant, {}) | (data.get("trial", {}) if is_trial else {})
+    settings |= data.get("trial", {}) if is_trial else {}
     known = {*settings}
     read_overrides([f"settings.{each}" for each in overrides], data)
     if unknown := settings.keys() - known:

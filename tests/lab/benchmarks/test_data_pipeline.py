@@ -56,5 +56,8 @@ def test_speed_is_tokens_by_seconds(module):
 
 
 def test_a_flow_without_peer_has_no_ratio(module):
-    alone = {"speeds": {"tercet": [90.0]}, "speed_with_workers": 70.0}
-    assert module("data_pipeline").row("other", alone) == ["other", "none", "90 (90 to 90)", "-", "70"]
+    alone = {"sides": {"tercet": {"seconds": [1 / 90]}}, "speed_with_workers": 70.0}
+    module("publishing").summarize(alone["sides"], 1, "tokens_per_second", {"stock": ("stock",)})
+    benchmark = module("data_pipeline").BENCHMARK
+    lines = module("publishing").table(benchmark.columns, benchmark.rows({"cases": {"other": alone}}))
+    assert lines[-1] == "| other | - | 90 (90 to 90) | - | 70 |"

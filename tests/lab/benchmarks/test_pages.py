@@ -30,7 +30,7 @@ COMMANDS = sorted(
         command.replace("\\\n", " ")
         for page in sorted((ROOT / "docs").glob("*.md"))
         for command in re.findall(
-            r"python lab/benchmarks/((?:speed|study)\.py(?:\\\n|[^`\n])*)", page.read_text(encoding="utf-8")
+            r"python lab/benchmarks/benchmark\.py ((?:\\\n|[^`\n])*)", page.read_text(encoding="utf-8")
         )
     }
 )
@@ -39,11 +39,9 @@ COMMANDS = sorted(
 def rendered(module, name: str) -> str:
     """Render a committed result as the program does that has measured it."""
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    if (study := ROOT / "lab/benchmarks" / "studies" / f"{name}.yaml").exists():
-        return module("standings").render(module("study_file").load_study(study), result)
     if name in ("gpu", "versions"):
         return module(name).render(result)
-    return module("speed").load(name).render(result)
+    return module("benchmark").load(name).render(result)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -55,13 +53,16 @@ def test_a_page_shows_what_was_measured(name, module):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_a_page_is_understood(command, module):
-    program, *arguments = shlex.split(command, comments=True)
-    if program == "speed.py" and len(arguments) == 1:  # the name alone, in a sentence
-        assert module("speed").load(arguments[0])
+    arguments = shlex.split(command, comments=True)
+    if len(arguments) == 1:  # the name alone, in a sentence
+        assert module("benchmark").load(arguments[0])
         return
-    options = module(program.removesuffix(".py")).parse(arguments)
-    if program == "study.py":
-        module("study").study_of(options)
+    options = module("benchmark").parse(arguments)
+    if arguments[0] in module("benchmark").STUDIES:
+        study = module("study_file").load_study(
+            module("study").STUDIES / f"{arguments[0]}.yaml", options.settings
+        )
+        assert study.parts
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,16 +22,24 @@ def load(module):
     return lambda name, *given, **more: module("study_file").load_study(files[name], given, **more)
 
 
+def render(module, name, result):
+    """Write a result as the program does."""
+    return module("benchmark").load(name).render(result)
+
+
 @pytest.fixture
 def shop(module, load, tmp_path, monkeypatch):
     """Return the function that opens a part of a study."""
     study = module("study")
     monkeypatch.setattr(study, "text_sample", lambda text, folder, characters: text)
 
-    def open_shop(name, *arguments, part=0):
-        options = study.parse([name, "--folder", str(tmp_path), "--threads", "1", *arguments])
-        own = study.study_of(options)
-        return study.Workshop(own, own.parts[part], options, None, options.seeds or own.seeds)
+    def open_shop(name, *settings, part=0, row=None, seeds=None, is_trial=False):
+        own = load(name, *settings, is_trial=is_trial)
+        chosen = own.parts[part]
+        if row:
+            chosen = replace(chosen, rows=(chosen.rows[0], row))
+        conditions = module("measuring").Conditions(threads=1)
+        return study.Workshop(own, chosen, tmp_path, conditions, seeds or own.seeds, is_trial)
 
     return open_shop
 
@@ -71,25 +80,23 @@ def test_samples_are_whole_documents_and_the_same_rows(module, tmp_path):
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("is_trial", [False, True])
-def test_every_training_of_every_variant_is_a_recipe(path, is_trial, load, shop):
+def test_every_training_is_a_recipe(path, is_trial, load, shop):
     """All names are filled in, and what is changed is known to the recipe."""
-    for variant in load(path.stem).variants or [None]:
-        arguments = ["--try"] * is_trial + ["--variant", variant] * bool(variant)
-        for number in range(len(load(path.stem).parts)):
-            own = shop(path.stem, *arguments, part=number)
-            for row in own.rows:
-                for name in own.part.judges if row.judges is None else row.judges:
-                    assert "$" not in "".join(own.fill(own.part.judges[name].overrides, row, 0, model="m"))
-                if own.part.train and own.part.train.command == "pretrain":
-                    changes = [each.replace("HALF", "2").replace("FIFTH", "1") for each in row.overrides]
-                    overrides = [*own.fill(own.part.train.overrides, row, 0), *changes, "training.steps=8"]
-                    load_recipe(PretrainingRecipe, own.part.train.recipe, overrides)
+    for number in range(len(load(path.stem).parts)):
+        own = shop(path.stem, part=number, is_trial=is_trial)
+        for row in own.part.rows:
+            for name in own.part.judges if row.judges is None else row.judges:
+                assert "$" not in "".join(own.fill(own.part.judges[name].overrides, row, 0, model="m"))
+            if own.part.train and own.part.train.command == "pretrain":
+                changes = [each.replace("HALF", "2").replace("FIFTH", "1") for each in row.overrides]
+                overrides = [*own.fill(own.part.train.overrides, row, 0), *changes, "training.steps=8"]
+                load_recipe(PretrainingRecipe, own.part.train.recipe, overrides)
 
 
 def test_objectives_differ_and_belong_to_their_members(shop):
     own = shop("bake_off")
     recipes = {}
-    for row in own.rows:
+    for row in own.part.rows:
         overrides = [*own.fill(own.part.train.overrides, row, 0)]
         recipe = load_recipe(PretrainingRecipe, "encoder-english", overrides).objective
         recipes[repr(recipe)] = row.name
@@ -97,42 +104,30 @@ def test_objectives_differ_and_belong_to_their_members(shop):
             recipe.model_class.config_class.model_type
             == f"tercet_{(own.part.defaults | row.fields)['member']}"
         )
-    assert len(recipes) == len({row.name for row in own.rows}) == 17
+    assert len(recipes) == len({row.name for row in own.part.rows}) == 17
 
 
 def test_every_pattern_is_a_configuration(shop):
     own = shop("patterns_at_work")
-    texts = [own.fill(own.part.train.overrides, row, 0)[0] for row in own.rows]
+    texts = [own.fill(own.part.train.overrides, row, 0)[0] for row in own.part.rows]
     configs = [TercetEncoderConfig(**yaml.safe_load(text.removeprefix("config="))) for text in texts]
     kinds = [set(config.layer_types or ["full_attention"]) for config in configs]
     assert kinds == [{"full_attention"}, {"big_bird_attention"}, {"big_bird_attention"}]
 
 
-@pytest.mark.parametrize(
-    ("given", "more", "problem"),
-    [
-        (["step=5"], {}, "ablations.yaml has no setting step; it has"),
-        ([], {"variant": "other"}, "ablations.yaml has no variant other; it has decoder, encoder, hybrid"),
-    ],
-)
-def test_an_unknown_setting_or_variant_is_refused(load, given, more, problem):
-    with pytest.raises(ValueError, match=problem):
-        load("ablations", *given, **more)
-
-
-def test_what_is_not_there_is_refused_by_name(module, capsys):
-    assert module("study").main(["bake_off", "--only", "GPT"]) == 2
-    assert "no row is called GPT: MLM 15 %, MLM 30 %," in capsys.readouterr().err
+def test_what_is_not_there_is_refused_by_name(module, load):
+    with pytest.raises(ValueError, match=r"ablations.yaml has no setting step; it has "):
+        load("ablations", "step=5")
     with pytest.raises(ValueError, match=r"'a=\$b' names \$b; there are c"):
         module("study_file").filled("a=$b", {"c": 1})
 
 
-def test_settings_follow_variant_trial_and_command_line(load):
-    encoder = load("ablations", "steps=7", variant="encoder", is_trial=True)
-    assert encoder.settings["held_out_characters"] == 20_000
-    assert encoder.parts[0].train.steps == 7
-    assert len(encoder.parts[0].rows) == 20
-    assert "training.schedule={kind: linear, warmup_ratio: 0.1}" in encoder.parts[0].train.overrides
+def test_settings_follow_trial_and_command_line(load):
+    own = load("ablations", "steps=7", is_trial=True)
+    assert own.settings["held_out_characters"] == 20_000
+    assert own.parts[0].train.steps == 7
+    assert len(own.parts[0].rows) == 16
+    assert "training.schedule={kind: linear, warmup_ratio: 0.1}" in own.parts[0].train.overrides
 
 
 @pytest.fixture
@@ -152,16 +147,16 @@ def noted(module, monkeypatch):
 
 
 def test_rows_are_compared_after_the_same_steps(shop, noted):
-    own = shop("ablations", "--set", "steps=10")
-    rows = [own.standing(row) for row in own.rows]
+    own = shop("ablations", "steps=10")
+    rows = [own.standing(row) for row in own.part.rows]
     assert {(row["steps"], row["tokens"]) for row in rows} == {(10, 100)}
     assert all(row["judgements"] == {"loss": [{"values": [1.0]}]} for row in rows)
 
 
-def test_a_row_is_trained_with_its_changes_and_judged_by_what_all_have(shop, noted):
+def test_a_row_is_trained_with_its_changes_and_judged_by_what_all_have(module, shop, noted):
     changes = ["training.stages=[{steps: HALF, sequence_length: 64}]", "objective.z_loss=1.0e-4"]
-    own = shop("ablations", "--set", "steps=10", "--row", "both", *changes)
-    own.standing(own.rows[1])
+    own = shop("ablations", "steps=10", row=module("study_file").Row("both", overrides=tuple(changes)))
+    own.standing(own.part.rows[1])
     (trained,) = (given for what, _, given in noted if what.startswith("training: both"))
     (exam,) = (given for what, _, given in noted if what.startswith("judging: both"))
     assert trained[-2:] == ["training.stages=[{steps: 5, sequence_length: 64}]", changes[1]]
@@ -171,11 +166,11 @@ def test_a_row_is_trained_with_its_changes_and_judged_by_what_all_have(shop, not
 
 def test_models_are_found_again_and_others_lie_in_other_folders(shop, noted):
     cells = []
-    for arguments in ([], ["--try"]):
+    for is_trial in (False, True):
         for part in (1, 2):
-            own = shop("patterns_at_work", *arguments, part=part)
+            own = shop("patterns_at_work", part=part, is_trial=is_trial)
             noted.clear()
-            for row in own.rows:
+            for row in own.part.rows:
                 own.standing(row)
             cells.append({name for what, name, _ in noted if what.startswith("training")})
     assert cells[0] == cells[1]
@@ -183,11 +178,11 @@ def test_models_are_found_again_and_others_lie_in_other_folders(shop, noted):
 
 
 def test_seeds_are_trained_where_they_are_read(shop, noted):
-    several = shop("bake_off", "--seeds", "3", "--judges", "blimp")
-    assert len(several.standing(several.rows[0])["judgements"]["blimp"]) == 3
+    several = shop("bake_off", seeds=3)
+    assert len(several.standing(several.part.rows[0])["judgements"]["blimp"]) == 3
     one = shop("patterns_at_work", part=1)
-    assert len(one.standing(one.rows[0])["judgements"]["short"]) == 1
-    assert shop("patterns_at_work").fill(["training.seeds=$all_seeds"], one.rows[0], 0) == [
+    assert len(one.standing(one.part.rows[0])["judgements"]["short"]) == 1
+    assert shop("patterns_at_work").fill(["training.seeds=$all_seeds"], one.part.rows[0], 0) == [
         "training.seeds=[0, 1, 2]"
     ]
 
@@ -228,15 +223,13 @@ def result():
         "load_average": 1.0,
     }
     return {
-        "date": "2026-01-01", "machine": machine, "conditions": {"threads": 1, "heap": "own"}, "rounds": 1,
-        "is_noisy": False, "is_trial": False, "is_timed": False, "settings": {},
-        "parts": {"objectives": standings},
+        "date": "2026-01-01", "machine": machine, "conditions": {"threads": 1}, "rounds": 1,
+        "is_noisy": False, "is_timed": False, "settings": {}, "cases": {"objectives": {"rows": standings}},
     }  # fmt: skip
 
 
-def test_verdicts_are_drawn_from_the_intervals(module, load, result):
-    render, study = module("standings").render, load("bake_off")
-    text = render(study, result)
+def test_verdicts_are_drawn_from_the_intervals(module, result):
+    text = render(module, "bake_off", result)
     assert "- BLiMP, accuracy: A is best (60.0 ± 1.0); not separable from it at this size: B." in text
     assert "**encoder**, best or not separable from the best, out of 1 comparisons: A 1, B 1." in text
     assert "- LAMBADA, bits per word (next tokens): hybrid (causal) is best (12.00 ± 0.10), separably" in text
@@ -245,11 +238,12 @@ def test_verdicts_are_drawn_from_the_intervals(module, load, result):
     assert "| a guess |  |  |  | 50.0 | 0.0 |  |" in text
     assert "| ELECTRA | encoder | 2.5 | 1.0 |  | 30.0 ± 2.0 |  |" in text
     assert "its seed's part is not known" in text
-    assert "A trial" not in text
-    assert "busy" not in render(study, result | {"is_noisy": True})
-    for each in result["parts"]["objectives"][:3]:
+    assert "Tiny shapes" not in text
+    assert "busy" not in render(module, "bake_off", result | {"is_noisy": True})
+    for each in result["cases"]["objectives"]["rows"][:3]:
         each["judgements"]["blimp"][0]["interval"] = [0.4, 0.7]
-    assert "A is best (60.0 ± 15.0), but none of the others is separable from it" in render(study, result)
+    text = render(module, "bake_off", result)
+    assert "A is best (60.0 ± 15.0), but none of the others is separable from it" in text
 
 
 def test_differences_stand_beside_a_base(module, load, result):
@@ -258,8 +252,8 @@ def test_differences_stand_beside_a_base(module, load, result):
         return about | {"judgements": {"loss": [{"values": [loss]}]}}
 
     rows = [row("base", 4.6), row("EMA", 4.5, "training.ema_decay=0.99")]
-    own = result | {"parts": {"switches": rows}, "settings": load("ablations").settings}
-    text = module("standings").render(load("ablations"), own)
+    own = result | {"cases": {"switches": {"rows": rows}}, "settings": load("ablations").settings}
+    text = render(module, "ablations", own)
     assert "Base: `decoder-english` with `corpus.sequence_length=128`, `training.tokens" in text
     assert text.endswith("| EMA | `training.ema_decay=0.99` | 1,000 | 4.500 (-0.100) |")
 
@@ -289,13 +283,12 @@ def data(text, tmp_path):
     (data / "pretrain_en").parent.mkdir(parents=True)
     (data / "pretrain_en").symlink_to(text)
     lists = "".join(f'{{"text": "[MAX {number} 1 ]", "label": {number}}}\n' for number in range(2, 6)) * 6
-    kinds = "".join(f'{{"text": "mina {word} bera", "coarse": "{word}"}}\n' for word in ("kost", "fin") * 20)
     pairs = "".join(
         f'{{"sentence1": "ma na", "sentence2": "{word}", "score": {score}}}\n'
         for word, score in (("bera", 2.5), ("na", 1.0))
     )
     for folder, rows in {
-        "trec": kinds, "synthetic/listops": lists, "movie_reviews": lists, "stsb/en": pairs * 8
+        "synthetic/listops": lists, "movie_reviews": lists, "stsb/en": pairs * 8
     }.items():  # fmt: skip
         (data / folder).mkdir(parents=True)
         for split in ("train", "validation", "test"):
@@ -304,34 +297,35 @@ def data(text, tmp_path):
 
 
 @pytest.mark.slow
+def test_vectors_of_a_trained_and_of_a_converted_model_are_judged(shop, data):
+    own = shop("bake_off", f"data={data}", is_trial=True)
+    rows = [row for row in own.part.rows if row.name == "ELECTRA" or row.fields.get("stack") == "encoder"]
+    for row in rows[:2]:
+        (judged,) = own.standing(replace(row, judges=("stsb",)))["judgements"]["stsb"]
+        assert -1 <= judged["values"][0] <= 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "arguments", "num_rows"),
+    ("name", "settings", "num_rows"),
     [
-        ("bake_off", ["--only", "MLM 15 %", "ELECTRA", "hybrid 1/2", "--judges", "trec", "stsb"], [4]),
-        ("ablations", ["--only", "base", "z-loss"], [2]),
-        ("patterns_at_work", ["--seeds", "1"], [3, 4, 4]),
+        ("ablations", [], [16]),
+        ("patterns_at_work", ["novels=text.txt"], [3, 4, 4]),
     ],
 )
 def test_program_trains_judges_and_goes_on_where_it_was_killed(
-    name, arguments, num_rows, data, tmp_path, program, module
+    name, settings, num_rows, data, tmp_path, program, module
 ):
     begin, end = module("publishing").marks_of(name)
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
-    settings = ["--set", f"data={data}", *(["novels=text.txt"] if name == "patterns_at_work" else [])]
-    common = [
-        "--try",
-        "--any-load",
-        "--threads",
-        "1",
-        "--common-scheduler-group",
-        "--folder",
-        tmp_path / "cells",
-    ]
-    command = ["study.py", name, *settings, *arguments, *common, "--output", output]
+    given = ["--set", f"data={data}", *settings]
+    common = ["--smoke", "--rounds", "1", "--threads", "1", "--folder", tmp_path / "cells"]
+    command = ["benchmark.py", name, *given, *common, "--output", output]
     printed = program(*command, "--page", page)
-    assert [len(rows) for rows in json.loads(output.read_text())["parts"].values()] == num_rows
-    assert "**A trial: a few steps of tiny models" in printed
+    cases = json.loads(output.read_text())["cases"].values()
+    assert [len(case["rows"]) for case in cases] == num_rows
+    assert "**Tiny shapes" in printed
     assert page.read_text().startswith(f"before\n{begin}\n{printed}")
     kept = sorted((tmp_path / "cells").rglob("result.json"))
     kept[-1].unlink()
