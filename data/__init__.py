@@ -1,1 +1,1 @@
-"""Text and rows: documents, tokenizers, tokenized corpora, labelled rows, whatever files they lie in."""
+"""Files become steps: documents and labelled rows, tokenizers, tokenized corpora and their cache, batches."""

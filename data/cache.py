@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from .disk import explaining_a_full_disk, flush
+from .files.atomic_writes import explaining_a_full_disk, flush
+from .files.locks import is_abandoned, locked
 from .files.paths import named_path
-from .lock import is_abandoned, locked
 
 PARTIAL = ".partial"
 LOCK = ".lock.partial"

@@ -7,12 +7,12 @@
     .gz .zst             any of these, compressed: part.txt.gz
     a folder, a list     of such files, in the order of their names, in the order given
     name, name:config    a data set on the Hub: the only source that needs a network
-    documentation        the embedded corpus (`documentation.py`)
+    documentation        the embedded corpus (`embedded_corpus.py`)
     .../manifest.json    a prepared corpus, of tokens alone (`prepared.py`)
 
 Files are read as streams: what is read more than once is tokenized once (`tokenizers/tokenization.py`).
 No more of a record is held than `corpus.largest_record` characters (268 million by default), whatever a
-packed file holds: a bound of 16 million keeps reading below 100 MB. A longer record is a bad one.
+compressed file holds: a bound of 16 million keeps reading below 100 MB. A longer record is a bad one.
 
 What an editor, a notebook or a system leaves beside files is no text of a corpus: copies of older versions,
 swap files, resource forks. Their names begin with a dot, or they lie in `__MACOSX`. A README describes the
@@ -33,7 +33,7 @@ from ..configs.paths import nearest
 from .cache import cache_folder
 from .digests import identify_file
 from .files.bad_records import Limit, Record, Tally, problem_of, refusal
-from .files.packed_files import COMPRESSIONS, ending
+from .files.compressed_files import COMPRESSIONS, ending
 from .files.paths import named_path
 from .files.record_files import KNOWN_ENDINGS, READERS, naming_keys, records_of_file, require_columns
 
@@ -179,7 +179,7 @@ class HubDocuments(Documents):
         if dataset.column_names:  # which not every stream knows
             with naming_keys(self.keys):
                 require_columns(f"corpus {self.name}", dataset.column_names, self.required)
-            dataset = dataset.select_columns(list(self.required))  # pictures and sounds stay packed
+            dataset = dataset.select_columns(list(self.required))  # pictures and sounds stay encoded
         try:
             for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
                 for values in zip(*columns.values(), strict=True):
@@ -247,7 +247,7 @@ def open_documents(
     required = tuple(required) or (column,)
     limit = Limit(largest_record, "corpus.largest_record=... allows for more")
     if source == EMBEDDED:
-        from .documentation import documentation_file
+        from .embedded_corpus import documentation_file
 
         file = documentation_file(split, cache_folder(cache))
         return FileDocuments("text", ("text",), skip_bad_records, limit, (file,), cache_folder(cache))
@@ -315,7 +315,7 @@ def find_files(path: Path) -> list[Path]:
     Raises:
         FileNotFoundError: There is nothing.
         ValueError: A file has an unknown ending or is none, or a folder has no corpus file, holds itself, or
-            has a file both packed and unpacked.
+            has a file both compressed and not.
     """
     try:
         if path.is_dir():
@@ -369,7 +369,7 @@ def require_texts(folder: str | Path, files: Sequence[PurePath], left_out: Seque
         UserWarning: Something is left out; its first names are given.
 
     Raises:
-        ValueError: There is no file to read, or one both packed and unpacked.
+        ValueError: There is no file to read, or one both compressed and not.
     """
     names = ", ".join(str(path)[-60:] for path in left_out[:SHOWN])
     if len(left_out) > SHOWN:
@@ -388,8 +388,8 @@ def _require_once(folder: str | Path, files: Sequence[PurePath]) -> None:
     """Refuse `base.txt` beside `base.txt.gz`: the same text would count twice."""
     found: dict[PurePath, PurePath] = {}
     for file in files:
-        unpacked = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
-        if (other := found.setdefault(unpacked, file)) is not file:
+        plain = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
+        if (other := found.setdefault(plain, file)) is not file:
             inner = "/".join([str(folder).rstrip("/"), *file.parent.parts])
             raise ValueError(
                 f"folder {inner} has {other.name} and {file.name}, which by their names are the same "

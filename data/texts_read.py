@@ -7,9 +7,9 @@ means other examples: a warning says so, and the record keeps both.
 
 Scores on text that is also learned from do not say how well a model generalizes. It may be meant: a model
 that cannot learn a text by heart has a fault. So a run warns, and goes on. Files are compared by where they
-lie and, where two are equally long, by the hashes of their contents as they lie there: the same text packed
-otherwise, or a part of a larger file, is not noticed. A prepared corpus has the hashes of the files that it
-was made of.
+lie and, where two are equally long, by the hashes of their contents as they lie there: the same text in
+another compression, or a part of a larger file, is not noticed. A prepared corpus has the hashes of the files
+that it was made of.
 """
 
 import json
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from .digests import identify_file
-from .disk import replace_text
 from .documents import Documents, FileDocuments
+from .files.atomic_writes import replace_text
 from .prepared import PreparedDocuments
 
 Texts = dict[str, list[dict[str, Any]]]

@@ -33,7 +33,7 @@ from torch import Tensor
 from ..configs.recipe import recipe_data
 from ..data.cache import cache_folder, name_of
 from ..data.corpus import offsets, token_kind
-from ..data.disk import explaining_a_full_disk
+from ..data.files.atomic_writes import explaining_a_full_disk
 from ..data.files.paths import named_path
 from ..data.steps.examples import (
     Examples,

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 
 from ..configs.messages import quietly
-from ..data.disk import replace_text
+from ..data.files.atomic_writes import replace_text
 from ..data.texts_read import read_texts
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint

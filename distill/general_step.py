@@ -18,7 +18,7 @@ from torch import nn
 
 from ..configs.recipe import recipe_data
 from ..data.cache import made_once
-from ..data.disk import replace_text
+from ..data.files.atomic_writes import replace_text
 from ..data.steps.examples import ExampleSource, left_out_of, pick
 from ..data.steps.exchange import main_first, wait_for_everyone
 from ..data.steps.objective import on_device

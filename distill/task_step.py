@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.documents import read_facts
 from ..configs.messages import quietly
 from ..data.cache import made_once
-from ..data.disk import replace_text
+from ..data.files.atomic_writes import replace_text
 from ..data.files.rows import read_rows
 from ..data.steps.exchange import main_first, wait_for_everyone
 from ..data.steps.objective import IGNORE

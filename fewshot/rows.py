@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..data.documents import open_documents
-from ..data.files.packed_files import ending
+from ..data.files.compressed_files import ending
 from ..data.files.record_files import TABLES, find_file
 from ..data.files.row_files import number_of, stream_file
 from ..data.files.rows import read_split

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import torch
 from tqdm import tqdm
 
-from ..data.disk import partial_path, replace_text
+from ..data.files.atomic_writes import partial_path, replace_text
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.books import hash_of_weights
 from ..training.devices.cpu import prepared_cpu

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 from ..configs.messages import counted
-from ..data.disk import replace_text
+from ..data.files.atomic_writes import replace_text
 from ..data.files.bad_rows import in_words
 from ..data.texts_read import keep_texts
 from ..data.tokenizers.special_tokens import UNKNOWN, share_of_unknown, tell_of_unknown, tell_of_unwritable

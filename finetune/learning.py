@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..configs.messages import quietly
 from ..configs.recipe import recipe_data
-from ..data.disk import explaining_a_full_disk, replace_text
+from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
 from ..data.steps.objective import Objective
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener

@@ -19,11 +19,11 @@ from datasets import Dataset
 from torch import nn
 
 from ..data.files.bad_records import RowError
+from ..data.files.locks import locked
 from ..data.files.record_files import require_columns
 from ..data.files.row_files import as_rows
 from ..data.files.row_writers import LineWriter, RowWriter, require_ending, require_writable, writing_rows
 from ..data.files.rows import STANDARD, Row, stream_rows
-from ..data.lock import locked
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.devices.precision import products_in

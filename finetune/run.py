@@ -12,7 +12,7 @@ folder is touched.
 from dataclasses import replace
 from pathlib import Path
 
-from ..data.lock import require_unheld
+from ..data.files.locks import require_unheld
 from ..data.steps.exchange import main_first
 from ..modeling.saved.checkpoint import opening_once
 from ..pretraining.start import tell_start

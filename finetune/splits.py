@@ -18,7 +18,7 @@ from ..data.cache import cache_folder
 from ..data.digests import identify_file
 from ..data.files.bad_records import RowError
 from ..data.files.bad_rows import Check, OnBadRow, Places, RowTally
-from ..data.files.packed_files import ending
+from ..data.files.compressed_files import ending
 from ..data.files.record_files import TABLES, naming_keys
 from ..data.files.rows import Reading, read_rows, split_off, values_of, without_bad_rows
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel

@@ -27,7 +27,7 @@ from ..configs.messages import first_line, quietly, shortened
 from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
 from ..configs.schema import no_field
 from ..data.cache import cache_folder, made_once, name_of
-from ..data.disk import explaining_a_full_disk
+from ..data.files.atomic_writes import explaining_a_full_disk
 from ..data.tokenizers.token_rows import keeps_ids, new_ids, rows_between
 from ..modeling import NeuralConfig, NeuralPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener

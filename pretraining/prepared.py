@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..data.cache import cache_folder
 from ..data.documents import EMBEDDED
-from ..data.held_apart import warn_of_shared_documents
+from ..data.held_out_documents import warn_of_shared_documents
 from ..data.mixed_documents import single_texts
 from ..data.prepared import PreparedDocuments
 from ..data.steps.examples import Examples, ExampleSource, left_out_of

@@ -18,8 +18,8 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
 from ..data.cache import cache_folder, made_once, name_of
-from ..data.disk import partial_path, publish_folder, removing_on_failure, replace_text
 from ..data.documents import Documents, require_unchanged
+from ..data.files.atomic_writes import partial_path, publish_folder, removing_on_failure, replace_text
 from ..data.steps.examples import ExampleSource, left_out_of
 from ..data.steps.exchange import main_first
 from ..data.steps.windows import tokens_of_pass

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from ..data.disk import written_beside
+from ..data.files.atomic_writes import written_beside
 
 COLOURS = {
     "--first": "#1f5fbf",

@@ -17,7 +17,7 @@ from unicodedata import bidirectional
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..data.disk import replace_text
+from ..data.files.atomic_writes import replace_text
 from ..training.run_folder import MARKDOWN, PAGE
 from .blocks import Block, Heading, Heatmap, Maps, Ranking, Report, Run, Table, Token, Verdicts, percent
 from .text import LINK, as_markdown

@@ -160,7 +160,7 @@ def is_said_in_full(error: BaseException) -> bool:
     """Return whether an error that is not the user's says already what helps."""
     if not isinstance(error, OSError):
         return isinstance(error, ReportError)
-    from .data.disk import WriteError
+    from .data.files.atomic_writes import WriteError
 
     return isinstance(error, WriteError)
 

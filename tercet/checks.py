@@ -18,8 +18,8 @@ from .configs.messages import first_line
 from .configs.paths import CONFIG, RUNS, TASK, read_task, require_folder, unknown_model
 from .configs.recipe import load_preset, read_overrides, read_recipe, split_overrides, wrong_member
 from .configs.schema import Schema, no_field, schema_of, shipped
+from .data.files.locks import lock_of
 from .data.files.paths import named_path
-from .data.lock import lock_of
 from .kinds import Kind, command_of, kind_of, other_kind, runner_of, wrong_kind
 from .training.inputs import require_free
 from .training.ownership import require_unused

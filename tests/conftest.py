@@ -90,7 +90,7 @@ def program(tmp_path_factory):
 HOLD = """
 import sys, time
 from pathlib import Path
-from tercet.data.lock import occupied
+from tercet.data.files.locks import occupied
 sys.argv = ["tercet", "pretrain", "mine.yaml"]
 with occupied(Path({folder!r})):
     print("held", flush=True)

@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..data.disk import WriteError, explaining_a_full_disk
+from ..data.files.atomic_writes import WriteError, explaining_a_full_disk
 from ..data.steps.batches import Part
 from .checkpoints.checkpoint import save_checkpoint
 from .loop import Training

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from ..data.disk import delete_folder, replace_text
+from ..data.files.atomic_writes import delete_folder, replace_text
 from .checkpoints.manifest import UNREADABLE
 
 OWN = ".tercet.json"

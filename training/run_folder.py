@@ -22,8 +22,8 @@ from ..configs.hashes import hash_of_model
 from ..configs.named_files import require_own_contents
 from ..configs.paths import MODEL as MODEL
 from ..configs.recipe import recipe_data
-from ..data.disk import explaining_a_full_disk, replace_text
-from ..data.lock import occupied
+from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
+from ..data.files.locks import occupied
 from ..data.steps.exchange import is_restarted, wait_for_everyone
 from .inputs import Input, paths_of, require_apart
 from .ownership import (

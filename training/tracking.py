@@ -24,7 +24,7 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from ..data.disk import WriteError, explaining_a_full_disk, flush, replace_text
+from ..data.files.atomic_writes import WriteError, explaining_a_full_disk, flush, replace_text
 from .devices.utilization import Utilization, measure_peak, wait_for
 from .evaluation import TARGETS, without_targets
 from .finite_json import as_json as as_json

@@ -1,1 +1,1 @@
-"""Files that are read: text, rows, templates, and what is wrong with them."""
+"""Files read and written: text and rows in every format, whole files or none, locks, templates of others."""

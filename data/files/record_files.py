@@ -11,8 +11,8 @@ A bad record does not end the reading of its file, and no more of a record is he
 of a list ends at a comma between the outermost brackets; what it says is not looked at, so that one that is
 no JSON costs no other. A parquet file of some kilobytes may name one text of megabytes a million times, as an
 entry of a dictionary: entries of small groups of rows are read as such, once; of a large group with
-dictionaries, one row is read at a time. A page of the file is unpacked as a whole, so that memory is bounded
-by the largest record and the file's largest page and dictionary, whatever the number of rows.
+dictionaries, one row is read at a time. A page of the file is decompressed as a whole, so that memory is
+bounded by the largest record and the file's largest page and dictionary, whatever the number of rows.
 """
 
 import json
@@ -31,7 +31,7 @@ from pyarrow.parquet import ParquetFile, RowGroupMetaData
 from ...configs.messages import first_line
 from ...configs.paths import nearest
 from .bad_records import DamageError, Limit, Record, foreign_character, listed, refusal
-from .packed_files import (
+from .compressed_files import (
     COMPRESSIONS,
     damage_at,
     ending,

@@ -23,7 +23,7 @@ import numpy as np
 
 from ...configs.messages import first_line
 from ..cache import ANOTHER_CACHE, PARTIAL
-from ..disk import NOT_WRITTEN, explaining_a_full_disk
+from .atomic_writes import NOT_WRITTEN, explaining_a_full_disk
 
 PROTOCOL = "://"
 AT_ONCE = 2**22

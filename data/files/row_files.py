@@ -24,7 +24,7 @@ from datasets import Dataset
 from ...configs.messages import first_line
 from .bad_records import DamageError, RowError, foreign_in, reason_of
 from .bad_rows import Places, RowTally
-from .packed_files import most_bytes, seekable
+from .compressed_files import most_bytes, seekable
 from .parquet_rows import parquet_rows
 from .record_files import find_file, has_lines, records_of_file, require_columns
 

@@ -22,7 +22,7 @@ import pyarrow
 from pyarrow.parquet import write_table
 
 from ...configs.messages import first_line
-from ..disk import written_beside
+from .atomic_writes import written_beside
 
 Row = dict[str, Any]
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from ...configs.by_kind import ByKind
 from ...configs.paths import TASK, read_task
 from ...configs.recipe import recipe_data
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from .library_metrics import load_metrics
 from .task import MAX_LENGTH, Facts, Task
 from .task_recipes import TaskRecipe

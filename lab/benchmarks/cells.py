@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tercet.data.disk import replace_text
+from tercet.data.files.atomic_writes import replace_text
 
 RESULT = "result.json"
 """What a cell has come to; a folder without it is not finished."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...configs.recipe import load_recipe
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from ...data.texts_read import keep_texts
 from ...distill.output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from ...distill.recipe import DistillationRecipe

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...configs.messages import counted
 from ...configs.recipe import load_recipe, recipe_data, written
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from ...fewshot.output import ITEMS, RELIABILITY, SHOTS
 from ...fewshot.recipe import FewShotRecipe
 from ...fewshot.tasks.comparison import Comparison

@@ -14,7 +14,7 @@ from datasets import Dataset
 
 from ...configs.messages import counted
 from ...configs.recipe import load_recipe
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from ...data.files.bad_rows import in_words as bad_in_words
 from ...finetune.facts import shared_in_words
 from ...finetune.learning_rate import in_recipes

@@ -22,7 +22,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedConfig, P
 from ... import modeling
 from ...configs.messages import counted, quietly
 from ...configs.recipe import load_recipe
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from ...data.steps.batches import StepDataset
 from ...data.steps.examples import LeftOut
 from ...data.steps.objective import Objective

@@ -45,7 +45,7 @@ ALLOWED = {
         "multiprocess.context.ForkServerContext",
         "multiprocess.context.ForkServerProcess",
     },
-    "data/documentation.py": {"concurrent.futures.ProcessPoolExecutor", "multiprocessing.get_context"},
+    "data/embedded_corpus.py": {"concurrent.futures.ProcessPoolExecutor", "multiprocessing.get_context"},
 }
 """Beside the one way, a server of forks that starts in `safe_path`, and forks, which start no program."""
 
@@ -75,7 +75,7 @@ def test_programs_are_started_in_one_way():
     files = [path for folder in LIBRARY for path in folder.rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix(): starts_in(path.read_text("utf-8")) for path in files}
     assert {path: names for path, names in found.items() if names} == ALLOWED
-    assert "get_context(FORK)" in (ROOT / "data" / "documentation.py").read_text("utf-8")
+    assert "get_context(FORK)" in (ROOT / "data" / "embedded_corpus.py").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from tercet.data import cache
 from tercet.data.cache import cache_folder, made_once
 from tercet.data.digests import identify_file
-from tercet.data.disk import WriteError
+from tercet.data.files.atomic_writes import WriteError
 from tercet.training.run_folder import writing
 
 

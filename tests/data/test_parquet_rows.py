@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from tercet.data.documents import open_documents
-from tercet.data.files import packed_files, parquet_rows, record_files
+from tercet.data.files import compressed_files, parquet_rows, record_files
 from tercet.data.files.row_files import read_file
 
 TEXTS = ["One.", "é" * 40, "One.", None, "Three, four.", "One."] * 300
@@ -104,7 +104,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_small_file_with_large_columns_is_refused(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(packed_files, "LEAST_MOST", 2**22)
+    monkeypatch.setattr(compressed_files, "LEAST_MOST", 2**22)
     kind = pyarrow.string() if name == "nothing" else None
     table = pyarrow.table({"text": pyarrow.array(BOMBS[name], kind)})
     options = {"compression": "zstd", "row_group_size": 20 if name == "one text of many groups" else None}
@@ -118,8 +118,8 @@ def test_a_small_file_with_large_columns_is_refused(tmp_path, monkeypatch, name)
 @pytest.mark.parametrize(
     "name", ["rows.jsonl.gz", "rows.jsonl.zst", "rows.csv.gz", "rows.parquet.gz", "book.txt.gz"]
 )
-def test_no_more_is_unpacked_than_a_file_of_its_size_may_become(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(packed_files, "LEAST_MOST", 2**20)
+def test_no_more_is_decompressed_than_a_file_of_its_size_may_become(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(compressed_files, "LEAST_MOST", 2**20)
     lines = [json.dumps({"text": "a " * 1000})] * 1500 if "jsonl" in name else ["text", *["a " * 1000] * 1500]
     whole = "\n".join(lines).encode()
     if "parquet" in name:
@@ -128,8 +128,8 @@ def test_no_more_is_unpacked_than_a_file_of_its_size_may_become(tmp_path, monkey
     file = tmp_path / name
     file.write_bytes(zstandard.compress(whole) if name.endswith("zst") else gzip.compress(whole))
     with pytest.raises(
-        ValueError, match=rf"{name} unpacks to more than .* unpack it yourself \((gzip|zstd) -dc "
+        ValueError, match=rf"{name} decompresses to more than .* decompress it yourself \((gzip|zstd) -dc "
     ):
         list(open_documents(file)) if name == "book.txt.gz" else read_file(str(file), ["text"])
-    monkeypatch.setattr(packed_files, "LEAST_MOST", 2**22)
+    monkeypatch.setattr(compressed_files, "LEAST_MOST", 2**22)
     assert list(open_documents(file)) if name == "book.txt.gz" else read_file(str(file), ["text"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tercet.data.documentation import is_prose, prose_paragraphs
+from tercet.data.embedded_corpus import is_prose, prose_paragraphs
 
 GOOGLE = """Compute the loss of the model on a batch.
 

@@ -303,7 +303,7 @@ def test_closed_files_and_folders_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("twin", ["part.txt.gz", "part.txt.zst", "part.txt.GZ"])
-def test_a_file_beside_its_packed_twin_is_refused(tmp_path, twin):
+def test_a_file_beside_its_compressed_twin_is_refused(tmp_path, twin):
     """In a folder; who lists the files means them all."""
     inner = tmp_path / "corpus" / "inner"
     inner.mkdir(parents=True)

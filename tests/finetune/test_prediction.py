@@ -11,11 +11,11 @@ import pytest
 import torch
 from datasets import Dataset
 
-from tercet.data.disk import WriteError
+from tercet.data.files.atomic_writes import WriteError
 from tercet.data.files.bad_records import RowError
+from tercet.data.files.locks import locked
 from tercet.data.files.row_writers import WRITERS, LineWriter
 from tercet.data.files.rows import lines_of_json
-from tercet.data.lock import locked
 from tercet.finetune import prediction
 from tercet.finetune.prediction import Predictor, predict_file, predict_rows
 from tercet.finetune.run import finetune

@@ -264,13 +264,13 @@ def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
 
 KILLED_WHILE_IT_CONCLUDES = """
 import json, os, signal, sys
-from tercet.data import disk
-flush = disk.flush
+from tercet.data.files import atomic_writes
+flush = atomic_writes.flush
 def flush_or_die(path):
     if path.name == ".evaluation.json.partial" and path.parent.name == "run":
         os.kill(os.getpid(), signal.SIGKILL)
     flush(path)
-disk.flush = flush_or_die
+atomic_writes.flush = flush_or_die
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune

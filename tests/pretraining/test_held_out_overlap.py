@@ -8,7 +8,7 @@ import pytest
 
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.data.documents import open_documents
-from tercet.data.held_apart import warn_of_shared_documents
+from tercet.data.held_out_documents import warn_of_shared_documents
 from tercet.data.texts_read import shared_files
 from tercet.data.tokenizers.tokenization import tokenize
 from tercet.data.tokenizers.tokenizer import train_tokenizer
@@ -75,7 +75,7 @@ def test_the_embedded_corpus_is_no_held_out_text_of_another(
     recipe_of, texts, tmp_path, as_train, monkeypatch
 ):
     embedded = write(tmp_path, "embedded.txt", (texts / "train.txt").read_text())
-    monkeypatch.setattr("tercet.data.documentation.documentation_file", lambda split, cache: embedded)
+    monkeypatch.setattr("tercet.data.embedded_corpus.documentation_file", lambda split, cache: embedded)
     data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
     text = str(texts / "train.txt")
     data["corpus"]["train"] = as_train(text)
@@ -108,7 +108,7 @@ def test_without_held_out_text_a_part_is_held_out_that_is_not_learned(recipe_of,
 
 def test_the_embedded_corpus_has_a_held_out_part_of_its_own(recipe_of, texts, tmp_path, monkeypatch):
     files = {split: write(tmp_path, f"{split}.txt", split) for split in ("train", "validation")}
-    monkeypatch.setattr("tercet.data.documentation.documentation_file", lambda split, cache: files[split])
+    monkeypatch.setattr("tercet.data.embedded_corpus.documentation_file", lambda split, cache: files[split])
     data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
     data["corpus"] |= {"train": "documentation", "validation": None}
     found = open_texts(parse_recipe(PretrainingRecipe, data))

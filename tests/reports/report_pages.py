@@ -17,7 +17,7 @@ from page_checks import SCHEMES, WIDTHS, browser, photograph, problems_of
 import tercet
 from tercet.configs.recipe import load_recipe
 from tercet.data.cache import cache_folder
-from tercet.data.documentation import Document, read_documentation
+from tercet.data.embedded_corpus import Document, read_documentation
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.tools.demo.page import MEMBERS

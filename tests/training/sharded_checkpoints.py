@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from tercet.data.disk import WriteError
+from tercet.data.files.atomic_writes import WriteError
 from tercet.training.checkpoints.checkpoint import (
     checkpoints,
     load_checkpoint,

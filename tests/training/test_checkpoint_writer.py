@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tercet.data.disk import WriteError
+from tercet.data.files.atomic_writes import WriteError
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, Snapshot, checkpoints, read_state
 from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
 from tercet.training.checkpoints.manifest import find_damage

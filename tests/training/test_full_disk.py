@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 
-from tercet.data.disk import WriteError
+from tercet.data.files.atomic_writes import WriteError
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, save_checkpoint
 from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.tracking import LOG

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tercet.data.disk import WriteError
+from tercet.data.files.atomic_writes import WriteError
 from tercet.distill.run import distill
 from tercet.fewshot.run import fewshot
 from tercet.finetune.run import finetune
@@ -55,13 +55,13 @@ def start(command, output, changes):
 
 KILLED_WHILE_IT_CLAIMS = """
 import os, signal
-from tercet.data import disk
-flush = disk.flush
+from tercet.data.files import atomic_writes
+flush = atomic_writes.flush
 def flush_or_die(path):
     if path.name == {name!r}:
         os.kill(os.getpid(), signal.SIGKILL)
     flush(path)
-disk.flush = flush_or_die
+atomic_writes.flush = flush_or_die
 from tercet.configs.recipe import parse_recipe
 from tercet.{folder}.output import run_folder
 from tercet.{folder}.recipe import {kind}

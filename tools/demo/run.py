@@ -15,7 +15,7 @@ from pathlib import Path
 from ...configs.messages import quietly
 from ...configs.recipe import load_recipe
 from ...data.cache import cache_folder
-from ...data.documentation import SPLITS, read_documentation
+from ...data.embedded_corpus import SPLITS, read_documentation
 from ...data.files.paths import named_path
 from ...distill.recipe import DistillationRecipe
 from ...distill.run import distill

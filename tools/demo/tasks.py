@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...data.documentation import Document, package_of
+from ...data.embedded_corpus import Document, package_of
 
 Row = dict[str, Any]
 """What is read, what is right, and the module that both are from."""

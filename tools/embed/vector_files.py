@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow
 from pyarrow.parquet import ParquetWriter
 
-from ...data.disk import written_beside
+from ...data.files.atomic_writes import written_beside
 from ...data.files.bad_records import DamageError, Limit, RowError, foreign_character
-from ...data.files.packed_files import ending, lines_of, problem_of_bytes
+from ...data.files.compressed_files import ending, lines_of, problem_of_bytes
 from ...data.files.record_files import TEXT_LINES, find_file, naming_keys
 from ...data.files.row_files import text_of
 from ...data.files.rows import STANDARD, stream_rows

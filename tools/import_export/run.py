@@ -9,13 +9,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ...configs.documents import read_facts
 from ...configs.messages import quietly
-from ...data.disk import (
+from ...data.files.atomic_writes import (
     delete_folder,
     explaining_a_full_disk,
     partial_path,
     removing_on_failure,
 )
-from ...data.lock import lock_of, locked, made
+from ...data.files.locks import lock_of, locked, made
 from ...modeling.saved.checkpoint import Checkpoint
 from ...modeling.saved.earlier_names import with_global_layers, with_rotary_fields
 from ...modeling.saved.model_folder import (

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ...configs.messages import counted, quietly
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from ...modeling.saved.checkpoint import Checkpoint
 from ...modeling.saved.weights import require_finite, require_fit
 from ...reports.blocks import Block, Bullets, Figure, Heading, Maps, Prose, Report, Table, name_of_model

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from ...data.cache import cache_folder
-from ...data.documentation import documentation_file
 from ...data.documents import EMBEDDED, find_files, is_hidden, is_text, require_apart, require_texts
-from ...data.files.packed_files import MARKS, ending
+from ...data.embedded_corpus import documentation_file
+from ...data.files.compressed_files import MARKS, ending
 from ...data.files.paths import named_path
 from ...data.files.record_files import KNOWN_ENDINGS, READERS
 from ...data.files.remote_files import is_remote, reaching

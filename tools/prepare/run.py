@@ -31,8 +31,8 @@ from ...configs.documents import write_document
 from ...configs.recipe import recipe_data
 from ...data.cache import cache_folder
 from ...data.digests import identify_file
+from ...data.files.locks import occupied
 from ...data.files.remote_files import is_remote
-from ...data.lock import occupied
 from ...data.prepared import INDEX, MANIFEST, PLAN, SHARDS, TOKENIZER, Manifest
 from ...data.texts_read import warn_of_copies
 from ...data.tokenizers.special_tokens import control_tokens, ends_read_as_text

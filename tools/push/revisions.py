@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from ...configs.documents import read_facts
 from ...configs.messages import first_line, shortened
-from ...data.disk import replace_text
+from ...data.files.atomic_writes import replace_text
 from ...modeling.saved.model_folder import CONFIG
 from ...training.run_folder import EVALUATION, REVISIONS
 from .publication import Publication, prepare

@@ -34,7 +34,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from ...data.disk import (
+from ...data.files.atomic_writes import (
     delete_folder,
     explaining_a_full_disk,
     partial_path,

@@ -27,7 +27,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ...data.disk import WriteError
+from ...data.files.atomic_writes import WriteError
 from ..loop import Metrics, Training
 from ..recipe import TrainingRecipe
 from ..tracking import Tracker

@@ -13,7 +13,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer
 from tercet.__main__ import main
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe
-from tercet.data.documentation import Docstring
+from tercet.data.embedded_corpus import Docstring
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.reports.pretraining.comparison import compare, trigram_losses
 from tercet.tools.demo.page import MEMBERS, NUM_SHOWN, PROMPTED

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tercet.data.documentation import Docstring
+from tercet.data.embedded_corpus import Docstring
 from tercet.tools.demo.tasks import (
     CHOICES,
     KEPT_BACK,

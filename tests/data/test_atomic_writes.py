@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tercet.data.disk import (
+from tercet.data.files.atomic_writes import (
     NOT_WRITTEN,
     WriteError,
     explaining_a_full_disk,

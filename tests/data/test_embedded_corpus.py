@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tercet.data.documentation import (
+from tercet.data.documents import open_documents
+from tercet.data.embedded_corpus import (
     SPLITS,
     STANDARD_LIBRARY,
     Docstring,
@@ -16,7 +17,6 @@ from tercet.data.documentation import (
     split_of,
     without_repetitions,
 )
-from tercet.data.documents import open_documents
 
 PACKAGES = ("json", "email", "asyncio")
 
@@ -119,7 +119,7 @@ def test_docstrings_come_in_order_with_those_of_compiled_functions():
 
 def test_the_corpus_is_opened_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = documentation_file("train", tmp_path, ("json",))
-    monkeypatch.setattr("tercet.data.documentation.documentation_file", lambda split, cache: file)
+    monkeypatch.setattr("tercet.data.embedded_corpus.documentation_file", lambda split, cache: file)
     assert len(list(open_documents("documentation", cache=tmp_path))) >= 1
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tercet.data import held_apart
+from tercet.data import held_out_documents
 from tercet.data.documents import open_documents
-from tercet.data.held_apart import PartOfDocuments
+from tercet.data.held_out_documents import PartOfDocuments
 
 DOCUMENTS = [f"the cat number {number} sat" for number in range(400)]
 
@@ -29,7 +29,7 @@ def test_a_twentieth_is_held_out_and_never_learned_from(parts_of, monkeypatch, c
     assert 20 - 3 * 19**0.5 <= number <= 20 + 3 * 19**0.5
     assert f"{number} of 400 different documents are held out" in capsys.readouterr().err
     assert rest.fingerprint() != held_out.fingerprint()
-    monkeypatch.setattr(held_apart, "MOST", 7)
+    monkeypatch.setattr(held_out_documents, "MOST", 7)
     some = [*parts_of(DOCUMENTS[::-1], separator="\n\n\n")[1]]
     assert len(some) == 7
     assert set(some) <= set(held_out)

@@ -1,9 +1,9 @@
-"""Files as they lie on a disk: packed or not, and the lines of those that hold text.
+"""Files opened for reading, compressed or not, and the lines of those that hold text.
 
-What is compressed is read as a stream, and it is noticed where it breaks off. Text is UTF-8; a file that says
-by its first bytes that it is of another encoding is not read. Other bytes become surrogates (PEP 383), which
+A compressed file is read as a stream, and the place where it breaks off is known. Text is UTF-8; a file whose
+first bytes say that it is of another encoding is not read. Other bytes become surrogates (PEP 383), which
 no text holds, so that a bad line does not end the reading. No line is read beyond the most characters that a
-record may have: a small compressed file may hold one of any length. Nor is more unpacked of a file than
+record may have: a small compressed file may hold one of any length. Nor is more of a file decompressed than
 `most_bytes`.
 """
 
@@ -26,8 +26,8 @@ from .bad_records import DamageError, Limit, foreign_character
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 """Ending of a compressed file -> Arrow's name for what it is compressed by."""
 
-UNPACKERS = {".gz": "gzip -dc", ".zst": "zstd -dc"}
-"""Ending of a compressed file -> the command that unpacks it."""
+DECOMPRESSORS = {".gz": "gzip -dc", ".zst": "zstd -dc"}
+"""Ending of a compressed file -> the command that decompresses it."""
 
 MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -47,7 +47,7 @@ LEAST_MOST = 2**28
 
 
 def most_bytes(file: Path) -> int:
-    """Return how many bytes a file may become when it is unpacked."""
+    """Return how many bytes a file may become when it is decompressed."""
     return max(LEAST_MOST, MOST_GROWTH * file.stat().st_size)
 
 
@@ -59,14 +59,14 @@ def ending(path: PurePath) -> str:
 
 @contextmanager
 def seekable(file: Path) -> Iterator[BinaryIO]:
-    """Open a file whose reader begins at its end; a compressed one, which is read forwards, is unpacked."""
+    """Open a file whose reader begins at its end; of a compressed one, give a decompressed copy."""
     if file.suffix.lower() not in COMPRESSIONS:
         with file.open("rb") as source:
             yield source
         return
     with tempfile.TemporaryFile() as whole:
-        with damage_at(lambda: 1), unpacked(file) as packed:
-            shutil.copyfileobj(packed, whole)
+        with damage_at(lambda: 1), decompressed(file) as source:
+            shutil.copyfileobj(source, whole)
         yield whole
 
 
@@ -96,7 +96,7 @@ def text_of(file: Path, newline: str | None = None) -> TextIOWrapper:
     Raises:
         DamageError: It is not UTF-8.
     """
-    source = unpacked(file)
+    source = decompressed(file)
     head = source.peek(4)
     for mark, encoding in MARKS.items():
         if head.startswith(mark):
@@ -107,10 +107,10 @@ def text_of(file: Path, newline: str | None = None) -> TextIOWrapper:
     return TextIOWrapper(source, "utf-8", errors="surrogateescape", newline=newline)
 
 
-def unpacked(file: Path) -> BufferedReader:
+def decompressed(file: Path) -> BufferedReader:
     """Open a file for reading its contents forwards.
 
-    Whoever reads gets a `ValueError` where more is unpacked than `most_bytes`.
+    Whoever reads gets a `ValueError` where more than `most_bytes` would be decompressed.
     """
     compression = COMPRESSIONS.get(file.suffix.lower())
     if compression is None:
@@ -123,7 +123,7 @@ def unpacked(file: Path) -> BufferedReader:
 
 
 class _Bounded(RawIOBase):
-    """What is unpacked of a file, up to the most that it may become."""
+    """What is decompressed of a file, up to the most that it may become."""
 
     def __init__(self, source: Any, file: Path):
         self.source, self.file, self.room = source, file, most_bytes(file)
@@ -136,10 +136,10 @@ class _Bounded(RawIOBase):
         buffer[: len(portion)] = portion
         self.room -= len(portion)
         if self.room < 0:
-            unpack = f"{UNPACKERS[self.file.suffix.lower()]} {shlex.quote(str(self.file))} > NEW_FILE"
+            command = f"{DECOMPRESSORS[self.file.suffix.lower()]} {shlex.quote(str(self.file))} > NEW_FILE"
             raise ValueError(
-                f"{self.file} unpacks to more than {most_bytes(self.file):,} bytes, far more than a file of "
-                f"its size should: unpack it yourself ({unpack}), and name the new file"
+                f"{self.file} decompresses to more than {most_bytes(self.file):,} bytes, far more than a "
+                f"file of its size should: decompress it yourself ({command}), and name the new file"
             )
         return len(portion)
 
@@ -174,6 +174,6 @@ def problem_of_bytes(text: str, file: Path) -> str:
 
 def conversion(file: Path, encoding: str) -> str:
     """Return the command that converts a file to UTF-8."""
-    name, unpack = shlex.quote(str(file)), UNPACKERS.get(file.suffix.lower())
+    name, decompress = shlex.quote(str(file)), DECOMPRESSORS.get(file.suffix.lower())
     convert = f"iconv -f {encoding} -t UTF-8"
-    return f"{unpack} {name} | {convert} > NEW_FILE" if unpack else f"{convert} {name} > NEW_FILE"
+    return f"{decompress} {name} | {convert} > NEW_FILE" if decompress else f"{convert} {name} > NEW_FILE"

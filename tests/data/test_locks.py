@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 
-from tercet.data import lock as module
-from tercet.data.lock import is_abandoned, lock_of, locked, occupied, require_unheld
+from tercet.data.files import locks as module
+from tercet.data.files.locks import is_abandoned, lock_of, locked, occupied, require_unheld
 
 
 def test_second_run_is_told_who_holds_the_folder_until_that_is_killed(hold, tmp_path):
@@ -59,7 +59,7 @@ def test_child_of_a_fork_does_not_keep_the_lock_of_a_killed_run(program, tmp_pat
     text = f"""
 import os, time
 from pathlib import Path
-from tercet.data.lock import occupied
+from tercet.data.files.locks import occupied
 with occupied(Path({str(tmp_path / "run")!r})):
     child = os.fork()
     if child == 0:
