@@ -19,7 +19,7 @@ from typing import Self
 
 import numpy as np
 
-from .files.bad_records import Tally
+from .files.problems import Tally
 from .files.remote_files import mapped
 
 ARRAYS = ("tokens", "word_starts", "sentence_offsets", "document_offsets", "document_bytes")

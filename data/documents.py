@@ -25,6 +25,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,10 +33,10 @@ from ..configs.messages import first_line
 from ..configs.paths import nearest
 from .cache import cache_folder
 from .digests import identify_file
-from .files.bad_records import Limit, Record, Tally, problem_of, refusal
 from .files.compressed_files import COMPRESSIONS, ending
 from .files.paths import named_path
-from .files.record_files import KNOWN_ENDINGS, READERS, naming_keys, records_of_file, require_columns
+from .files.problems import TEXT_REMEDY, Limit, Place, Record, Tally, problem_of_texts, usable
+from .files.reading import KNOWN_ENDINGS, READERS, naming_keys, read, require_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -78,14 +79,8 @@ class Documents(ABC):
         Raises:
             ValueError: A record is bad and not to be skipped, or no document is left.
         """
-        is_empty = True
-        for location, row, unreadable, *_ in self.records():
-            tally.records += 1
-            if problem := unreadable or problem_of(row, self.required):
-                if not self.skip_bad_records:
-                    raise refusal(location, problem)
-                tally.skip(location, problem)
-                continue
+        is_empty, problem_of = True, partial(problem_of_texts, columns=self.required)
+        for _, row in usable(self.records(), tally, problem_of, TEXT_REMEDY, skip=self.skip_bad_records):
             texts = {name: (row[name] or "").strip() for name in self.required}
             if all(texts.values()):
                 is_empty = False
@@ -93,7 +88,7 @@ class Documents(ABC):
             elif any(texts.values()):
                 tally.one_sided += 1
         if is_empty:
-            reason = f" ({tally})" if tally.skipped else ""
+            reason = f" ({tally})" if tally.left_out else ""
             raise no_text(self.name, reason)
 
     @property
@@ -143,7 +138,7 @@ class FileDocuments(Documents):
         """Read one file after another."""
         with naming_keys(self.keys):
             for file in self.files:
-                yield from records_of_file(file, self.required, self.limit)
+                yield from read(file, self.required, self.limit)
 
     def fingerprint(self) -> str:
         """List names and hashes: hashing takes a hundredth of the time that tokenizing does."""
@@ -184,7 +179,7 @@ class HubDocuments(Documents):
             for columns in cast(Iterator[dict[str, list[Any]]], dataset.iter(batch_size=ROWS_AT_ONCE)):
                 for values in zip(*columns.values(), strict=True):
                     number += 1
-                    yield Record(f"{self.name}, row {number}", dict(zip(columns, values, strict=True)))
+                    yield Place(self.name, number), dict(zip(columns, values, strict=True))
         except Exception as error:  # whatever a network and a foreign data set may do
             raise ValueError(
                 f"corpus {self.name} broke off after row {number} ({first_line(error)}): check the network"

@@ -18,7 +18,7 @@ from typing import Any
 
 from .cache import made_once, name_of
 from .documents import Documents
-from .files.bad_records import Record, problem_of
+from .files.problems import Problem, Record, Row, problem_of_texts
 from .mixed_documents import single_texts
 from .prepared import PreparedDocuments
 
@@ -59,9 +59,9 @@ class PartOfDocuments(Documents):
 
     def records(self) -> Iterator[Record]:
         """Read the part's records; bad ones are of the part that is learned from."""
-        for record in self.whole.records():
-            if (number_of(record, self.required) in self.held_out) == self.is_held_out:
-                yield record
+        for place, row in self.whole.records():
+            if (number_of(row, self.required) in self.held_out) == self.is_held_out:
+                yield place, row
 
     @property
     def sources(self) -> Sequence[Documents]:
@@ -118,10 +118,9 @@ class PartOfDocuments(Documents):
         return [entry | {"part": part} for entry in self.whole.identify()]
 
 
-def number_of(record: Record, names: Sequence[str]) -> int | None:
+def number_of(row: Row | Problem, names: Sequence[str]) -> int | None:
     """Hash a document, both sides of a pair; nothing if a record is bad or empty."""
-    _, row, unreadable, *_ = record
-    if unreadable or problem_of(row, names):
+    if isinstance(row, Problem) or problem_of_texts(row, names):
         return None
     texts = [(row[name] or "").strip() for name in names]
     digest = blake2b(json.dumps(texts).encode(), digest_size=BITS // 8).digest()
@@ -130,7 +129,7 @@ def number_of(record: Record, names: Sequence[str]) -> int | None:
 
 def numbers_of(documents: Documents) -> Iterator[int]:
     """Hash all documents of a text."""
-    numbers = (number_of(record, documents.required) for record in documents.records())
+    numbers = (number_of(row, documents.required) for _, row in documents.records())
     return (number for number in numbers if number is not None)
 
 

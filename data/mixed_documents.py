@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any, Self
 
 from .documents import Documents
-from .files.bad_records import Record, Tally
+from .files.problems import Record, Tally
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,11 @@ from ..configs.named_files import is_plain
 from .cache import cache_folder, made_once
 from .corpus import TokenizedCorpus
 from .documents import Documents, open_documents
-from .files.bad_records import Limit, Record, Tally
+from .files.problems import Limit, Record, Tally
 from .files.remote_files import RemoteFiles, is_remote, mapped, reaching
 
 MANIFEST = "manifest.json"
-FORMAT = "tercet-corpus-1"
+FORMAT = "tercet-corpus-2"
 SHARDED = ("tokens", "word_starts")
 """Arrays that stay in shards."""
 INDEXED = ("sentence_offsets", "document_offsets", "document_bytes")

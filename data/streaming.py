@@ -23,7 +23,7 @@ import numpy as np
 
 from .corpus import ARRAYS, TokenizedCorpus, join_corpora, save_corpus
 from .documents import Documents
-from .files.bad_records import Tally
+from .files.problems import Tally
 from .steps.examples import Examples, SharedSource
 from .steps.exchange import gather_arrays, place_among_processes
 from .steps.workers import AHEAD, DataCursor, PrefetchLoader

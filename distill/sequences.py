@@ -14,7 +14,7 @@ import torch
 from ..data.cache import cache_folder, made_once, name_of
 from ..data.chunks import ParallelPairs
 from ..data.corpus import TokenizedCorpus, offsets, save_corpus, token_kind
-from ..data.files.bad_records import Tally
+from ..data.files.problems import Tally
 from ..data.steps.examples import ExampleSource
 from ..data.tokenizers.special_tokens import required_token_id
 from ..modeling import TercetPreTrainedModel

@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 
 from ..data.documents import open_documents
+from ..data.files.columns import number_of
 from ..data.files.compressed_files import ending
-from ..data.files.record_files import TABLES, find_file
-from ..data.files.row_files import number_of, stream_file
-from ..data.files.rows import read_split
+from ..data.files.reading import TABLES, find_file
+from ..data.files.rows import read_split, stream_rows
 from ..data.files.template_program import Row, WrittenNumber
 from .prompts.items import Item, require_labels, row_error
 from .prompts.templates import Template
@@ -149,7 +149,7 @@ def read_rows(data: DataRecipe, split: str) -> list[Row]:
     if ending(Path(split)) == ".txt":
         return [{"text": text} for text in open_documents(split)]
     path = find_file(split)
-    rows = list(stream_file(split, (), whole=True))
+    rows = list(stream_rows(split, (), with_others=True))
     if not rows:
         raise ValueError(f"{path} has no rows: name a file that has some")
     return with_numbers(rows) if ending(path) in TABLES else rows

@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ..data.files.bad_records import SHOWN, RowError
+from ..data.files.bad_rows import RowError
+from ..data.files.problems import SHOWN
 from ..data.steps.packing import Ragged, ragged
 from ..data.tokenizers.special_tokens import DroppedText
 from ..modeling.saved.model_folder import give_segments

@@ -18,12 +18,13 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from ..data.files.bad_records import RowError
+from ..data.files.bad_rows import RowError
+from ..data.files.columns import as_rows
 from ..data.files.locks import locked
-from ..data.files.record_files import require_columns
-from ..data.files.row_files import as_rows
+from ..data.files.problems import Row
+from ..data.files.reading import require_columns
 from ..data.files.row_writers import LineWriter, RowWriter, require_ending, require_writable, writing_rows
-from ..data.files.rows import STANDARD, Row, stream_rows
+from ..data.files.rows import STANDARD, stream_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.devices.precision import products_in
@@ -118,7 +119,7 @@ def predict_file(
     checkpoint = Checkpoint.open(model)
     require_replaceable([path], checkpoint.folder, source, overwrite=overwrite)
     if source != STANDARD:
-        require_writable(stream_rows(source, (), whole=True), output)
+        require_writable(stream_rows(source, (), with_others=True), output)
     lock = path.with_name(f".{path.name}.lock")
     with locked(lock, f"--output {path}", "another --output"), writing_rows(path) as writer:
         return answer(checkpoint, source, precision, writer, output)
@@ -132,7 +133,8 @@ def answer(
     with naming_rows(name):
         predictor = Predictor(checkpoint, precision)
         echoed = predictor.columns if isinstance(predictor.task, Tagging) else ()
-        for rows, predictions in predicted(predictor, stream_rows(source, predictor.columns, whole=True)):
+        stream = stream_rows(source, predictor.columns, with_others=True)
+        for rows, predictions in predicted(predictor, stream):
             writer.write([answered(*each, echoed) for each in zip(rows, predictions, strict=True)])
             if not num_rows:
                 told = columns_told(rows[0], predictions[0], echoed)

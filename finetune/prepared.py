@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..data.files.record_files import naming_keys
+from ..data.files.reading import naming_keys
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from .model import PretrainedModel, learner_of, load_pretrained_model

@@ -16,11 +16,13 @@ from transformers import PreTrainedTokenizerBase
 
 from ..data.cache import cache_folder
 from ..data.digests import identify_file
-from ..data.files.bad_records import RowError
-from ..data.files.bad_rows import Check, OnBadRow, Places, RowTally
+from ..data.files.bad_rows import Check, OnBadRow, Places, RowError
+from ..data.files.columns import values_of
 from ..data.files.compressed_files import ending
-from ..data.files.record_files import TABLES, naming_keys
-from ..data.files.rows import Reading, read_rows, split_off, values_of, without_bad_rows
+from ..data.files.held_out_rows import split_off
+from ..data.files.problems import Tally
+from ..data.files.reading import TABLES, naming_keys
+from ..data.files.rows import Reading, read_rows, without_bad_rows
 from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..modeling.saved.length import max_length, most_positions
 from .encoding import TextEncoder
@@ -56,19 +58,19 @@ class SplitRows(dict[str, Dataset]):
         super().__init__()
         self.places: dict[str, Places] = {}
         """Where the rows of each split stand."""
-        self.tallies: dict[str, RowTally] = {}
+        self.tallies: dict[str, Tally] = {}
         """What the reading of each met."""
         self.held_out: set[str] = set()
         """Splits that were drawn from the training rows."""
 
-    def add(self, split: str, rows: Dataset, places: Places, tally: RowTally) -> None:
+    def add(self, split: str, rows: Dataset, places: Places, tally: Tally) -> None:
         """Add a split."""
         self[split], self.places[split], self.tallies[split] = rows, places, tally
 
     @property
     def bad_rows(self) -> dict[str, dict[str, Any]]:
         """How many rows of each split were bad, and why, where there were any."""
-        return {split: tally.facts for split, tally in self.tallies.items() if tally.has_bad_rows}
+        return {split: facts for split, tally in self.tallies.items() if (facts := tally.facts)}
 
     def leave_out(self, split: str, check: Check) -> None:
         """Leave the rows out that a check refuses, and count them.
@@ -115,7 +117,7 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
             groups = values_of(rows, data.group) if data.group else None
             rest, held_out = split_off(rows, data.validation_share, SEED, task.strata(rows), groups)
             splits.add("train", rows.select(rest), places.select(rest), splits.tallies["train"])
-            splits.add(split, rows.select(held_out), places.select(held_out), RowTally(len(held_out)))
+            splits.add(split, rows.select(held_out), places.select(held_out), Tally(len(held_out)))
             splits.held_out.add("validation")
     return splits
 

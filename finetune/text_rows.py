@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..data.files.rows import Row
+from ..data.files.problems import Row
 from .tasks.task_recipes import ChatRecipe, MultipleChoiceRecipe, RowsRecipe, TaggingRecipe
 
 WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*|[^\w\s]")

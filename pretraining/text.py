@@ -26,7 +26,7 @@ from ..data.chunks import ParallelPairs
 from ..data.corpus import TokenizedCorpus, join_corpora
 from ..data.documents import EMBEDDED, Documents, FileDocuments, require_apart
 from ..data.files.compressed_files import ending
-from ..data.files.record_files import TEXT_LINES
+from ..data.files.reading import TEXT_LINES
 from ..data.held_out_documents import PartOfDocuments
 from ..data.mixed_documents import MixedDocuments, parts_of
 from ..data.prepared import PreparedDocuments, manifest_of, open_source

@@ -170,7 +170,7 @@ def check_folder(kind: Kind, data: Data, *, overwrite: bool) -> None:
 def check_texts(corpus: Data) -> None:
     """Refuse texts that are not there, or of which the first record is bad."""
     from .data.documents import EMBEDDED, FileDocuments
-    from .data.files.record_files import require_text_early
+    from .data.files.reading import require_text_early
     from .data.prepared import open_source
 
     for split in ("train", "validation"):
@@ -188,7 +188,7 @@ def check_tables(data: Data, kind: Kind) -> None:
     """Refuse files of rows that are not there, or lack a column that the task reads."""
     if not (files := files_of_rows(part_of(data, *kind.rows))):
         return
-    from .data.files.record_files import naming_keys, require_columns_early
+    from .data.files.reading import naming_keys, require_columns_early
 
     keys = keys_of_columns(data, kind)
     for file in files.values():
@@ -239,8 +239,7 @@ def check_small_tables(data: Data, kind: Kind) -> None:
     Raises:
         ValueError: A table is damaged or has no rows, or its labels are no two.
     """
-    from .data.files.bad_records import RowError
-    from .data.files.bad_rows import no_check
+    from .data.files.bad_rows import RowError, no_check
     from .data.files.rows import read_rows
     from .finetune.tasks.labels import find_labels
 
@@ -336,7 +335,7 @@ def check_rows(model: str, source: str) -> None:
         FileNotFoundError: There is no such file.
         ValueError: It lacks a column, or can have none.
     """
-    from .data.files.record_files import find_file, require_columns_early
+    from .data.files.reading import find_file, require_columns_early
 
     find_file(source)
     folder = Path(model).expanduser()

@@ -39,7 +39,7 @@ def predict(model: Any, rows: Any, *, precision: str = "fp32") -> list[dict[str,
         FileNotFoundError: There is no such model or file.
         ValueError: The model was not fine-tuned, or a row lacks what it reads.
     """
-    from .data.files.row_files import read_file
+    from .data.files.rows import read_file
     from .finetune.prediction import Predictor, predict_rows
     from .finetune.text_rows import rows_of_texts
     from .modeling.saved.checkpoint import Checkpoint
@@ -154,7 +154,7 @@ def embed(
     """
     import numpy as np
 
-    from .data.files.record_files import naming_keys, require_columns
+    from .data.files.reading import naming_keys, require_columns
     from .tools.embed.embedding import load_embedder
     from .tools.embed.vector_files import in_batches, texts_of_file
 
@@ -203,7 +203,7 @@ def embed_command(options: Namespace) -> None:
       tercet embed runs/search/model passages.jsonl --output passages.parquet --index
     """
     if options.file != "-":
-        from .data.files.record_files import TEXT_LINES, find_file
+        from .data.files.reading import TEXT_LINES, find_file
 
         find_file(options.file, others=TEXT_LINES)
     say_that_libraries_load()

@@ -165,8 +165,8 @@ def of_columns(columns: dict[str, list[Any]], name: str) -> "Dataset":
     Raises:
         ValueError: A column holds values of several kinds.
     """
-    from .data.files.bad_records import RowError
-    from .data.files.row_files import as_rows
+    from .data.files.bad_rows import RowError
+    from .data.files.columns import as_rows
 
     try:
         return as_rows({column: [*map(present, values)] for column, values in columns.items()})

@@ -1,4 +1,4 @@
-"""Bad rows of a task: refused with their place, left out or repaired, and counted.
+"""Bad rows of a task: how one is refused with its place, and how all are found.
 
 stop     the first bad row is an error, with its file, line, value and remedy
 skip     bad rows are left out: the result is that of a file without them
@@ -9,16 +9,67 @@ the task reads. Only a value of another kind than most in its column is bad besi
 bad, all three are the same.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from datasets import Dataset
 
-from .bad_records import SHOWN, RowError
+from .problems import Place, Row, foreign_character, reason_of
+
+
+class RowError(ValueError):
+    """A row that cannot be used.
+
+    Args:
+        row: Its number, counted from 0; shown, it is counted from 1.
+        complaint: What is wrong and what helps, as it goes on after `row 7`.
+        reason: The same without the row's own values, to count alike rows by; by default, the complaint up to
+            the first parenthesis or colon.
+    """
+
+    def __init__(self, row: int, complaint: str, reason: str = ""):
+        super().__init__(f"row {row + 1:,} {complaint}")
+        self.row = row
+        self.complaint = complaint
+        self.reason = reason or reason_of(complaint)
+
+    def moved(self, rows: int) -> "RowError":
+        """Return the same error of a row behind so many others."""
+        return RowError(self.row + rows, self.complaint, self.reason)
+
+
+@dataclass(frozen=True)
+class Places:
+    """The place of each row of a source, or of some of its rows."""
+
+    source: str
+    """The file, or the split of a data set."""
+    rows: np.ndarray
+    """Numbers of the rows, from 1."""
+    lines: np.ndarray | None = None
+    """On which they begin, if the source has lines."""
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Place:
+        """Return the place of a row by its number among these, from 0."""
+        return Place(self.source, int(self.rows[row]), None if self.lines is None else int(self.lines[row]))
+
+    def select(self, indices: Sequence[int] | np.ndarray) -> "Places":
+        """Return the places of some of the rows."""
+        return Places(self.source, self.rows[indices], None if self.lines is None else self.lines[indices])
+
+    def refusal(self, error: RowError, remedy: str = "") -> ValueError:
+        """Refuse a bad row: `reviews.csv, line 7: row 6 has nothing in column 'label': ...`."""
+        place = self[error.row]
+        where = self.source if place.line is None else place
+        return ValueError(f"{where}: row {place.row:,} {error.complaint}{remedy}")
+
 
 OnBadRow = Literal["stop", "skip", "repair"]
 """What is done about bad rows."""
@@ -26,11 +77,11 @@ OnBadRow = Literal["stop", "skip", "repair"]
 Check = Callable[[Dataset], None]
 """Raises a `RowError` if a row is bad."""
 
-Repair = Callable[[Dataset, int], dict[str, Any] | None]
+Repair = Callable[[Dataset, int], Row | None]
 """Gives the columns of a bad row that are repaired, or `None` where that would be a guess."""
 
 
-def no_repair(rows: Dataset, row: int) -> dict[str, Any] | None:
+def no_repair(rows: Dataset, row: int) -> Row | None:
     """Repair nothing."""
     return None
 
@@ -41,95 +92,6 @@ def no_check(rows: Dataset) -> None:
 
 AT_ONCE = 256
 """Rows that are checked together where one of many is bad."""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where each row stands."""
-
-    source: str
-    """The file, or the split of a data set."""
-    numbers: np.ndarray
-    """Of the rows, from 0; bad ones before them count, too."""
-    lines: np.ndarray | None = None
-    """In the file, from 1, if it has lines."""
-
-    def select(self, indices: Sequence[int] | np.ndarray) -> "Places":
-        """Return the places of some of the rows."""
-        lines = None if self.lines is None else self.lines[indices]
-        return Places(self.source, self.numbers[indices], lines)
-
-    def of(self, row: int) -> str:
-        """Describe where a row stands: `reviews.csv, line 7`."""
-        return self.source if self.lines is None else f"{self.source}, line {self.lines[row]}"
-
-    def row(self, row: int) -> str:
-        """Describe a row by its line, or by its number where the source has none."""
-        return self.of(row) if self.lines is not None else f"{self.source}, row {self.numbers[row] + 1:,}"
-
-    def named(self, error: RowError) -> RowError:
-        """Number the row of an error as in the file."""
-        return RowError(int(self.numbers[error.row]), error.complaint, error.reason)
-
-    def refusal(self, error: RowError, remedy: str = "") -> ValueError:
-        """Refuse a bad row."""
-        return ValueError(f"{self.of(error.row)}: {self.named(error)}{remedy}")
-
-
-@dataclass
-class RowTally:
-    """What a reading met, and what was done about it."""
-
-    rows: int = 0
-    """All rows, bad ones included."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Bad rows that were left out, by the reason."""
-    repaired: Counter[str] = field(default_factory=Counter)
-    """Bad rows that were repaired, by the reason."""
-    first: list[str] = field(default_factory=list)
-    """Where the first bad rows stand."""
-
-    def count(self, counter: Counter[str], place: str, reason: str) -> None:
-        """Count a bad row as one that was left out or repaired."""
-        counter[reason] += 1
-        if len(self.first) < SHOWN:
-            self.first.append(place)
-
-    @property
-    def has_bad_rows(self) -> bool:
-        """Whether there were any."""
-        return bool(self.left_out or self.repaired)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Plain data, for a file."""
-        return {
-            "rows": self.rows,
-            "left_out": dict(self.left_out),
-            "repaired": dict(self.repaired),
-            "first": self.first,
-        }
-
-
-def in_words(tallies: Mapping[str, Mapping[str, Any]]) -> str:
-    """Describe in one line how many rows of each split were bad, and why; empty if none was.
-
-    >>> tally = RowTally(900)
-    >>> tally.count(tally.left_out, "reviews.csv, line 7", "has no text in column 'text'")
-    >>> in_words({"train": tally.facts})
-    "bad rows of train: 1 of 900 left out (1 has no text in column 'text'), first reviews.csv, line 7"
-    """
-    splits = []
-    for split, facts in tallies.items():
-        parts = [
-            f"{sum(facts[done].values()):,} of {facts['rows']:,} {name} "
-            f"({', '.join(f'{number:,} {reason}' for reason, number in facts[done].items())})"
-            for done, name in (("left_out", "left out"), ("repaired", "repaired"))
-            if facts[done]
-        ]
-        if parts:
-            splits.append(f"of {split}: {', '.join(parts)}, first {facts['first'][0]}")
-    return f"bad rows {'; '.join(splits)}" if splits else ""
 
 
 def bad_rows(rows: Dataset, check: Check) -> Iterator[RowError]:
@@ -147,3 +109,45 @@ def bad_rows(rows: Dataset, check: Check) -> Iterator[RowError]:
                 break
             except RowError as error:
                 yield RowError(left.pop(error.row), error.complaint, error.reason)
+
+
+def problem_of_values(row: Row, columns: Sequence[str]) -> str:
+    r"""Describe which column of a row holds, however deep, what no text does; empty if none.
+
+    >>> problem_of_values({"messages": [{"content": "a\ud800"}]}, ["messages", "label"])
+    "'messages' holds U+D800, which is no character of a text"
+    """
+    for column in columns:
+        if character := next(
+            (found for text in texts_in(row.get(column)) if (found := foreign_character(text))), ""
+        ):
+            return f"{column!r} holds U+{ord(character):04X}, which is no character of a text"
+    return ""
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Find all texts in a value of plain data."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in [*value, *(value.values() if isinstance(value, dict) else ())]:
+            yield from texts_in(part)
+
+
+def in_words(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Describe in one line how many rows of each split were bad, and why; empty if none was.
+
+    >>> facts = {"rows": 9, "left_out": {"has no text": 1}, "repaired": {}, "first": ["a.csv, line 7: ..."]}
+    >>> in_words({"train": facts})
+    'bad rows of train: 1 of 9 left out (1 has no text), first a.csv, line 7: ...'
+    """
+    splits = []
+    for split, about in facts.items():
+        parts = [
+            f"{sum(about[done].values()):,} of {about['rows']:,} {name} "
+            f"({', '.join(f'{number:,} {reason}' for reason, number in about[done].items())})"
+            for done, name in (("left_out", "left out"), ("repaired", "repaired"))
+            if about[done]
+        ]
+        splits.append(f"of {split}: {', '.join(parts)}, first {about['first'][0]}")
+    return f"bad rows {'; '.join(splits)}" if splits else ""

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow
 
-from .bad_records import DamageError, Limit, foreign_character
+from .problems import DamageError, Limit, foreign_character
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 """Ending of a compressed file -> Arrow's name for what it is compressed by."""

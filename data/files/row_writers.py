@@ -5,7 +5,7 @@
     .csv .tsv      a table, whose columns are those of the first rows; a list or an object is written as JSON
     .parquet       a table, which is held in memory until the last row is there
 
-What is read of these files (`row_files.py`) are the rows that were written, but for the kinds of cells.
+What is read of these files (`rows.py`) are the rows that were written, but for the kinds of cells.
 """
 
 import csv

@@ -1,38 +1,42 @@
-"""Labelled rows, checked once: those of a file (`row_files.py`), or of a split of a data set on the Hub.
+"""Labelled rows, read whole and checked once, or one after another as they are needed.
 
-They are also read one after another, as they are needed, from a file of any size or from standard input.
+    .jsonl .csv .tsv     a line or more is a row
+    .json                a list of objects, or lines of them
+    .parquet             with the names of its labels
+    .gz .zst             any of these, compressed: train.csv.gz
+    a split              of a data set on the Hub, or in a folder
+    -                    standard input, lines of JSON
+
+`bad_rows.py` says what is done about bad ones.
 """
 
 import json
-import math
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, TextIO, cast
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pyarrow
 from datasets import Dataset
 
 from ...configs.messages import first_line
-from .bad_records import RowError, foreign_in
-from .bad_rows import Check, OnBadRow, Places, Repair, RowTally, bad_rows, no_check, no_repair
-from .record_files import find_file, has_lines, object_of, require_columns
-from .row_files import (
-    Written,
-    as_rows,
-    number_of,
-    read_lines,
-    read_parquet,
-    rows_of_other_kinds,
-    stream_file,
-    text_of,
+from .bad_rows import (
+    Check,
+    OnBadRow,
+    Places,
+    Repair,
+    RowError,
+    bad_rows,
+    no_check,
+    no_repair,
+    problem_of_values,
 )
-
-Row = dict[str, Any]
-"""The values of one row, by the names of the columns."""
-
+from .columns import as_rows, rows_of_other_kinds, values_of
+from .problems import Problem, Record, Row, Tally, usable
+from .reading import find_file, has_lines, read, read_lines_of_json, require_columns
 
 SETTING = "data.on_bad_row"
 """What says in a recipe what is done about bad rows."""
@@ -44,8 +48,8 @@ class Reading(NamedTuple):
     rows: Dataset
     places: Places
     """Where they stand."""
-    tally: RowTally
-    """How many were bad."""
+    tally: Tally
+    """How many there were, and how many were bad."""
 
 
 def read_rows(
@@ -80,18 +84,12 @@ def read_rows(
     """
     check = check or partial(require_values, columns=columns)
     remedy = f", or leave such rows out with {SETTING}=skip"
-    location = source if dataset is None else f"{dataset}, split {source}"
-    if dataset is None and has_lines(find_file(source)):
-        reading = read_lined(source, columns, remedy, check if on_bad_row == "skip" else None, check_all)
+    skipped = check if on_bad_row == "skip" else None
+    if dataset is None:
+        location, reading = source, read_file_rows(source, columns, remedy, skipped, check_all)
     else:
-        rows = read_parquet(source, columns) if dataset is None else read_split(dataset, subset, source)
-        require_columns(location, rows.column_names, columns)
-        reading = Reading(
-            rows.select_columns(list(columns)), Places(location, np.arange(len(rows))), RowTally(len(rows))
-        )
-        require_all(reading.rows, reading.places, check_all)
-        if on_bad_row == "skip":
-            reading = without_bad_rows(reading, check)
+        location = f"{dataset}, split {source}"
+        reading = read_split_rows(dataset, subset, source, columns, skipped, check_all)
     if on_bad_row == "repair":
         reading = with_repaired_rows(reading, check, repair, remedy)
     elif on_bad_row == "stop":
@@ -100,9 +98,116 @@ def read_rows(
                 remedy = f", or have such rows repaired with {SETTING}=repair"
             raise reading.places.refusal(error, remedy)
     if not len(reading.rows):
-        none = f"has {reading.tally.rows:,} bad rows and no others" if reading.tally.rows else "has no rows"
+        bad = reading.tally.records
+        none = f"has {bad:,} bad rows and no others" if bad else "has no rows"
         raise ValueError(f"{location} {none}: name one that has some in {key}")
     return reading
+
+
+def read_file(source: str, columns: Sequence[str]) -> Dataset:
+    """Read some columns of a file, `None` where a row lacks one; raises as `read_file_rows` does."""
+    return read_file_rows(source, columns).rows
+
+
+def read_file_rows(
+    source: str,
+    columns: Sequence[str],
+    remedy: str = "",
+    skipped: Check | None = None,
+    check_all: Check = no_check,
+) -> Reading:
+    """Read the rows of a file.
+
+    Args:
+        source: The file.
+        columns: Needed ones.
+        remedy: What else to do about a bad row than to correct it, for the error.
+        skipped: Refuses bad rows, which are left out; without it, one that cannot be read is an error.
+        check_all: As in `read_rows`.
+
+    Raises:
+        ValueError: The file cannot be read, or a line, or a value does not go with those before it.
+    """
+    path, tally = find_file(source), Tally()
+    values, places = read_columns(path, source, columns, tally, remedy, skip=skipped is not None)
+    kinds = kinds_of(path, columns)
+    while True:
+        try:
+            rows = as_rows(values, kinds)
+        except RowError as error:
+            if skipped is None:
+                raise places.refusal(error, remedy) from error
+            bad = rows_of_other_kinds(values) or {error.row: error.reason}
+        else:
+            require_all(rows, places, check_all)
+            bad = {error.row: error.reason for error in bad_rows(rows, skipped)} if skipped else {}
+            if not bad:
+                return Reading(rows, places, tally)
+        kept = count_left_out(bad, places, tally)
+        places = places.select(kept)
+        values = {name: [column[row] for row in kept] for name, column in values.items()}
+
+
+def read_columns(
+    path: Path, source: str, columns: Sequence[str], tally: Tally, remedy: str, *, skip: bool
+) -> tuple[dict[str, list[Any]], Places]:
+    """Read the values of some columns of a file, `None` where a row has none, and the rows' places.
+
+    Raises:
+        ValueError: It breaks off or lacks a column, or a row cannot be read and is not left out.
+    """
+    values: dict[str, list[Any]] = {column: [] for column in columns}
+    names: dict[str, None] = {}
+    rows, lines = [], []
+    records, problem_of = unbroken(read(path, columns)), partial(problem_of_values, columns=columns)
+    for place, row in usable(records, tally, problem_of, f"correct it{remedy}", skip=skip):
+        names |= dict.fromkeys(row)
+        for column in columns:
+            values[column].append(row.get(column))
+        rows.append(place.row)
+        lines.append(place.line)
+    if names:
+        require_columns(source, list(names), columns)
+    numbers = np.array(lines, np.int64) if has_lines(path) else None
+    return values, Places(source, np.array(rows, np.int64), numbers)
+
+
+def kinds_of(file: Path, columns: Sequence[str]) -> pyarrow.Schema | None:
+    """Return the kinds of columns, with the names of labels, where a file tells them."""
+    if has_lines(file):
+        return None
+    from .parquet_files import schema_of
+
+    return schema_of(file, columns)
+
+
+def unbroken(records: Iterator[Record]) -> Iterator[Record]:
+    """Refuse a file that is damaged from some place on: rows behind it are lost, be bad ones left out or not.
+
+    Raises:
+        ValueError: It is.
+    """
+    for place, row in records:
+        if isinstance(row, Problem) and row.is_end:
+            raise ValueError(f"{place}: {row.what}: correct it")
+        yield place, row
+
+
+def read_split_rows(
+    dataset: str,
+    subset: str | None,
+    split: str,
+    columns: Sequence[str],
+    skipped: Check | None,
+    check_all: Check,
+) -> Reading:
+    """Read a split of a data set, as `read_file_rows` reads a file."""
+    rows, location = read_split(dataset, subset, split), f"{dataset}, split {split}"
+    require_columns(location, rows.column_names, columns)
+    places = Places(location, np.arange(1, len(rows) + 1))
+    reading = Reading(rows.select_columns(list(columns)), places, Tally(len(rows)))
+    require_all(reading.rows, places, check_all)
+    return without_bad_rows(reading, skipped) if skipped else reading
 
 
 def require_all(rows: Dataset, places: Places, check_all: Check) -> None:
@@ -113,51 +218,19 @@ def require_all(rows: Dataset, places: Places, check_all: Check) -> None:
         raise places.refusal(error) from None
 
 
-def read_lined(
-    source: str, columns: Sequence[str], remedy: str, check: Check | None, check_all: Check
-) -> Reading:
-    """Read a file of lines.
-
-    Args:
-        source: The file.
-        columns: Needed ones.
-        remedy: What else to do about a bad row than to correct it, for the error.
-        check: Refuses bad rows, which are left out; without it, one that cannot be read is an error.
-        check_all: As in `read_rows`.
-
-    Raises:
-        ValueError: The file cannot be read, or a line, or a value does not go with those before it.
-    """
-    tally = RowTally()
-    written = read_lines(source, columns, remedy=remedy, tally=None if check is None else tally)
-    tally.rows = len(written.places.numbers) + tally.left_out.total()
-    while True:
-        try:
-            rows = as_rows(written.values)
-        except RowError as error:
-            if check is None:
-                raise written.places.refusal(error, remedy) from error
-            bad = rows_of_other_kinds(written.values) or {error.row: error.reason}
-        else:
-            require_all(rows, written.places, check_all)
-            bad = {error.row: error.reason for error in bad_rows(rows, check)} if check else {}
-            if not bad:
-                return Reading(rows, written.places, tally)
-        for row, reason in bad.items():
-            tally.count(tally.left_out, written.places.of(row), reason)
-        kept = [row for row in range(len(written.places.numbers)) if row not in bad]
-        values = {name: [column[row] for row in kept] for name, column in written.values.items()}
-        written = Written(values, written.places.select(kept))
-
-
 def without_bad_rows(reading: Reading, check: Check) -> Reading:
     """Leave bad rows out, and count them."""
     rows, places, tally = reading
     bad = {error.row: error.reason for error in bad_rows(rows, check)}
-    for row, reason in bad.items():
-        tally.count(tally.left_out, places.of(row), reason)
-    kept = [row for row in range(len(rows)) if row not in bad]
+    kept = count_left_out(bad, places, tally)
     return Reading(rows.select(kept), places.select(kept), tally) if bad else reading
+
+
+def count_left_out(bad: Mapping[int, str], places: Places, tally: Tally) -> list[int]:
+    """Count bad rows, with the reasons, as left out; return the numbers of the others."""
+    for row, reason in bad.items():
+        tally.leave_out(places[row], reason)
+    return [row for row in range(len(places)) if row not in bad]
 
 
 def with_repaired_rows(reading: Reading, check: Check, repair: Repair, remedy: str) -> Reading:
@@ -175,7 +248,7 @@ def with_repaired_rows(reading: Reading, check: Check, repair: Repair, remedy: s
         values = values or {name: list(column) for name, column in rows[:].items()}
         for name, value in changes.items():
             values[name][error.row] = value
-        tally.count(tally.repaired, places.of(error.row), error.reason)
+        tally.repair(places[error.row], error.reason)
     if not values:
         return reading
     repaired = Dataset.from_dict(values, features=rows.features)
@@ -207,226 +280,37 @@ def read_split(dataset: str, subset: str | None, split: str) -> Dataset:
         ) from error
 
 
-def split_off(
-    rows: Dataset,
-    share: float,
-    seed: int,
-    labels: Sequence[str] | None = None,
-    groups: Sequence[Any] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hold out a random share of rows: the numbers of those that are left, and of the share, ascending.
-
-    Args:
-        rows: To be divided.
-        share: Of them that is held out.
-        seed: Of the draw.
-        labels: Of the rows: they are then held out in proportion, and at least one row of each is left.
-        groups: Of the rows: all of one are then held out or none, and labels do not matter.
-
-    Raises:
-        ValueError: One of the two would be empty.
-    """
-    if groups is None:
-        rest, held_out = divide(len(rows), share, seed, labels)
-    else:
-        rest, held_out = divide_groups(groups, share, seed)
-    if not (len(rest) and len(held_out)):
-        raise ValueError(
-            f"data.validation is left out, and data.validation_share = {share:g} of the rows ({len(rows)}) "
-            f"leaves {len(rest)} for training and {len(held_out)} for validation: name a file of validation "
-            "rows (data.validation), change the share, or add rows"
-        )
-    return rest, held_out
-
-
-def divide(
-    num_rows: int, share: float, seed: int, labels: Sequence[str] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw which of the rows are held out; the numbers of the others, and theirs, ascending."""
-    order, num_held_out = np.random.default_rng(seed).permutation(num_rows), round(share * num_rows)
-    if labels is not None:
-        order = taking_turns(order, np.unique(np.array(labels, dtype=object), return_inverse=True)[1])
-    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
-
-
-def divide_groups(groups: Sequence[Any], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw which groups are held out, as many as have no more than a share of the rows; as in `divide`.
-
-    >>> [rows.tolist() for rows in divide_groups(["a", "b", "a", "c", "b"], 0.4, 0)]
-    [[0, 1, 2, 4], [3]]
-    """
-    numbers = np.unique(np.array([*map(str, groups)], dtype=object), return_inverse=True)[1]
-    sizes, room, drawn = np.bincount(numbers), round(share * len(groups)), list[int]()
-    for group in np.random.default_rng(seed).permutation(len(sizes)):
-        if sizes[group] <= room:
-            room -= sizes[group]
-            drawn.append(group)
-    is_held_out = np.isin(numbers, drawn)
-    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
-
-
-def taking_turns(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Change an order of rows so that any beginning of it has the labels in proportion.
-
-    One row of each label, perhaps its only one, comes last.
-
-    Args:
-        order: The numbers of the rows, (E,).
-        labels: The number of each row's label, (E,).
-    """
-    counts = np.bincount(labels)
-    by_label, sizes = np.argsort(labels[order], kind="stable"), np.repeat(counts, counts)
-    turns = np.concatenate([np.arange(count) for count in counts])
-    places = np.where(turns == sizes - 1, 1.0, (turns + 0.5) / sizes)
-    return order[by_label[np.lexsort((by_label, places))]]
-
-
-def texts_of(rows: Dataset, column: str) -> list[str]:
-    """Return a column of texts; numbers are texts, too.
-
-    Raises:
-        RowError: A row has none there.
-    """
-    texts = [*map(text_of, rows[column][:])]
-    for row, text in enumerate(texts):
-        if not isinstance(text, str) or not text.strip():
-            raise RowError(row, f"has no text in column {column!r} ({text!r}): take it out, or fill it in")
-    return texts
-
-
-def values_of(rows: Dataset, column: str) -> Sequence[Any]:
-    """Return a column of anything; nothing may be missing.
-
-    Raises:
-        RowError: A row has no value there.
-    """
-    values = rows[column][:]
-    for row, value in enumerate(values):
-        if value is None or value == "":
-            raise RowError(row, f"has nothing in column {column!r}: take it out, or fill it in")
-    return values
-
-
-def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
-    """Return a column of lists, which may be empty.
-
-    Args:
-        rows: Have it.
-        column: Its name.
-        of: What the lists hold, for the error.
-
-    Raises:
-        RowError: A row has no list there: neither a text nor a number is one of itself.
-    """
-    values = values_of(rows, column)
-    for row, value in enumerate(values):
-        if not isinstance(value, list):
-            raise RowError(
-                row,
-                f"has {value!r:.60} in column {column!r}, which is no list of {of}: write a list, such as "
-                '["a", "b"], into .jsonl, .json or .parquet; tables have none',
-                f"has no list of {of} in column {column!r}",
-            )
-    return values
-
-
-def require_from_zero(values: Sequence[Any], sizes: Sequence[int], column: str) -> None:
-    """Refuse numbers that count from 1 what is counted from 0; bad rows among them do not matter.
-
-    Args:
-        values: A number of each row, or a list of numbers.
-        sizes: How many there are to choose from in each row.
-        column: Holds the values.
-
-    Raises:
-        RowError: No row has 0, and one has the number of all there are.
-    """
-    numbers = [{*map(number_of, value if isinstance(value, list) else [value])} for value in values]
-    if any(0 in own for own in numbers):
-        return
-    for row, (own, size) in enumerate(zip(numbers, sizes, strict=True)):
-        if size in own:
-            raise RowError(
-                row,
-                f"has {size} in column {column!r}, which is to count from 0, and no row has 0: does it count "
-                "from 1? Then subtract 1 from each of its numbers",
-            )
-
-
-UNLIKELY = 1e-3
-"""Below this chance, it is no accident that the first choice is right in no row."""
-
-
-def tell_of_no_first(numbers: Sequence[Any], sizes: Sequence[int], what: str, remedy: str) -> None:
-    """Warn if the right choices of all rows seem to be counted from 1: none of many is the first.
-
-    Args:
-        numbers: Of the right choice of each row; `None` where there is none.
-        sizes: How many there are to choose from in each row.
-        what: Holds the numbers.
-        remedy: What to do if they count from 1.
-
-    Warns:
-        UserWarning: This would happen by chance in less than `UNLIKELY` of all cases.
-    """
-    chance = math.prod(1 - 1 / max(1, size) for size in sizes)
-    if {0, None}.isdisjoint(numbers) and len({*numbers}) > 1 and chance < UNLIKELY:
-        warnings.warn(
-            f"{what} is to count choices from 0, but none of {len(numbers):,} rows has 0: if it counts from "
-            f"1, {remedy}",
-            stacklevel=2,
-        )
-
-
 STANDARD = "-"
 """What stands for standard input or output."""
 
 
-def stream_rows(source: str, columns: Sequence[str], *, whole: bool = False) -> Iterator[Row]:
-    """Read a file's rows one after another, with `None` in a column that one lacks.
+def stream_rows(source: str, columns: Sequence[str], *, with_others: bool = False) -> Iterator[Row]:
+    """Read rows one after another, with `None` in a column that one lacks; those of a table hold texts only.
 
     Args:
-        source: A file as `read_file` reads them, or `-` for lines of JSON on standard input.
-        columns: Those that every row must have.
-        whole: Whether rows have their other columns, too.
+        source: A file, or `-` for lines of JSON on standard input.
+        columns: Needed ones, of which the first row must have all.
+        with_others: Whether rows have their other columns, too.
 
     Raises:
         FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind, or has no such column.
+        ValueError: It is of no known kind, is damaged, or has no such column.
     """
+    name, remedy = source, "correct it"
     if source == STANDARD:
-        rows = lines_of_json(columns)
+        example = json.dumps(dict.fromkeys(columns, "..."))
+        name, remedy = "standard input", f"write a JSON object in each line, such as {example}"
+        records = read_lines_of_json(sys.stdin, name)
     else:
-        for first in islice(stream_file(source, columns), 1):
-            require_columns(source, list(first), columns)
-        rows = stream_file(source, columns, whole=whole)
-    return rows if whole else ({column: row.get(column) for column in columns} for row in rows)
+        path = find_file(source)
+        records = read(path, () if with_others and not has_lines(path) else columns)
 
+    def problem_of(row: Row) -> str:
+        return problem_of_values(row, list(row) if with_others else columns)
 
-def lines_of_json(columns: Sequence[str], file: TextIO | None = None) -> Iterator[Row]:
-    """Read lines of JSON, as they come; a byte order mark and blank lines are no rows.
-
-    Args:
-        columns: Those that every row must have.
-        file: Standard input if left out.
-
-    Raises:
-        RowError: A line is no object with these columns.
-    """
-    example = json.dumps(dict.fromkeys(columns, "..."))
-    for number, line in enumerate(file or sys.stdin):
-        line = line.removeprefix("\ufeff") if number == 0 else line
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line, object_pairs_hook=object_of)
-            row |= {column: row[column] for column in columns}  # it has them
-        except (ValueError, KeyError, TypeError) as error:
-            says_more = isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError)
-            cause = f" ({first_line(error)})" if says_more else ""
-            raise RowError(
-                number, f"is {line.strip()!r:.60}{cause}: write a JSON object in each line, such as {example}"
-            ) from None
-        if problem := foreign_in(row, list(row)):
-            raise RowError(number, f"is bad: {problem}: correct it")
-        yield row
+    rows = (row for _, row in usable(records, Tally(), problem_of, remedy, skip=False))
+    if (first := next(rows, None)) is None:
+        return iter(())
+    require_columns(name, list(first), columns)
+    rows = chain([first], rows)
+    return rows if with_others else ({column: row.get(column) for column in columns} for row in rows)

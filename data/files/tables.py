@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .bad_records import Limit
+from .problems import Limit
 
 MOST_QUOTED = 2**24
 """Characters of a row that goes on over several lines, at most: without it, a quote could fill the memory."""
@@ -177,7 +177,7 @@ def find_delimiter(header: str, columns: Sequence[str]) -> str:
     [',', ';', '\t', ';', ',']
     """
     names = {delimiter: names_in(header, delimiter) for delimiter in DELIMITERS}
-    fitting = [delimiter for delimiter, found in names.items() if set(columns) <= set(found)]
+    fitting = [delimiter for delimiter, found in names.items() if columns and set(columns) <= set(found)]
     return fitting[0] if fitting else max(names, key=lambda delimiter: len(names[delimiter]))
 
 

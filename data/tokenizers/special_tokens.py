@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from ..files.bad_records import dropped_in_words
+from ..files.problems import dropped_in_words
 
 SENTINEL = "<extra_id_{}>"
 """Name of the k-th sentinel, as T5's tokenizers spell it."""

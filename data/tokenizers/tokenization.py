@@ -52,14 +52,14 @@ from transformers import PreTrainedTokenizerBase
 from ..cache import cache_folder, made_once, name_of
 from ..corpus import TokenizedCorpus, join_corpora, offsets, save_corpus, token_kind
 from ..documents import Documents, require_unchanged
-from ..files.bad_records import Tally
+from ..files.problems import Tally
 from ..prepared import PreparedDocuments
 from .sentences import sentence_begins
 from .special_tokens import control_tokens as find_control_tokens
 from .special_tokens import counting_of_dropped, ends_read_as_text
 from .words import word_starts
 
-EDITION = 4
+EDITION = 5
 """To be raised whenever the same text gives another corpus."""
 CHARACTERS_AT_ONCE = 1_000_000
 """Characters that are encoded together, give or take a document; a longer one is encoded through windows."""

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ...configs.messages import first_line
-from ...data.files.bad_records import foreign_character
+from ...data.files.problems import foreign_character
 from ...data.files.template_process import PROCESS
 from ...data.files.template_program import Row
 from ..tasks.task_recipes import HOLE, ClozeRecipe, Common, GenerationRecipe

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...data.files.row_files import plain
-from ...data.files.rows import tell_of_no_first
+from ...data.files.columns import plain, tell_of_no_first
 from ...data.files.template_program import Row, is_missing
 from ..prompts.boundary import Prompt
 from ..prompts.items import Item

@@ -21,8 +21,9 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ...configs.messages import quietly
-from ...data.files.bad_records import RowError
-from ...data.files.rows import Row, lists_of, texts_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import lists_of, texts_of
+from ...data.files.problems import Row
 from ...data.steps.examples import gather, has_field
 from ...data.steps.objective import IGNORE, INDEX, Batch, Example
 from ...data.steps.streams import fields_of, one_stream

@@ -20,7 +20,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ...configs.messages import first_line
-from ...data.files.bad_records import RowError
+from ...data.files.bad_rows import RowError
 from ...data.files.template_process import PROCESS
 from ...data.files.template_program import Chat
 from ...data.tokenizers.special_tokens import required_token_id

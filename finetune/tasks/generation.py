@@ -17,7 +17,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ...data.files.rows import texts_of
+from ...data.files.columns import texts_of
 from ...data.steps.examples import gather, has_field
 from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, pack

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from datasets import ClassLabel, Dataset, List
 
-from ...data.files.bad_records import RowError, listed
-from ...data.files.row_files import WHOLE, plain
-from ...data.files.rows import lists_of, require_from_zero, values_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import WHOLE, lists_of, plain, require_from_zero, values_of
+from ...data.files.problems import listed
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 """A whole number as tables write it: 1, or 1.0 where others have gaps."""

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from ...data.files.bad_records import RowError
-from ...data.files.row_files import number_of
-from ...data.files.rows import require_from_zero, tell_of_no_first, texts_of, values_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import number_of, require_from_zero, tell_of_no_first, texts_of, values_of
 from ...data.steps.examples import gather
 from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, boundaries, restarting_positions

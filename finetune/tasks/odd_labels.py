@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ...data.files.bad_rows import Places
-from ...data.files.row_files import plain
+from ...data.files.columns import plain
 
 LEAST_ROWS, LEAST_SHARE = 3, 0.005
 """Fewer rows than either of a label are few."""
@@ -37,7 +37,7 @@ def describe_odd_labels(found: Iterable[tuple[int, str]], places: Places) -> str
     rows = dict.fromkeys(found)
     counts = Counter(label for _, label in rows)
     first = {label: row for row, label in reversed(rows)}
-    few = max(LEAST_ROWS, LEAST_SHARE * len(places.numbers))
+    few = max(LEAST_ROWS, LEAST_SHARE * len(places))
     keys = {label: folded(label) for label in counts}
     odd = []
     for label, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
@@ -50,7 +50,7 @@ def describe_odd_labels(found: Iterable[tuple[int, str]], places: Places) -> str
         ]
         if alike or count < few:
             nearly = f"; nearly {alike[0]!r} in {counts[alike[0]]:,}" if alike else ""
-            odd.append(f"{label!r} in {count:,} (first {places.row(first[label])}{nearly})")
+            odd.append(f"{label!r} in {count:,} (first {places[first[label]]}{nearly})")
     return ", ".join(odd[:MOST_SHOWN]) + (f", and {len(odd) - MOST_SHOWN:,} more" if odd[MOST_SHOWN:] else "")
 
 

@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from ...data.files.bad_records import RowError
-from ...data.files.rows import texts_of, values_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import texts_of, values_of
 from ...data.steps.examples import gather, has_field
 from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, ragged

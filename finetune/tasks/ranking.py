@@ -35,7 +35,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...data.files.rows import texts_of
+from ...data.files.columns import texts_of
 from ...data.steps.examples import gather, has_field
 from ...data.steps.objective import Batch, Example
 from ...data.steps.packing import Ragged, ragged, restarting_positions

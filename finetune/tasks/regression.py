@@ -8,9 +8,8 @@ import numpy as np
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ...data.files.bad_records import RowError
-from ...data.files.row_files import number_of
-from ...data.files.rows import values_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import number_of, values_of
 from ...data.steps.packing import Ragged
 from ...training.metrics.numbers import SCORES, number_scores
 from ..examples import numbers

@@ -20,8 +20,9 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...data.files.bad_records import RowError
-from ...data.files.rows import Row, lists_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import lists_of
+from ...data.files.problems import Row
 from ...data.steps.examples import gather
 from ...data.steps.objective import IGNORE, INDEX, Batch, Example
 from ...data.steps.packing import Ragged

@@ -14,7 +14,8 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ...data.files.rows import Row, texts_of
+from ...data.files.columns import texts_of
+from ...data.files.problems import Row
 from ...modeling import TercetConfig
 from ...modeling.saved.checkpoint import Checkpoint, Opener
 from ...training.metrics.bootstrap import bootstrap_scores, percentile_interval

@@ -27,9 +27,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import SGDClassifier
 from transformers import PreTrainedTokenizerBase
 
-from ...data.files.bad_records import RowError
-from ...data.files.row_files import WHOLE
-from ...data.files.rows import lists_of, texts_of
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import WHOLE, lists_of, texts_of
 from ...data.steps.packing import Ragged
 from ...training.metrics.labels import (
     DECISION_SCORES,

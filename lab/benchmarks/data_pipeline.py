@@ -36,7 +36,7 @@ from transformers import (
 )
 
 from tercet.data.corpus import TokenizedCorpus, offsets, save_corpus
-from tercet.data.files.bad_records import Tally
+from tercet.data.files.problems import Tally
 from tercet.data.steps.batches import StepDataset, endless_steps
 from tercet.data.steps.examples import Examples
 from tercet.data.steps.workers import DataCursor

@@ -53,7 +53,7 @@ from transformers import (
 import tercet
 from tercet.configs.messages import quietly
 from tercet.configs.recipe import parse_recipe
-from tercet.data.files.row_files import read_file
+from tercet.data.files.rows import read_file
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.tasks.task import Task
 from tercet.finetune.tasks.tasks import build_task

@@ -28,7 +28,7 @@ from tercet import (
 from tercet.configs.messages import quietly
 from tercet.configs.recipe import load_recipe, read_overrides
 from tercet.data.documents import open_documents
-from tercet.data.files.row_files import read_file
+from tercet.data.files.rows import read_file
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.fewshot.output import ITEMS
 from tercet.fewshot.recipe import FewShotRecipe

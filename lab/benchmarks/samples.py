@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from tercet.data.documents import find_files, open_documents
-from tercet.data.files.row_files import read_file
+from tercet.data.files.rows import read_file
 
 
 def text_sample(source: Path, folder: Path, characters: int) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...data.files.record_files import naming_keys
+from ...data.files.reading import naming_keys
 from ...data.texts_read import keep_texts
 from ...data.tokenizers.special_tokens import UNKNOWN
 from ...finetune.evaluation import Evaluation, evaluate_rows

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tercet.data.corpus import ARRAYS, TokenizedCorpus, offsets, save_corpus, token_kind
-from tercet.data.files.bad_records import Tally
+from tercet.data.files.problems import Tally
 
 
 def corpus_of(*documents: list[list[int]]) -> TokenizedCorpus:

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from tercet.data.files.row_files import read_file
+from tercet.data.files.rows import read_file
 from tercet.data.files.tables import find_delimiter
 
 

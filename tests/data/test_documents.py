@@ -14,7 +14,7 @@ import zstandard
 from datasets import Audio, Dataset
 
 from tercet.data.documents import HubDocuments, open_documents
-from tercet.data.files.bad_records import Limit
+from tercet.data.files.problems import Limit
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 TEXTS = ["One here.\nTwo here, é.", "Three.", "Four, with a comma."]

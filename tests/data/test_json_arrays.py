@@ -6,9 +6,9 @@ import json
 import pytest
 
 from tercet.data.documents import open_documents
-from tercet.data.files import record_files
-from tercet.data.files.bad_records import DamageError, Limit
-from tercet.data.files.record_files import items_of
+from tercet.data.files import reading
+from tercet.data.files.problems import DamageError, Limit
+from tercet.data.files.reading import items_of
 
 ITEMS = [
     {"text": 'a ], "b", \\', "n": [1, [2, {"x": {}}]]},
@@ -23,7 +23,7 @@ ITEMS = [
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("indent", [None, 1])
 def test_items_are_those_of_the_array(at_once, indent, monkeypatch):
-    monkeypatch.setattr(record_files, "AT_ONCE", at_once)
+    monkeypatch.setattr(reading, "AT_ONCE", at_once)
     for ascii_only in (True, False):
         written = json.dumps(ITEMS, indent=indent, ensure_ascii=ascii_only)
         found = list(items_of(io.StringIO(written[1:] + " \n"), Limit()))

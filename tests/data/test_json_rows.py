@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from tercet.data.files.row_files import read_file, stream_file
-from tercet.data.files.rows import texts_of
+from tercet.data.files.columns import texts_of
+from tercet.data.files.rows import read_file, stream_rows
 
 VALUES = ["2020-01-01", "12:30", "1999-12-31T23:59:59Z", "007", "NA", "true"]
 
@@ -29,7 +29,7 @@ def test_json_holds_what_is_written_in_either_form(tmp_path, values):
         source = str(tmp_path / name)
         found = read_file(source, ["date", "modified"])
         assert [found["date"][:], found["modified"][:]] == [values, values], name
-        assert list(stream_file(source, ["date"])) == rows, name
+        assert list(stream_rows(source, ["date"], with_others=True)) == rows, name
 
 
 def test_a_whole_number_beside_others_is_a_text_without_a_fraction(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tercet.data.files.bad_records import Tally
+from tercet.data.files.problems import Tally
 from tercet.data.prepared import Counts, Manifest, PiecewiseArray, Shard
 
 WHOLE = np.arange(23, dtype=np.uint16) * 7

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tercet.data.files.row_files import read_file, stream_file
-from tercet.data.files.rows import lines_of_json, read_rows
+from tercet.data.files.rows import read_file, read_rows, stream_rows
 
 HALF = {
     "rows.jsonl": '{"text": "a", "label": 1}\n{"text": "\\ud800", "label": 1}\n{"text": "b", "label": 0}\n',
@@ -22,7 +21,7 @@ def test_half_a_surrogate_pair_is_a_bad_row_wherever_rows_are_read(tmp_path, nam
     source = str(tmp_path / name)
     readers = [
         lambda: read_file(source, ["text", "label"]),
-        lambda: list(stream_file(source, ["text"])),
+        lambda: list(stream_rows(source, ["text"])),
         lambda: read_rows(source, ["text", "label"], "data.train"),
     ]
     for read in readers:
@@ -30,17 +29,25 @@ def test_half_a_surrogate_pair_is_a_bad_row_wherever_rows_are_read(tmp_path, nam
             read()
     assert len(read_file(source, ["label"])) == 3, "other columns do not matter"
     kept = read_rows(source, ["text", "label"], "data.train", on_bad_row="skip", check=lambda rows: None)
-    assert (len(kept.rows), kept.tally.left_out.total()) == (2, 1)
+    assert (len(kept.rows), kept.tally.num_left_out) == (2, 1)
 
 
-def test_half_a_surrogate_pair_is_refused_on_standard_input():
-    with pytest.raises(ValueError, match=r"row 2 is bad: 'text' holds U.D800"):
-        list(lines_of_json(["text"], io.StringIO(HALF["rows.jsonl"])))
-
-
-def test_a_key_that_is_there_twice_is_refused_on_standard_input():
-    with pytest.raises(ValueError, match=r"row 1 is '.*key 'text' is there several times\): write a JSON"):
-        list(lines_of_json(["text"], io.StringIO('{"text": "a", "text": "b"}\n')))
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("plain text\n", r"line 1: not valid JSON \(Expecting value, character 1\)"),
+        (
+            '\n{"text": "a", "text": "b"}\n',
+            r"line 2: not valid JSON \(the key 'text' is there .*\)",
+        ),
+        (HALF["rows.jsonl"], r"line 2: 'text' holds U.D800, which is no character of a text"),
+    ],
+)
+def test_a_bad_line_of_standard_input_is_refused_with_an_example(monkeypatch, lines, problem):
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    remedy = r': write a JSON object in each line, such as \{"text": "\.\.\."\}'
+    with pytest.raises(ValueError, match=f"standard input, {problem}{remedy}"):
+        list(stream_rows("-", ["text"]))
 
 
 def test_a_parquet_file_changed_with_equal_size_and_time_is_read_anew(tmp_path):

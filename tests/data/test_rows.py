@@ -10,8 +10,8 @@ import pytest
 import zstandard
 from datasets import ClassLabel, Dataset, Features, Value
 
-from tercet.data.files.row_files import read_file, stream_file
-from tercet.data.files.rows import read_rows, stream_rows, texts_of, values_of
+from tercet.data.files.columns import texts_of, values_of
+from tercet.data.files.rows import read_file, read_rows, stream_rows
 
 TEXTS = [
     "null",
@@ -69,14 +69,14 @@ def test_a_tables_texts_are_what_is_written(file, ending, delimiter):
         f"rows.{ending}", as_table([("text", "other"), *zip(TEXTS, TEXTS[::-1], strict=True)], delimiter)
     )
     assert columns(source, "text", "other") == [TEXTS, TEXTS[::-1]]
-    assert [row["text"] for row in stream_file(source, ["text"])] == TEXTS
+    assert [row["text"] for row in stream_rows(source, ["text"])] == TEXTS
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "jsonl.gz", "json.gz"])
 def test_texts_in_json_are_what_is_written(file, ending):
     source = file(f"rows.{ending}", "".join(json.dumps({"text": text, "label": 1}) + "\n" for text in TEXTS))
     assert columns(source, "label", "text") == [[1] * len(TEXTS), TEXTS]
-    assert [row["text"] for row in stream_file(source, ["text"])] == TEXTS
+    assert [row["text"] for row in stream_rows(source, ["text"])] == TEXTS
 
 
 def test_parquet_keeps_the_names_of_labels(tmp_path):
@@ -86,7 +86,7 @@ def test_parquet_keeps_the_names_of_labels(tmp_path):
     rows = read_file(str(path), ["label", "text"])
     assert rows.features["label"].names == ["no", "yes"]
     assert rows["text"][:] == TEXTS
-    assert [row["text"] for row in stream_file(str(path), ["text"])] == TEXTS
+    assert [row["text"] for row in stream_rows(str(path), ["text"])] == TEXTS
 
 
 def test_whether_a_column_has_numbers_is_said_by_all_of_its_rows(file):
@@ -155,7 +155,7 @@ def test_lists_and_objects_are_read(file):
         ("rows.jsonl", b"\xff\xfe{\x00}\x00", "rows.jsonl, line 1: "),
         ("rows.json", "[{]", "rows.json.*the list does not end"),
         ("rows.json", '[{"text": "a"}]', r"has no column 'label': give one of its columns \(text\)"),
-        ("rows.parquet", b"PAR1 and so on", r"rows.parquet cannot be read as parquet \(.*\): repair it"),
+        ("rows.parquet", b"PAR1 and so on", r"rows.parquet, row 1: cannot be read .*: correct it"),
         ("rows.txt", "text", r"ends in .txt: rows are read from .jsonl, .json, .csv, .tsv, .parquet,"),
         ("rows", "text", "ends in nothing: rows are read from"),
     ],
@@ -180,7 +180,7 @@ def test_a_file_that_breaks_off_is_told(file, tmp_path):
     pq.write_table(table, tmp_path / "rows.parquet")
     data = (tmp_path / "rows.parquet").read_bytes()
     (tmp_path / "rows.parquet").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ValueError, match=r"rows.parquet cannot be read as parquet"):
+    with pytest.raises(ValueError, match=r"rows.parquet, row 1: cannot be read from here on"):
         read(str(tmp_path / "rows.parquet"), "text", "label")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tercet.data.corpus import TokenizedCorpus
 from tercet.data.documents import Documents, open_documents
-from tercet.data.files.bad_records import Limit, Record
+from tercet.data.files.problems import Limit, Place, Record
 from tercet.data.steps.workers import DataCursor, PrefetchLoader, leaving_no_workers
 from tercet.data.streaming import StreamedExamples, TokenizedStream, WindowShares, share_edges
 from tercet.data.tokenizers.tokenization import TextCounter, text_backend, tokenize
@@ -40,7 +40,7 @@ class Numbers(Documents):
     def records(self) -> Iterator[Record]:
         for number in range(7):
             self.reads.append(number)
-            yield Record(f"number {number}", {"text": f"text number {number}"})
+            yield Place("numbers", number + 1), {"text": f"text number {number}"}
 
     def fingerprint(self) -> str:
         return "numbers"

@@ -242,7 +242,7 @@ def test_skipped_records_are_told_of_again_when_the_corpus_comes_from_the_cache(
         ):
             corpus = tokenized_corpus(documents, tokenizer, tmp_path / "cache")
         assert corpus.num_documents == 2
-        assert (corpus.tally.records, corpus.tally.skipped) == (3, 1)
+        assert (corpus.tally.records, corpus.tally.num_left_out) == (3, 1)
     assert len(calls) == 1
     with pytest.raises(ValueError, match="line 3"):
         tokenized_corpus(open_documents(file), tokenizer, tmp_path / "cache")

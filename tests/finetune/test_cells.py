@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from tercet.data.files.row_files import number_of, read_file
-from tercet.data.files.rows import stream_rows, texts_of
+from tercet.data.files.columns import number_of, texts_of
+from tercet.data.files.rows import read_file, stream_rows
 from tercet.finetune.tasks.regression import numbers_in
 
 

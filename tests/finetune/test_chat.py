@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 import tercet
 from tercet.configs.recipe import parse_recipe
 from tercet.data.files import template_process
-from tercet.data.files.bad_records import RowError
+from tercet.data.files.bad_rows import RowError
 from tercet.data.steps.examples import pick
 from tercet.data.steps.objective import IGNORE
 from tercet.finetune.prediction import predict_file

@@ -6,7 +6,7 @@ import math
 import pytest
 from datasets import Dataset
 
-from tercet.data.files.row_files import as_rows
+from tercet.data.files.columns import as_rows
 from tercet.data.files.rows import stream_rows
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted

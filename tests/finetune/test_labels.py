@@ -8,7 +8,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from tercet.configs.recipe import parse_recipe
-from tercet.data.files.row_files import read_file
+from tercet.data.files.rows import read_file
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tasks.labels import Labels, find_labels

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, List
 
-from tercet.data.files.bad_records import RowError
+from tercet.data.files.bad_rows import RowError
 from tercet.finetune.prediction import Predictor
 from tercet.finetune.tasks.task_recipes import MultiLabelRecipe
 from tercet.finetune.tasks.tasks import build_task, task_of

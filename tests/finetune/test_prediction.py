@@ -1,7 +1,6 @@
 """Predictions of a file: whole or not there, behind the rows that they are of."""
 
 import errno
-import io
 import json
 import os
 from functools import partial
@@ -12,10 +11,8 @@ import torch
 from datasets import Dataset
 
 from tercet.data.files.atomic_writes import WriteError
-from tercet.data.files.bad_records import RowError
 from tercet.data.files.locks import locked
 from tercet.data.files.row_writers import WRITERS, LineWriter
-from tercet.data.files.rows import lines_of_json
 from tercet.finetune import prediction
 from tercet.finetune.prediction import Predictor, predict_file, predict_rows
 from tercet.finetune.run import finetune
@@ -81,11 +78,6 @@ def test_a_row_that_cannot_be_read_is_named_with_its_file(folder, tmp_path):
     file.write_text('{"text": "fine"}\n{"tex": "not fine"}\n')
     with pytest.raises(ValueError, match=r"new\.jsonl: row 2 has no text in column 'text'"):
         predict_file(str(folder), str(file), str(tmp_path / "out.jsonl"))
-
-
-def test_a_line_that_is_no_json_is_answered_with_an_example():
-    with pytest.raises(RowError, match=r"""row 1 is 'plain text': .* such as \{"text": "\.\.\."\}"""):
-        list(lines_of_json(("text",), io.StringIO("plain text\n")))
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

@@ -3,7 +3,7 @@
 import io
 import json
 
-from tercet.data.files.rows import lines_of_json, stream_rows
+from tercet.data.files.rows import stream_rows
 
 from .conftest import ROWS, write_rows
 
@@ -18,17 +18,18 @@ def test_every_row_of_a_stream_has_all_of_its_columns(tmp_path):
         file = write_rows(tmp_path / "rows.jsonl", rows)
         wanted = [{column: row[column] for column in columns} for row in rows]
         assert list(stream_rows(str(file), columns)) == wanted
-        assert list(stream_rows(str(file), columns, whole=True)) == rows
+        assert list(stream_rows(str(file), columns, with_others=True)) == rows
 
 
 def test_standard_input_has_all_columns(monkeypatch):
     rows = ROWS["multiple_choice"](4, 0)
     text = "".join(f"{json.dumps(row)}\n" for row in rows)
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert list(stream_rows("-", ["query", "choices"], whole=True)) == rows
+    assert list(stream_rows("-", ["query", "choices"], with_others=True)) == rows
 
 
-def test_standard_input_may_begin_with_a_mark_and_end_with_blank_lines():
+def test_standard_input_may_begin_with_a_mark_and_end_with_blank_lines(monkeypatch):
     """As files may: an editor's byte order mark and last line feeds are no part of any row."""
     told = io.StringIO('\ufeff{"text": "one"}\n{"text": "two"}\n\n \n')
-    assert list(lines_of_json(("text",), told)) == [{"text": "one"}, {"text": "two"}]
+    monkeypatch.setattr("sys.stdin", told)
+    assert list(stream_rows("-", ["text"])) == [{"text": "one"}, {"text": "two"}]

@@ -10,7 +10,7 @@ import pytest
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, preset_names, recipe_folders
 from tercet.configs.schema import FILE
-from tercet.data.files.record_files import require_columns_early, require_text_early
+from tercet.data.files.reading import require_columns_early, require_text_early
 from tercet.kinds import KINDS, command_of
 
 WRONG = [

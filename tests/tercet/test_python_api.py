@@ -20,7 +20,7 @@ import tercet
 from tercet import runs
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, read_overrides, written
-from tercet.data.files.row_files import read_file
+from tercet.data.files.rows import read_file
 from tercet.finetune.tasks.task_recipes import TaskRecipe
 from tercet.finetune.text_rows import rows_of_texts
 from tercet.kinds import KINDS

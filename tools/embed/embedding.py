@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from ...configs.documents import read_facts
 from ...configs.messages import shortened
-from ...data.files.bad_records import RowError
+from ...data.files.bad_rows import RowError
 from ...data.steps.packing import pack
 from ...data.tokenizers.special_tokens import DroppedText
 from ...modeling.generation.prepacked_weights import prepacked_weights

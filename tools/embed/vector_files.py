@@ -26,10 +26,11 @@ import pyarrow
 from pyarrow.parquet import ParquetWriter
 
 from ...data.files.atomic_writes import written_beside
-from ...data.files.bad_records import DamageError, Limit, RowError, foreign_character
+from ...data.files.bad_rows import RowError
+from ...data.files.columns import text_of
 from ...data.files.compressed_files import ending, lines_of, problem_of_bytes
-from ...data.files.record_files import TEXT_LINES, find_file, naming_keys
-from ...data.files.row_files import text_of
+from ...data.files.problems import DamageError, Limit, foreign_character
+from ...data.files.reading import TEXT_LINES, find_file, naming_keys
 from ...data.files.rows import STANDARD, stream_rows
 from ...training.inputs import require_replaceable
 from .embedding import load_embedder

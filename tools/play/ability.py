@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...data.files.bad_records import foreign_character
+from ...data.files.problems import foreign_character
 from ...reports.blocks import Result
 from .loaded_model import LoadedModel
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ...data.files.row_files import as_rows
+from ...data.files.columns import as_rows
 from ...finetune.encoding import TextEncoder
 from ...finetune.tasks.multiple_choice import MultipleChoice
 from ...finetune.tasks.question_answering import QuestionAnswering

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from tokenizers import Tokenizer
 from tokenizers import __version__ as tokenizers_version
 
 from ...data.corpus import ARRAYS, TokenizedCorpus, save_corpus, token_kind
-from ...data.files.bad_records import Limit, Tally, problem_of, refusal
-from ...data.files.record_files import records_of_file
+from ...data.files.problems import TEXT_REMEDY, Limit, Place, Tally, problem_of_texts, usable
+from ...data.files.reading import read
 from ...data.prepared import (
     INDEX,
     INDEXED,
@@ -88,23 +89,22 @@ class RecordReader(BaseReader):
                     yield document
 
     def _texts(self, piece: Piece, folder: Path) -> Iterator[str]:
+        def in_whole(place: Place) -> Place:
+            return place if place.line is None else place._replace(line=place.line + lines_before(piece))
+
+        skip, problem_of = self.skip_bad_records, partial(problem_of_texts, columns=[self.text_key])
         with local_file(piece, folder) as file:
             try:
-                for location, row, unreadable, *_ in records_of_file(file, [self.text_key], self.bound):
-                    self.tally.records += 1
-                    if problem := unreadable or problem_of(row, [self.text_key]):
-                        unit, number = location.rpartition(", ")[2].split()
-                        place = f"{piece.file}, {unit} {int(number) + lines_before(piece)}"
-                        problem = problem.replace(str(file), piece.file)
-                        if not self.skip_bad_records:
-                            raise refusal(place, problem)
-                        self.tally.skip(place, problem)
-                    elif text := (row[self.text_key] or "").strip():
+                records = read(file, [self.text_key], self.bound)
+                for _, row in usable(records, self.tally, problem_of, TEXT_REMEDY, skip=skip, where=in_whole):
+                    if text := (row[self.text_key] or "").strip():
                         yield text
             except ValueError as error:
                 if str(file) == piece.file or str(file) not in str(error):
                     raise
                 raise ValueError(str(error).replace(str(file), piece.file)) from error
+            finally:
+                self.tally.first = [each.replace(str(file), piece.file) for each in self.tally.first]
 
 
 class ListedReader(PipelineStep):
@@ -217,8 +217,8 @@ class ShardWriter(PipelineStep):
 
         writer = save_corpus(parts(), folder, size, tally)
         tokens, sentences, documents = writer.num_tokens, writer.num_sentences, writer.num_documents
-        read = self.reader.tally
-        tally.records, tally.skipped, tally.first = read.records, read.skipped, read.first
+        met = self.reader.tally
+        tally.records, tally.left_out, tally.first = met.records, met.left_out, met.first
         num_bytes = int(np.fromfile(folder / "document_bytes", dtype=np.int64).sum())
         return Shard(
             shard,
@@ -272,7 +272,7 @@ class ManifestWriter(PipelineStep):
         counts = sum((shard.counts for shard in shards), Counts())
         tally = Tally.joined(shard.tally for shard in shards)
         if not counts.documents:
-            reason = f" ({tally})" if tally.skipped else ""
+            reason = f" ({tally})" if tally.left_out else ""
             raise ValueError(
                 f"corpus {self.text} has no text{reason}: give at least one document, or loosen the filters"
             )

@@ -17,7 +17,7 @@ from ...data.documents import EMBEDDED, find_files, is_hidden, is_text, require_
 from ...data.embedded_corpus import documentation_file
 from ...data.files.compressed_files import MARKS, ending
 from ...data.files.paths import named_path
-from ...data.files.record_files import KNOWN_ENDINGS, READERS
+from ...data.files.reading import KNOWN_ENDINGS, READERS
 from ...data.files.remote_files import is_remote, reaching
 
 BOM = b"\xef\xbb\xbf"

@@ -306,7 +306,7 @@ def tell(target: DataFolder, output: str, recipe: PreparationRecipe) -> None:
         manifest.tally.warn(output)
     number = len(manifest.shards)
     print(f"prepared {told} in {number:,} shard{'s' * (number != 1)}", file=sys.stderr, flush=True)
-    read = manifest.tally.records - manifest.tally.skipped
+    read = manifest.tally.records - manifest.tally.num_left_out
     if left := read - manifest.counts.documents:
         causes = [each.name for each in recipe.filters] + ["deduplication"] * (recipe.deduplicate is not None)
         named = f"by {', '.join(causes)}, or " if causes else ""

@@ -9,7 +9,7 @@ from transformers import (
     BertForTokenClassification,
 )
 
-from tercet.data.files.row_files import as_rows
+from tercet.data.files.columns import as_rows
 from tercet.finetune.prediction import Predictor
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.tools.play.labels import labelled_pieces, span_probabilities

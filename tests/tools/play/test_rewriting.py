@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tercet.data.files.row_files import as_rows
+from tercet.data.files.columns import as_rows
 from tercet.finetune.prediction import Predictor
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.tools.play.loaded_model import LoadedModel

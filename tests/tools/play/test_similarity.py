@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tercet.data.files.row_files import as_rows
+from tercet.data.files.columns import as_rows
 from tercet.finetune.prediction import Predictor
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.sentence_vectors import SentenceVectors, sentence_files, write_files

@@ -1,9 +1,4 @@
-"""Files of labelled rows, read whole or row by row.
-
-    .jsonl .csv .tsv    as corpora are: what is wrong with a line is said with its number
-    .json               the same: a list of objects, or lines of them
-    .parquet            with the names of its labels; row by row, it is as corpora are
-    .gz .zst            any of these, compressed: train.csv.gz
+"""The columns of labelled rows: values of one kind, and what tasks read there: texts, numbers, lists, labels.
 
 The cells of a table are the texts that stand there: nothing stands for a missing value, and `NA`, `007` and
 `19.90` are texts like all others. What needs a number makes it of the text (`number_of`).
@@ -13,20 +8,16 @@ A column of a data set has values of one kind, and the row whose value is of ano
 import math
 import re
 import unicodedata
+import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import pyarrow
 from datasets import Dataset
 
 from ...configs.messages import first_line
-from .bad_records import DamageError, RowError, foreign_in, reason_of
-from .bad_rows import Places, RowTally
-from .compressed_files import most_bytes, seekable
-from .parquet_rows import parquet_rows
-from .record_files import find_file, has_lines, records_of_file, require_columns
+from .bad_rows import RowError, problem_of_values
 
 WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 """A whole number; it fits into 64 bits."""
@@ -34,105 +25,105 @@ WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})", re.ASCII)
 NUMBER = re.compile(r"-?((0|[1-9]\d{0,14})(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """Any number, but none that a float would round to another whole one."""
 
-
-def read_file(source: str, columns: Sequence[str]) -> Dataset:
-    """Read some columns of a file; a row that lacks one has `None` there.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind or damaged, lacks a column, or a row's value is of
-            another kind than the others'.
-    """
-    if has_lines(find_file(source)):
-        written = read_lines(source, columns)
-        try:
-            return as_rows(written.values)
-        except RowError as error:
-            raise written.places.refusal(error) from error
-    return read_parquet(source, columns)
-
-
-def read_parquet(source: str, columns: Sequence[str]) -> Dataset:
-    """Read some columns of a parquet file, with the names of their labels.
-
-    Raises:
-        ValueError: It cannot be read, lacks a column, or holds more than a file of its size may.
-    """
-    try:
-        path = find_file(source)
-        with seekable(path) as file:
-            rows = parquet_rows(file, columns, source, most_bytes(path))
-        rows.validate(full=True)
-        return Dataset(rows)
-    except (pyarrow.ArrowException, OSError, DamageError) as error:
-        cause = first_line(error.__cause__ or error)
-        raise ValueError(f"{source} cannot be read as parquet ({cause}): repair it") from error
-
-
 WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
 """Characters that no name is told by; those that join letters are not among them."""
 
 
-class Written(NamedTuple):
-    """What is written in a file of lines."""
-
-    values: dict[str, list[Any]]
-    """Of each column; `None` where a row has none."""
-    places: Places
-    """Of the rows."""
-
-
-def read_lines(
-    source: str, columns: Sequence[str], *, remedy: str = "", tally: RowTally | None = None
-) -> Written:
-    """Read some columns of a file that has a row on each line.
-
-    Args:
-        source: The file.
-        columns: Needed ones.
-        remedy: What else to do about a bad line than to correct it, for the error.
-        tally: Counts bad lines, which are left out; without it, the first one is an error.
+def texts_of(rows: Dataset, column: str) -> list[str]:
+    """Return a column of texts; numbers are texts, too.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind, breaks off or lacks a column, or a line cannot be read.
+        RowError: A row has none there.
     """
-    values: dict[str, list[Any]] = {column: [] for column in columns}
-    names: dict[str, None] = {}
-    numbers, lines = [], []
-    for number, record in enumerate(records_of_file(find_file(source), columns)):
-        if problem := record.problem or foreign_in(record.row, columns):
-            if tally is None or record.is_end:
-                raise ValueError(f"{record.location}: {problem}: correct it{'' if record.is_end else remedy}")
-            tally.count(tally.left_out, record.location, reason_of(problem))
-            continue
-        names |= dict.fromkeys(record.row)
-        for column in columns:
-            values[column].append(record.row.get(column))
-        numbers.append(number)
-        lines.append(record.number)
-    if names:
-        require_columns(source, list(names), columns)
-    return Written(values, Places(source, np.array(numbers, np.int64), np.array(lines, np.int64)))
+    texts = [*map(text_of, rows[column][:])]
+    for row, text in enumerate(texts):
+        if not isinstance(text, str) or not text.strip():
+            raise RowError(row, f"has no text in column {column!r} ({text!r}): take it out, or fill it in")
+    return texts
 
 
-def stream_file(source: str, columns: Sequence[str], *, whole: bool = False) -> Iterator[dict[str, Any]]:
-    """Read the rows of a file one after another; those of a table hold texts only.
-
-    Args:
-        source: The file.
-        columns: Needed ones.
-        whole: Whether parquet's rows have their other columns, too, as those of other files do.
+def values_of(rows: Dataset, column: str) -> Sequence[Any]:
+    """Return a column of anything; nothing may be missing.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind or damaged, or is a table that lacks a column.
+        RowError: A row has no value there.
     """
-    path = find_file(source)
-    for record in records_of_file(path, () if whole and not has_lines(path) else columns):
-        if problem := record.problem or foreign_in(record.row, list(record.row) if whole else columns):
-            raise ValueError(f"{record.location}: {problem}: correct it")
-        yield record.row
+    values = rows[column][:]
+    for row, value in enumerate(values):
+        if value is None or value == "":
+            raise RowError(row, f"has nothing in column {column!r}: take it out, or fill it in")
+    return values
+
+
+def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
+    """Return a column of lists, which may be empty.
+
+    Args:
+        rows: Have it.
+        column: Its name.
+        of: What the lists hold, for the error.
+
+    Raises:
+        RowError: A row has no list there: neither a text nor a number is one of itself.
+    """
+    values = values_of(rows, column)
+    for row, value in enumerate(values):
+        if not isinstance(value, list):
+            raise RowError(
+                row,
+                f"has {value!r:.60} in column {column!r}, which is no list of {of}: write a list, such as "
+                '["a", "b"], into .jsonl, .json or .parquet; tables have none',
+                f"has no list of {of} in column {column!r}",
+            )
+    return values
+
+
+def require_from_zero(values: Sequence[Any], sizes: Sequence[int], column: str) -> None:
+    """Refuse numbers that count from 1 what is counted from 0; bad rows among them do not matter.
+
+    Args:
+        values: A number of each row, or a list of numbers.
+        sizes: How many there are to choose from in each row.
+        column: Holds the values.
+
+    Raises:
+        RowError: No row has 0, and one has the number of all there are.
+    """
+    numbers = [{*map(number_of, value if isinstance(value, list) else [value])} for value in values]
+    if any(0 in own for own in numbers):
+        return
+    for row, (own, size) in enumerate(zip(numbers, sizes, strict=True)):
+        if size in own:
+            raise RowError(
+                row,
+                f"has {size} in column {column!r}, which is to count from 0, and no row has 0: does it count "
+                "from 1? Then subtract 1 from each of its numbers",
+            )
+
+
+UNLIKELY = 1e-3
+"""Below this chance, it is no accident that the first choice is right in no row."""
+
+
+def tell_of_no_first(numbers: Sequence[Any], sizes: Sequence[int], what: str, remedy: str) -> None:
+    """Warn if the right choices of all rows seem to be counted from 1: none of many is the first.
+
+    Args:
+        numbers: Of the right choice of each row; `None` where there is none.
+        sizes: How many there are to choose from in each row.
+        what: Holds the numbers.
+        remedy: What to do if they count from 1.
+
+    Warns:
+        UserWarning: This would happen by chance in less than `UNLIKELY` of all cases.
+    """
+    chance = math.prod(1 - 1 / max(1, size) for size in sizes)
+    if {0, None}.isdisjoint(numbers) and len({*numbers}) > 1 and chance < UNLIKELY:
+        warnings.warn(
+            f"{what} is to count choices from 0, but none of {len(numbers):,} rows has 0: if it counts from "
+            f"1, {remedy}",
+            stacklevel=2,
+        )
 
 
 def plain(name: str) -> str:
@@ -186,12 +177,19 @@ KINDS: dict[type, str] = {
 """What values of a type are called."""
 
 
-def as_rows(columns: Mapping[str, Sequence[Any]]) -> Dataset:
+def as_rows(columns: Mapping[str, Sequence[Any]], kinds: pyarrow.Schema | None = None) -> Dataset:
     """Make a data set of columns, which hold the same number of values.
+
+    Args:
+        columns: Their values.
+        kinds: Of the values, if they are known.
 
     Raises:
         RowError: A value is of another kind than those before it, or fits into no column.
     """
+    if kinds is not None:
+        arrays = [pyarrow.array(values, kinds.field(name).type) for name, values in columns.items()]
+        return Dataset(pyarrow.Table.from_arrays(arrays, schema=kinds))
     return Dataset(pyarrow.table({name: as_array(name, values) for name, values in columns.items()}))
 
 
@@ -204,7 +202,7 @@ def as_array(column: str, values: Sequence[Any]) -> pyarrow.Array | pyarrow.Chun
     try:
         array = pyarrow.array(values)
     except UnicodeError as error:
-        bad = ((row, foreign_in({column: value}, [column])) for row, value in enumerate(values))
+        bad = ((row, problem_of_values({column: value}, [column])) for row, value in enumerate(values))
         row, problem = next((row, problem) for row, problem in bad if problem)
         raise RowError(row, f"is bad: {problem}: correct it", problem) from error
     except (pyarrow.ArrowException, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Files of records, corpora and labelled rows alike, whatever their format and compression.
+"""The records of a file, documents and labelled rows alike, whatever its format and compression.
 
     .txt .text     the lines between two blank ones are a record
     .md            the whole file is a record: blank lines divide the paragraphs of Markdown, not documents
@@ -9,10 +9,7 @@
 
 A bad record does not end the reading of its file, and no more of a record is held than it may have. An item
 of a list ends at a comma between the outermost brackets; what it says is not looked at, so that one that is
-no JSON costs no other. A parquet file of some kilobytes may name one text of megabytes a million times, as an
-entry of a dictionary: entries of small groups of rows are read as such, once; of a large group with
-dictionaries, one row is read at a time. A page of the file is decompressed as a whole, so that memory is
-bounded by the largest record and the file's largest page and dictionary, whatever the number of rows.
+no JSON costs no other.
 """
 
 import json
@@ -25,21 +22,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
-import pyarrow
-from pyarrow.parquet import ParquetFile, RowGroupMetaData
-
 from ...configs.messages import first_line
 from ...configs.paths import nearest
-from .bad_records import DamageError, Limit, Record, foreign_character, listed, refusal
 from .compressed_files import (
     COMPRESSIONS,
     damage_at,
     ending,
     lines_of,
     problem_of_bytes,
-    seekable,
     text_of,
 )
+from .problems import TEXT_REMEDY, DamageError, Limit, Place, Problem, Record, Row, foreign_character, listed
 from .tables import delimiter_of, table_rows
 
 AT_ONCE = 2**16
@@ -122,83 +115,14 @@ class _Item:
         return self.first_line + text.count("\n", 0, len(text) - len(text.lstrip()))
 
 
-Row = dict[str, Any]
-
-BYTES_AT_ONCE = 2**24
-"""Bytes of some rows that are read together, about; but for a single one that has more."""
-
-ROWS_AT_ONCE = 1000
-
-
-def is_text(kind: pyarrow.DataType) -> bool:
-    """Return whether a column holds texts."""
-    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
-
-
-def rows_of_parquet(
-    file: Path,
-    columns: Sequence[str],
-    limit: Limit,
-) -> Iterator[tuple[int, Row | str]]:
-    """Read some columns of a parquet file, with the numbers of the rows, from 1; a bad row is a sentence.
-
-    Args:
-        file: Perhaps compressed once more.
-        columns: To be read; all, if none is named.
-        limit: Of a row's texts.
-
-    Raises:
-        DamageError: The file is none of its kind from some row on.
-        ValueError: It lacks a column.
-    """
-    number = 0
-    with seekable(file) as source, damage_at(lambda: number + 1):
-        plain = ParquetFile(source, page_checksum_verification=True)
-        require_columns(file, plain.schema_arrow.names, columns)
-        columns = columns or plain.schema_arrow.names
-        texts = [name for name in columns if is_text(plain.schema_arrow.field(name).type)]
-        entries = ParquetFile(source, page_checksum_verification=True, read_dictionary=texts)
-        for group in range(plain.num_row_groups):
-            about = plain.metadata.row_group(group)
-            is_small = about.total_byte_size <= BYTES_AT_ONCE
-            rows = ROWS_AT_ONCE if is_small else rows_at_once(about)
-            reader = entries if is_small else plain
-            for batch in reader.iter_batches(rows, [group], columns=list(columns), use_threads=False):
-                for scalars in zip(*(batch.column(name) for name in columns), strict=True):
-                    number += 1
-                    yield number, _row(columns, scalars, limit)
-
-
-def rows_at_once(about: RowGroupMetaData) -> int:
-    """Compute how many rows of a large group may be read together; one where each may have any length.
-
-    The entries that a reader of dictionaries has met are kept up to the end of a group, so that it serves
-    small ones alone.
-    """
-    if any(about.column(number).has_dictionary_page for number in range(about.num_columns)):
-        return 1
-    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * about.num_rows // about.total_byte_size))
-
-
-def _row(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar], limit: Limit) -> Row | str:
-    values = [each.value if isinstance(each, pyarrow.DictionaryScalar) else each for each in scalars]
-    size = sum(len(each.as_buffer()) for each in values if each.is_valid and is_text(each.type))
-    if size > 4 * limit.characters:  # UTF-8 has four bytes a character at most
-        return limit.problem()
-    try:
-        row = {name: each.as_py() for name, each in zip(columns, values, strict=True)}
-    except UnicodeDecodeError as error:
-        return f"byte 0x{error.object[error.start]:02x} is not UTF-8: write the texts of the column as UTF-8"
-    size = sum(len(value) for value in row.values() if isinstance(value, str))
-    return limit.problem() if size > limit.characters else row
-
-
 Numbered = tuple[int, Row | str]
 """The line or row at which a record begins or is bad, and its contents or what is wrong."""
 
 
-def records_of_file(file: Path, columns: Sequence[str], limit: Limit | None = None) -> Iterator[Record]:
-    """Read the records of a file; one that is damaged ends with a bad record.
+def read(file: Path, columns: Sequence[str], limit: Limit | None = None) -> Iterator[Record]:
+    """Read the records of a file, each with its place; in place of a bad one stands its problem.
+
+    Reading goes on behind a bad record, unless the file is damaged from there on.
 
     Args:
         file: Its ending says what it is.
@@ -208,17 +132,22 @@ def records_of_file(file: Path, columns: Sequence[str], limit: Limit | None = No
     Raises:
         ValueError: The file cannot be opened, or has no such columns.
     """
-    unit, read = READERS[ending(file)]
+    is_lined, row = has_lines(file), 0
     try:
-        for number, row in read(file, columns, limit or Limit()):
-            location = f"{file}, {unit} {number}"
-            contents, problem = ({}, row) if isinstance(row, str) else (row, "")
-            yield Record(location, contents, problem, number)
+        for row, (number, found) in enumerate(READERS[ending(file)](file, columns, limit or Limit()), 1):
+            place = Place(file, row, number if is_lined else None)
+            yield place, Problem(found) if isinstance(found, str) else found
     except DamageError as damage:
-        problem = f"cannot be read from here on ({first_line(damage.__cause__)})"
-        yield Record(f"{file}, {unit} {damage.number}", {}, problem, damage.number, is_end=True)
+        place = Place(file, row + 1, damage.number if is_lined else None)
+        yield place, Problem(f"cannot be read from here on ({first_line(damage.__cause__)})", is_end=True)
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror}): check its permissions") from error
+
+
+def _rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
+    from .parquet_files import rows_of_parquet  # takes a moment, which other files do without
+
+    return rows_of_parquet(file, columns, limit)
 
 
 def _rows_of_text(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
@@ -281,6 +210,15 @@ def _parsed(line: str) -> Row | str:
     return row if isinstance(row, dict) else f"not keys with values but {type(row).__name__}"
 
 
+def read_lines_of_json(lines: Iterable[str], source: str) -> Iterator[Record]:
+    """Read lines of JSON as they come, as on standard input; a byte order mark is no part of them."""
+    row = 0
+    for number, line in enumerate(lines, 1):
+        if text := (line.removeprefix("\ufeff") if number == 1 else line).strip():
+            row, found = row + 1, _parsed(text)
+            yield Place(source, row, number), Problem(found) if isinstance(found, str) else found
+
+
 def object_of(pairs: list[tuple[str, Any]]) -> Row:
     """Make an object of JSON of its keys and values, or raise a `ValueError` if a key is there twice."""
     row = dict(pairs)
@@ -313,17 +251,20 @@ def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: 
             yield number, problem_of_bytes("".join(fields), file) or dict(zip(names, fields, strict=True))
 
 
-READERS: dict[str, tuple[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]]] = {
-    ".txt": ("line", _rows_of_text),
-    ".text": ("line", _rows_of_text),
-    ".md": ("line", _whole_text),
-    ".jsonl": ("line", _rows_of_json),
-    ".json": ("line", _rows_of_list),
-    ".csv": ("line", _rows_of_csv),
-    ".tsv": ("line", partial(_rows_of_table, delimiter="\t")),
-    ".parquet": ("row", rows_of_parquet),
+PARQUET = ".parquet"
+"""Ending of the files that have no lines."""
+
+READERS: dict[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]] = {
+    ".txt": _rows_of_text,
+    ".text": _rows_of_text,
+    ".md": _whole_text,
+    ".jsonl": _rows_of_json,
+    ".json": _rows_of_list,
+    ".csv": _rows_of_csv,
+    ".tsv": partial(_rows_of_table, delimiter="\t"),
+    PARQUET: _rows_of_parquet,
 }
-"""Ending of a file -> what its records are numbered by, and their reader."""
+"""Ending of a file -> the reader of its records."""
 
 KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"
 
@@ -331,16 +272,13 @@ KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS
 TEXT_LINES = (".txt", ".text")
 """Endings of the files whose lines are texts, for what reads no columns."""
 
-LINES = (".jsonl", ".json", ".csv", ".tsv")
-"""Endings of the files that have lines or items."""
-
 TABLES = (".csv", ".tsv")
 """Endings of those in which everything is written as text."""
 
-WHOLE_FILES = (".parquet",)
-"""Endings of the files that are read whole."""
+ROWS = (".jsonl", ".json", *TABLES, PARQUET)
+"""Endings of the files that have rows with columns."""
 
-ENDINGS = f"{', '.join((*LINES, *WHOLE_FILES))}, perhaps with {' or '.join(COMPRESSIONS)}"
+ENDINGS = f"{', '.join(ROWS)}, perhaps with {' or '.join(COMPRESSIONS)}"
 """How the name of a file of rows ends."""
 
 BY_LINES = (*TEXT_LINES, ".md", ".jsonl")
@@ -372,14 +310,14 @@ def find_file(source: str, *, others: Sequence[str] = ()) -> Path:
         if "://" in source:
             what, remedy = "lies elsewhere", "download it, and name the file"
         raise FileNotFoundError(f"{source} {what}: {remedy}")
-    if ending(path) not in (*others, *LINES, *WHOLE_FILES):
+    if ending(path) not in (*others, *ROWS):
         raise ValueError(f"{source} ends in {path.suffix or 'nothing'}: rows are read from {endings}")
     return path
 
 
 def has_lines(path: Path) -> bool:
-    """Return whether a file is read line by line."""
-    return ending(path) in LINES
+    """Return whether a file has lines, by which its records are found."""
+    return ending(path) != PARQUET
 
 
 class MissingColumnError(ValueError):
@@ -428,9 +366,9 @@ def require_text_early(file: Path) -> None:
         ValueError: The record is bad.
     """
     if ending(file) in BY_LINES:
-        for location, _, problem, *_ in records_of_file(file, (), BEGINNING):
-            if problem and problem != BEGINNING.problem():
-                raise refusal(location, problem)
+        for place, row in read(file, (), BEGINNING):
+            if isinstance(row, Problem) and row.what != BEGINNING.problem():
+                raise ValueError(f"{place}: {row.what}: {TEXT_REMEDY}")
             return
 
 
@@ -453,12 +391,14 @@ def require_columns_early(source: str, columns: Sequence[str]) -> None:
     is_small, has_bad_rows = has_lines(path) and path.stat().st_size <= SMALL, False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those who read the rows warn
-        for number, record in enumerate(records_of_file(path, columns)):
-            names |= dict.fromkeys(record.row)
-            has_bad_rows |= bool(record.problem)
-            if record.is_end:
-                raise ValueError(f"{record.location}: {record.problem}: correct it")
-            if not is_small and (has_bad_rows or number == MOST_ROWS or names.keys() >= set(columns)):
+        for place, row in read(path, columns):
+            if not isinstance(row, Problem):
+                names |= dict.fromkeys(row)
+            elif row.is_end:
+                raise ValueError(f"{place}: {row.what}: correct it")
+            else:
+                has_bad_rows = True
+            if not is_small and (has_bad_rows or place.row > MOST_ROWS or names.keys() >= set(columns)):
                 return
     if names and not has_bad_rows:
         require_columns(source, list(names), columns)
