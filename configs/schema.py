@@ -10,7 +10,7 @@ a general checker would say neither which key was meant nor, in a union, which k
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -357,6 +357,15 @@ def one_of(values: list[Any]) -> str:
 def no_field(key: str, configuration: str, near: Sequence[str]) -> str:
     """Say that a configuration has no such field, and which one may be meant."""
     return f"{key} is not a field of {configuration}: did you mean {' or '.join(near)}?"
+
+
+def require_fields(config_class: Any, names: Sequence[str]) -> None:
+    """Raise a `ValueError` if a name is no field of a configuration, which would store it and not use it."""
+    known = [field.name for field in fields(config_class)]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=3, cutoff=0.4) or known
+            raise ValueError(no_field(f"model.overrides.{name}", config_class.__name__, near))
 
 
 def number(value: float) -> str:

@@ -21,13 +21,13 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
 from ..configs.messages import first_line, shortened
+from ..configs.schema import require_fields
 from ..modeling import (
     TercetConfig,
     TercetEncoderConfig,
     TercetPreTrainedModel,
     TercetSeq2SeqConfig,
 )
-from ..pretraining.model import require_fields
 from .layers import choose_layers
 from .recipe import StudentRecipe
 

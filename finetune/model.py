@@ -22,12 +22,12 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from .. import modeling
 from ..configs.messages import first_line, quietly, shortened
+from ..configs.schema import require_fields
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..modeling.saved.inheritance import inherit, inherit_writing
 from ..modeling.saved.model_folder import pads, require_fit
 from ..modeling.saved.weights import load_whole
-from ..pretraining.model import require_fields
 from .recipe import LoraRecipe, PretrainedModelRecipe
 from .tasks.task import Task
 

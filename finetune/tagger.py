@@ -8,13 +8,13 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.messages import first_line
+from ..configs.schema import require_fields
 from ..modeling import TercetTaggerConfig, TercetTaggerForTokenClassification
 from ..modeling.configuration_neural import NeuralConfig
 from ..modeling.recurrent.tagger import WordFeatures
 from ..modeling.recurrent.word_embedders import adopt, describe
 from ..modeling.recurrent.word_tokenizer import word_tokenizer
 from ..modeling.saved.checkpoint import Checkpoint, Opener
-from ..pretraining.model import require_fields
 from .recipe import PretrainedModelRecipe
 from .tasks.task import Task
 

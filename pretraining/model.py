@@ -12,8 +12,6 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +23,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from ..configs.messages import first_line, quietly, shortened
 from ..configs.recipe import load_preset, read_recipe, recipe_folders, wrong_member
-from ..configs.schema import no_field
+from ..configs.schema import require_fields
 from ..data.cache import cache_folder, made_once, name_of
 from ..data.files.atomic_writes import explaining_a_full_disk
 from ..data.tokenizers.token_rows import keeps_ids, new_ids, rows_between
@@ -279,15 +277,6 @@ def to_adapt(path: str, kinds: Sequence[str]) -> str:
 def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:
     """List the types of configurations of models."""
     return [cast(type[NeuralConfig], model.config_class).model_type for model in models]
-
-
-def require_fields(config_class: type[NeuralConfig], names: list[str]) -> None:
-    """Raise a `ValueError` if a name is no field: transformers would store such a value and not use it."""
-    known = [field.name for field in fields(config_class)]
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=3, cutoff=0.4) or known
-            raise ValueError(no_field(f"model.overrides.{name}", config_class.__name__, near))
 
 
 def require_positions(config: NeuralConfig, sequence_length: int) -> None:
