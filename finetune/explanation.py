@@ -7,8 +7,8 @@ import torch
 
 from ..configs.messages import counted
 from ..modeling.saved.checkpoint import Checkpoint, Opener, opening_once
-from ..pretraining.start import as_block, device_in_words
 from ..training.devices.precision import choose_precision, join_processes
+from ..training.start import as_block, device_in_words
 from .learning import training_of
 from .learning_rate import CHOSEN, LearningRate, choose_learning_rate, in_recipes, with_learning_rate
 from .prepared import Prepared, prepare

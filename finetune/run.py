@@ -15,10 +15,10 @@ from pathlib import Path
 from ..data.files.locks import require_unheld
 from ..data.steps.exchange import main_first
 from ..modeling.saved.checkpoint import opening_once
-from ..pretraining.start import tell_start
 from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
 from ..training.stages import require_consistent
+from ..training.start import tell_start
 from .adaptation import adapt, require_adaptable
 from .explanation import settled, start_lines
 from .facts import keep_best, keep_rows

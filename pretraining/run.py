@@ -13,12 +13,13 @@ from ..training.devices.precision import join_processes
 from ..training.learning import Session, learn
 from ..training.run_folder import MODEL, running
 from ..training.stages import warn_of_unfilled_steps
+from ..training.start import tell_start, waiting_for
 from .continuation import tell_of_learning_rate
 from .output import run_folder
 from .prepared import find_inputs, prepare
 from .recipe import PretrainingRecipe
 from .revisions import keep_models, keeping_revisions, require_repository
-from .start import start_lines, tell_start, waiting_for
+from .start import start_lines
 from .text import tell_shares
 from .tokenizer import found_tokenizer, keep_tokenizer, load_or_train_tokenizer
 

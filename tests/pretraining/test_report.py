@@ -13,13 +13,14 @@ import tercet
 from tercet.__main__ import main
 from tercet.data.steps.batches import one_pass
 from tercet.pretraining.prepared import find_inputs, prepare
-from tercet.pretraining.start import start_lines, waiting_for
+from tercet.pretraining.start import start_lines
 from tercet.reports.pretraining.comparison import TokenLosses
 from tercet.reports.pretraining.document_scores import DOCUMENT, SEQUENCE, UnitScores, unit_scores
 from tercet.reports.pretraining.report import add_intervals, losses_without_context, verdicts
 from tercet.reports.pretraining.samples import samples
 from tercet.training.devices.precision import build_accelerator, precision_of
 from tercet.training.evaluation import evaluate, micro_batches
+from tercet.training.start import waiting_for
 
 from ..reported import pretrain, read_report, remove_report
 from .conftest import changed
@@ -193,7 +194,7 @@ def test_samples_are_of_held_out_text_and_always_the_same(kind, labels, prepared
 
 
 def test_what_a_run_waits_for_is_said_if_it_takes_long(capfd, monkeypatch):
-    monkeypatch.setattr("tercet.pretraining.start.PATIENCE", 0.05)
+    monkeypatch.setattr("tercet.training.start.PATIENCE", 0.05)
     with waiting_for("nothing"):
         pass
     with waiting_for("a nap"):
