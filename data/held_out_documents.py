@@ -3,6 +3,12 @@
 A document is held out if a hash of it is among the lowest: a twentieth of all, at most 1,000 documents and at
 least one. So it does not depend on the order of documents, copies of one stay together, and what is added to
 a text moves few from one part to the other.
+
+Scores on text that is also learned from do not say how well a model generalizes. It may be meant: a model
+that cannot learn a text by heart has a fault. So a run warns, and goes on. Files are compared by where they
+lie and, where two are equally long, by the hashes of their contents as they lie there: the same text in
+another compression, or a part of a larger file, is not noticed. A prepared corpus has the hashes of the files
+that it was made of.
 """
 
 import json
@@ -10,14 +16,15 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
 from .cache import made_once, name_of
-from .documents import Documents
+from .digests import identify_file
+from .documents import Documents, FileDocuments
 from .files.problems import Problem, Record, Row, problem_of_texts
 from .mixed_documents import single_texts
 from .prepared import PreparedDocuments
@@ -166,3 +173,66 @@ def warn_of_shared_documents(learned: Documents, measured: Documents, cache: Pat
             "leave corpus.validation out to hold a part out",
             stacklevel=2,
         )
+
+
+def warn_of_overlap(learned: Documents, measured: Documents, cache: Path) -> None:
+    """Warn if files of the validation text are files of the training text, too, by place or by contents.
+
+    Args:
+        learned: The training text.
+        measured: The validation text.
+        cache: Keeps the hashes of files that are equally long.
+    """
+    files = files_of(measured)
+    shared = shared_files(files_of(learned), files, cache)
+    if shared:
+        first = shared[0] if isinstance(shared[0], Path) else shared[0]["name"]
+        more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
+        warnings.warn(
+            f"{len(shared)} of {len(files)} files of corpus.validation are also in corpus.train "
+            f"({first}{more}), so that scores are not on held-out text: choose other files",
+            stacklevel=2,
+        )
+
+
+File = Path | dict[str, Any]
+"""A file, or the name, size and hash of one that a corpus was prepared from."""
+
+
+def files_of(documents: Documents) -> Sequence[File]:
+    """List the files of a text, or those with a hash that a prepared corpus was made of.
+
+    A prepared corpus that knows none counts as one file, its manifest.
+    """
+    if isinstance(documents, PreparedDocuments):
+        hashed: list[File] = [source for source in documents.manifest.sources if "sha256" in source]
+        return hashed or documents.identify()
+    return documents.files if isinstance(documents, FileDocuments) else ()
+
+
+def shared_files(learned: Sequence[File], measured: Sequence[File], cache: Path) -> list[File]:
+    """Find the measured files that are learned from; `cache` keeps the hashes of those equally long."""
+    places = {file.resolve() for file in learned if isinstance(file, Path)}
+    by_size: dict[int, list[File]] = {}
+    for file in learned:
+        by_size.setdefault(size_of(file), []).append(file)
+
+    def digest_of(file: File) -> str:
+        return (identify_file(file, cache) if isinstance(file, Path) else file)["sha256"]
+
+    @lru_cache
+    def contents(size: int) -> set[str]:
+        return {digest_of(file) for file in by_size[size]}
+
+    def is_shared(file: File) -> bool:
+        size = size_of(file)
+        return (isinstance(file, Path) and file.resolve() in places) or (
+            size in by_size and digest_of(file) in contents(size)
+        )
+
+    return [file for file in measured if is_shared(file)]
+
+
+def size_of(file: File) -> int:
+    """Return the bytes of a file."""
+    return file.stat().st_size if isinstance(file, Path) else file["bytes"]

@@ -19,13 +19,12 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..data.cache import cache_folder
 from ..data.documents import EMBEDDED
-from ..data.held_out_documents import warn_of_shared_documents
+from ..data.held_out_documents import warn_of_overlap, warn_of_shared_documents
 from ..data.mixed_documents import single_texts
 from ..data.prepared import PreparedDocuments
 from ..data.steps.examples import Examples, ExampleSource, left_out_of
 from ..data.steps.exchange import main_first
 from ..data.steps.objective import Objective
-from ..data.texts_read import warn_of_overlap
 from ..data.tokenizers.new_terms import read_terms
 from ..data.tokenizers.tokenization import tokenized_corpus
 from ..data.tokenizers.tokenizer import load_tokenizer

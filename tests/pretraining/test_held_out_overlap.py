@@ -8,8 +8,7 @@ import pytest
 
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.data.documents import open_documents
-from tercet.data.held_out_documents import warn_of_shared_documents
-from tercet.data.texts_read import shared_files
+from tercet.data.held_out_documents import shared_files, warn_of_shared_documents
 from tercet.data.tokenizers.tokenization import tokenize
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.pretraining.prepared import find_inputs
@@ -38,7 +37,7 @@ def test_files_are_shared_by_place_and_by_contents(tmp_path):
 
 def test_only_files_of_equal_size_are_read(tmp_path, monkeypatch):
     learned, measured = write(tmp_path, "a", "One."), write(tmp_path, "b", "Twenty.")
-    monkeypatch.setattr("tercet.data.texts_read.identify_file", None)
+    monkeypatch.setattr("tercet.data.held_out_documents.identify_file", None)
     assert shared_files([learned], [measured, learned], tmp_path / "cache") == [learned]
 
 

@@ -21,8 +21,8 @@ pytest.importorskip("datatrove", reason="the extra `prepare` is not installed")
 import tercet
 from tercet.data.corpus import ARRAYS, TokenizedCorpus
 from tercet.data.documents import open_documents
+from tercet.data.held_out_documents import warn_of_overlap
 from tercet.data.prepared import Manifest, open_source
-from tercet.data.texts_read import warn_of_overlap
 from tercet.data.tokenizers.tokenization import tokenize, tokenized_corpus
 from tercet.data.tokenizers.tokenizer import load_tokenizer
 
