@@ -67,3 +67,28 @@ class ByKind(Mapping[str, Any]):
 
         union = Annotated[reduce(or_, self.values()), Field(discriminator="kind")]
         return handler(adapter_of(union).core_schema)
+
+
+class OptionalPart(ByKind):
+    """One class alone, of a part that most recipes leave out, or set to null; the part names no kind.
+
+        adaptation: Annotated[Any, OptionalPart(__name__, "adaptation.AdaptationRecipe")] = None
+
+    Args:
+        table: The name of the module that has the part, in the same package.
+        name: Module and class.
+    """
+
+    def __init__(self, table: str, name: str):
+        super().__init__(table, {"": name})
+
+    def build(self, data: Any) -> Any:
+        """Build the dataclass, if there is the part.
+
+        Raises:
+            ValueError: The dataclass refuses the data.
+        """
+        return None if data is None else adapter_of(self[""]).validate_json(json.dumps(data), strict=True)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        return handler(adapter_of(self[""] | None).core_schema)

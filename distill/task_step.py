@@ -8,7 +8,7 @@ teacher's task -> rows -> examples                   what all students have in c
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ..configs.documents import read_facts
 from ..configs.messages import quietly
+from ..configs.recipe import recipe_data
 from ..data.cache import made_once
 from ..data.files.atomic_writes import replace_text
 from ..data.files.rows import read_rows
@@ -29,14 +30,15 @@ from ..data.steps.packing import Ragged
 from ..finetune.encoding import TextEncoder
 from ..finetune.examples import LabelledExamples, numbers
 from ..finetune.facts import keep_best, keep_rows
+from ..finetune.inputs import Setting
 from ..finetune.learning import learn_all
-from ..finetune.learning_rate import choose_learning_rate, with_learning_rate
-from ..finetune.model import load_pretrained_model
+from ..finetune.learning_rate import choose_learning_rate
+from ..finetune.model import Start, load_task_model
 from ..finetune.prepared import Prepared
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.tasks.task import Task
-from ..finetune.tasks.tasks import load_task
+from ..finetune.tasks.tasks import load_task, task_of
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..modeling.saved.model_folder import save_tokenizer
@@ -73,7 +75,7 @@ class TaskStep(Step):
         teacher = open_model(recipe.teacher)
         model, task = load_model(teacher), load_task(teacher.folder)
         require_teacher(recipe.teacher, model, task)
-        rows = read_splits(fine_tuning(recipe, task, Path(), recipe.teacher))
+        rows = read_splits(recipe.data, task_of(task.recipe))
         unlabelled = None
         if recipe.unlabelled is not None:
             require_answers(task)
@@ -104,8 +106,8 @@ class TaskStep(Step):
         """Make sure that the student reads what the teacher reads."""
         if student.recipe.path is None:
             return require_same_input(self, own_student(self, student.recipe), self.tokenizer)
-        model, seed = PretrainedModelRecipe(path=student.recipe.path), self.recipe.training.seeds[0]
-        own = load_pretrained_model(model, self.task, seed, self.open_model)
+        start, seed = Start(self.open_model(student.recipe.path)), self.recipe.training.seeds[0]
+        own = load_task_model(start, self.task, seed)
         return require_same_input(self, own.model, own.tokenizer)
 
     def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
@@ -113,26 +115,26 @@ class TaskStep(Step):
         processes, own = join_processes(), student.recipe
         with main_first():
             path = own.path or write_beginning(self, own, folder / BEGINNING)
-            recipe = fine_tuning(self.recipe, self.task, folder, path)
-            rate = choose_learning_rate(recipe, self.open_model)
-            recipe = with_learning_rate(recipe, rate)
+            model = self.open_model(path)
+            recipe, setting = settled(self.recipe, self.task, model, folder)
             if processes.is_main_process:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_recipe(recipe, folder)
-            require_same_beginning(folder, self.open_model(path))
-            first = load_pretrained_model(recipe.model, self.task, recipe.training.seeds[0], self.open_model)
+            require_same_beginning(folder, model)
+            first = load_task_model(setting.start, self.task, setting.training.seeds[0])
         require_same_input(self, first.model, first.tokenizer)
-        encoder = encoder_of(first.model, first.tokenizer, recipe.data.max_length)
-        splits = encode_splits(self.rows, self.task, encoder, recipe.data.on_bad_row)
-        prepared = Prepared(self.task, splits, first, self.rows.bad_rows, self.open_model)
+        data = self.recipe.data
+        encoder = encoder_of(first.model, first.tokenizer, data.max_length)
+        splits = encode_splits(self.rows, self.task, encoder, data.on_bad_row)
+        prepared = Prepared(self.task, splits, first, self.rows.bad_rows)
         whole = training_split(self)
         if processes.is_main_process:
-            keep_rows(recipe, prepared)
-            if rate is not None:
-                print(rate, file=sys.stderr, flush=True)
+            keep_rows(folder, data, prepared)
+            if setting.rate is not None:
+                print(setting.rate, file=sys.stderr, flush=True)
         wait_for_everyone()
         results = learn_all(
-            *(recipe, prepared, folder),
+            *(setting, prepared, folder),
             first=first,
             resume=resume,
             read={**splits, "train": whole} if student.is_taught else splits,
@@ -141,7 +143,7 @@ class TaskStep(Step):
             pace=whole.examples,
         )
         if processes.is_main_process:
-            keep_best(recipe, prepared, results, rate=rate)
+            keep_best(folder, prepared, results, setting)
         wait_for_everyone()
 
 
@@ -203,15 +205,23 @@ def require_answers(task: Task) -> None:
         )
 
 
-def fine_tuning(recipe: TaskStepRecipe, task: Task, folder: Path, beginning: str) -> FineTuningRecipe:
-    """Return the step as a recipe of fine-tuning."""
-    return FineTuningRecipe(
-        model=PretrainedModelRecipe(path=beginning),
+def settled(
+    step: TaskStepRecipe, task: Task, beginning: Checkpoint, folder: Path
+) -> tuple[FineTuningRecipe, Setting]:
+    """Return the step as a recipe of fine-tuning a student on disk, and what that says of how it learns."""
+    data, training = step.data, step.training
+    rate = choose_learning_rate(beginning, training)
+    if rate is not None:
+        training = replace(training, learning_rate=rate.value)
+    recipe = FineTuningRecipe(
+        model=PretrainedModelRecipe(path=beginning.name),
         task=task.recipe,
-        data=recipe.data,
-        training=recipe.training,
+        data=data,
+        training=training,
         output=str(folder),
     )
+    start, about = Start(beginning), recipe_data(recipe)
+    return recipe, Setting(start=start, training=training, max_length=data.max_length, about=about, rate=rate)
 
 
 def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str:

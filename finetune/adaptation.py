@@ -1,57 +1,73 @@
 """Further pretraining: a model reads text of the task's domain before it learns the task.
 
-Gururangan et al. (2020) call it domain-adaptive pretraining.
+Gururangan et al. (2020) call it domain-adaptive pretraining. Its recipe builds whatever belongs to it: a run
+without further pretraining does not import this.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from transformers import PreTrainedConfig
 
-from ..modeling.saved.checkpoint import Checkpoint
-from ..pretraining.recipe import ModelRecipe, PretrainingRecipe
-from .recipe import AdaptationRecipe
+from ..pretraining.objectives.recipes import SingleObjectiveRecipe
+from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe
+from ..training.recipe import TrainingRecipe
+from ..training.stages import require_consistent
 
 
-def require_adaptable(recipe: AdaptationRecipe, config: PreTrainedConfig, path: str, folder: Path) -> None:
-    """Make sure that an objective trains the model's member, and that the text is there.
+@dataclass(frozen=True)
+class AdaptationRecipe:
+    """Continue pretraining on text of the task's domain before fine-tuning (Gururangan et al., 2020)."""
 
-    Raises:
-        ValueError: The objective is another member's.
-        FileNotFoundError: A file of the text does not exist.
-    """
-    from ..pretraining.text import open_texts
+    corpus: CorpusRecipe
+    """The text."""
+    objective: SingleObjectiveRecipe
+    """The objective, usually that of the model's pretraining."""
+    training: TrainingRecipe
+    """Optimization."""
 
-    classes = [cast(type[PreTrainedConfig], model.config_class) for model in recipe.objective.model_classes]
-    if not isinstance(config, tuple(classes)):
-        raise ValueError(
-            f"adaptation.objective is {recipe.objective.kind}, which trains a "
-            f"{' or a '.join(known.model_type for known in classes)}, but {path} is a {config.model_type}: "
-            "choose another objective, or another model"
+    def require_consistent(self) -> None:
+        """Raise a `ValueError` if the stages of its training do not fit: runs without it come before."""
+        require_consistent(self.training)
+
+    def require_adaptable(self, config: PreTrainedConfig, path: str, folder: Path) -> None:
+        """Make sure that the objective trains a model's member, and that the text is there.
+
+        Raises:
+            ValueError: The objective is another member's.
+            FileNotFoundError: A file of the text does not exist.
+        """
+        from ..pretraining.text import open_texts
+
+        classes = [cast(type[PreTrainedConfig], each.config_class) for each in self.objective.model_classes]
+        if not isinstance(config, tuple(classes)):
+            raise ValueError(
+                f"adaptation.objective is {self.objective.kind}, which trains a "
+                f"{' or a '.join(known.model_type for known in classes)}, but {path} is a "
+                f"{config.model_type}: choose another objective, or another model"
+            )
+        open_texts(self.further_pretraining(path, folder))
+
+    def adapt(self, model: Path, folder: Path) -> Path:
+        """Go on with a model's pretraining below a folder, and return the folder of the adapted one.
+
+        A run that was interrupted is continued, and one that is finished is not repeated.
+
+        Raises:
+            ValueError: The objective is not the model's, or something is wrong with the text.
+            KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
+        """
+        from ..pretraining.run import pretrain
+
+        return pretrain(self.further_pretraining(str(model), folder / "run"), resume=True)
+
+    def further_pretraining(self, path: str, output: Path) -> PretrainingRecipe:
+        """Return the recipe of the pretraining run that this is."""
+        return PretrainingRecipe(
+            model=ModelRecipe(path=path),
+            corpus=self.corpus,
+            objective=self.objective,
+            training=self.training,
+            output=str(output),
         )
-    open_texts(further_pretraining(recipe, path, folder))
-
-
-def adapt(model: Checkpoint, recipe: AdaptationRecipe, folder: Path) -> Path:
-    """Go on with the pretraining of a model below a folder, and return the folder of the adapted one.
-
-    A run that was interrupted is continued, and one that is finished is not repeated.
-
-    Raises:
-        ValueError: The objective is not the model's, or something is wrong with the text.
-        KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-    """
-    from ..pretraining.run import pretrain
-
-    return pretrain(further_pretraining(recipe, str(model.folder), folder / "run"), resume=True)
-
-
-def further_pretraining(recipe: AdaptationRecipe, path: str, output: Path) -> PretrainingRecipe:
-    """Return the recipe of the pretraining run that an adaptation is."""
-    return PretrainingRecipe(
-        model=ModelRecipe(path=path),
-        corpus=recipe.corpus,
-        objective=recipe.objective,
-        training=recipe.training,
-        output=str(output),
-    )

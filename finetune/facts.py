@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from ..configs.messages import counted
 from ..data.files.atomic_writes import replace_text
@@ -16,22 +17,22 @@ from ..data.texts_read import keep_texts
 from ..data.tokenizers.special_tokens import UNKNOWN, share_of_unknown, tell_of_unknown, tell_of_unwritable
 from ..training.run_folder import EVALUATION, MODEL, RECIPE, TEXTS, delete
 from ..training.tracking import as_json
-from .learning_rate import LearningRate
+from .inputs import Setting
 from .output import GRID, PREDICTIONS, SEED, seed_folder
 from .prepared import Prepared, Results
-from .recipe import FineTuningRecipe
+from .recipe import DataRecipe
 from .splits import identify
 
 
-def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
-    """Write which rows a run reads, before it reads them.
+def keep_rows(folder: Path, data: DataRecipe, prepared: Prepared) -> None:
+    """Write which rows a run reads into its folder, before it learns from them.
 
     Bad rows are told of, rows that are learned from and measured on, and tokens that are unknown.
 
     Raises:
         ValueError: The run has begun with other rows: seeds and baselines would not be of the same ones.
     """
-    texts = identify(recipe.data, {name: split.rows for name, split in prepared.splits.items()})
+    texts = identify(data, {name: split.rows for name, split in prepared.splits.items()})
     rows = {name: len(split.rows) for name, split in prepared.splits.items()}
     for line in (in_words(prepared.bad_rows), *shared_in_words(prepared.shared_rows, rows)):
         if line:
@@ -42,8 +43,8 @@ def keep_rows(recipe: FineTuningRecipe, prepared: Prepared) -> None:
             references = prepared.task.references(prepared.splits[name].rows)
             tell_of_unwritable(references, prepared.pretrained.tokenizer, f"the {name} rows")
     finished = (f"{SEED}*", f"*/{SEED}*", f"{GRID}/*")
-    goes_on = any(any(recipe.folder.glob(pattern)) for pattern in finished)
-    keep_texts(recipe.folder / TEXTS, texts, goes_on=goes_on, may_change=False)
+    goes_on = any(any(folder.glob(pattern)) for pattern in finished)
+    keep_texts(folder / TEXTS, texts, goes_on=goes_on, may_change=False)
 
 
 def shared_in_words(shared: Mapping[str, int], rows: Mapping[str, int]) -> list[str]:
@@ -63,18 +64,16 @@ def unknown_in(prepared: Prepared, split: str) -> float:
     return share_of_unknown([ids], prepared.pretrained.tokenizer)
 
 
-def keep_best(
-    recipe: FineTuningRecipe, prepared: Prepared, results: Results, rate: LearningRate | None = None
-) -> None:
+def keep_best(folder: Path, prepared: Prepared, results: Results, setting: Setting) -> None:
     """Put the best seed's model and predictions where they are looked for, and write what they are worth.
 
     Args:
-        recipe: As it was carried out.
+        folder: Of the run.
         prepared: Its rows and its tokenizer.
         results: Of all seeds.
-        rate: What was chosen for the recipe.
+        setting: What they were carried out with.
     """
-    folder, split = recipe.folder, prepared.measured[-1]
+    split, rate = prepared.measured[-1], setting.rate
     best_seed = min(results, key=lambda seed: prepared.task.minimized_metric(results[seed]["validation"]))
     chosen, best = seed_folder(folder, best_seed), results[best_seed]
     delete(folder / MODEL)
@@ -82,16 +81,16 @@ def keep_best(
     shutil.copy(folder / RECIPE, folder / MODEL)
     shutil.copy(chosen / PREDICTIONS, folder / PREDICTIONS)
     facts = {
-        "scores": {f"{recipe.task.kind}/{name}": value for name, value in best[split].items()},
+        "scores": {f"{prepared.task.recipe.kind}/{name}": value for name, value in best[split].items()},
         "split": split,
         "held_out": {UNKNOWN: unknown_in(prepared, split)},
         "seconds": best["seconds"],
         "step": best["steps"],
         "trained_on": best["trained_on"],
         "best_seed": best_seed,
-        "begins_with": recipe.model.path,
+        "begins_with": setting.start.model.name,
         "learning_rate": {
-            "value": recipe.training.learning_rate,
+            "value": setting.training.learning_rate,
             "reason": rate.reason if rate else "as the recipe or its grid says",
         },
     }

@@ -1,7 +1,8 @@
 """Runs of fine-tuning, one a seed: pretrained model and head -> learn -> best checkpoint -> scores."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,10 @@ from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
 from ..configs.messages import quietly
-from ..configs.recipe import recipe_data
 from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
 from ..data.steps.objective import Objective
 from ..modeling import TercetPreTrainedModel
-from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.model_folder import save_tokenizer
 from ..modeling.saved.saving import save_loadable
 from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
@@ -33,10 +33,11 @@ from ..training.stages import prepare_data
 from .encoding import TextEncoder
 from .evaluation import Evaluation, Evaluator, evaluate_rows
 from .examples import LabelledExamples
-from .model import PretrainedModel, learner_of, load_pretrained_model, merged
-from .output import ADAPTER, GRID, GRID_SCORES, PREDICTIONS, seed_folder
+from .inputs import Inputs, Setting
+from .model import TaskModel, learner_of, load_task_model, merged
+from .output import ADAPTED, ADAPTER, BEFORE, GRID, GRID_SCORES, PREDICTIONS, seed_folder
 from .prepared import Prepared, Results
-from .recipe import Combinations, FineTuningRecipe, FineTuningSchedule, LoraRecipe, in_words
+from .recipe import FineTuningSchedule, LoraRecipe, in_words
 from .splits import Split, encoder_of, remember_words
 from .tasks.task import Task
 from .tasks.tasks import keep_task
@@ -48,12 +49,28 @@ RECORDS = 100
 """Records that a run writes into its log, about."""
 
 
+def learn_best(inputs: Inputs, prepared: Prepared, run: Run) -> tuple[Setting, Results]:
+    """Carry out the runs of all seeds, with the best setting of a grid; give it, and all scores.
+
+    With further pretraining, the seeds learn twice: before it and, what counts, behind it.
+    """
+    setting, first = inputs.settings[0], prepared.pretrained
+    if setting.values:
+        setting, first = best_of_grid(inputs.settings, prepared, run), None
+    if inputs.adaptation is not None:
+        learn_all(setting, prepared, run.folder / BEFORE, first=first, resume=run.resume)
+        adapted = inputs.adaptation.adapt(setting.start.model.folder, run.folder / ADAPTED)
+        adapted_start = replace(setting.start, model=Checkpoint.open(str(adapted)))
+        setting, first = replace(setting, start=adapted_start), None
+    return setting, learn_all(setting, prepared, run.folder, first=first, resume=run.resume)
+
+
 def learn_all(
-    recipe: FineTuningRecipe,
+    setting: Setting,
     prepared: Prepared,
     folder: Path,
     *,
-    first: PretrainedModel | None,
+    first: TaskModel | None,
     resume: bool,
     read: Mapping[str, Split] | None = None,
     **options: Any,
@@ -61,7 +78,7 @@ def learn_all(
     """Carry out the runs of all seeds below a folder.
 
     Args:
-        recipe: Says how.
+        setting: Says how.
         prepared: The task and the rows.
         folder: Receives a folder of each seed.
         first: The model of the first seed if it is loaded already; it is changed.
@@ -71,85 +88,69 @@ def learn_all(
     """
     splits = prepared.splits if read is None else read
     results = {}
-    for seed in recipe.training.seeds:
-        place = seed_folder(folder, seed)
+    for seed in setting.training.seeds:
+        place = (seed_folder(folder, seed), seed)
         results[seed] = learn_seed(
-            *(recipe, prepared.task, splits, place, seed),
-            pretrained=first,
-            open_model=prepared.open_model,
-            resume=resume,
-            **options,
+            setting, prepared.task, splits, *place, pretrained=first, resume=resume, **options
         )
         first = None
     return results
 
 
-def best_of_grid(tried: Combinations, prepared: Prepared, run: Run) -> int:
-    """Try every combination of a grid with the first seed, and give the number of the best on validation."""
+def best_of_grid(settings: Sequence[Setting], prepared: Prepared, run: Run) -> Setting:
+    """Try every setting of a grid with the first seed, and give the best on validation."""
     splits = {name: split for name, split in prepared.splits.items() if name != "test"}
-    results: list[dict[str, Any]] = [
-        {"values": values}
-        | learn_seed(
-            recipe,
-            prepared.task,
-            splits,
-            run.folder / GRID / ",".join(in_words(values)),
-            recipe.training.seeds[0],
-            open_model=prepared.open_model,
-            resume=run.resume,
-        )
-        for values, recipe in tried
-    ]
-    for each in results:
-        each["shortfall"] = prepared.task.minimized_metric(each["validation"])
+    results: list[dict[str, Any]] = []
+    for setting in settings:
+        place = (run.folder / GRID / ",".join(in_words(setting.values)), setting.training.seeds[0])
+        scores = learn_seed(setting, prepared.task, splits, *place, resume=run.resume)
+        shortfall = prepared.task.minimized_metric(scores["validation"])
+        results.append({"values": setting.values, **scores, "shortfall": shortfall})
     with run.together() as is_main:
         if is_main:
             replace_text(run.folder / GRID_SCORES, json.dumps([*map(as_json, results)], indent=2) + "\n")
-    return min(range(len(tried)), key=lambda number: results[number]["shortfall"])
+    return settings[min(range(len(settings)), key=lambda number: results[number]["shortfall"])]
 
 
 def learn_seed(
-    recipe: FineTuningRecipe,
+    setting: Setting,
     task: Task,
     splits: Mapping[str, Split],
     folder: Path,
     seed: int,
     *,
     resume: bool,
-    pretrained: PretrainedModel | None = None,
-    open_model: Opener = Checkpoint.open,
+    pretrained: TaskModel | None = None,
     teach: Callable[[TercetPreTrainedModel, torch.device], Objective] | None = None,
     pace: LabelledExamples | None = None,
 ) -> dict[str, Any]:
     """Carry out the run of one seed and return its scores; one that is finished is not repeated.
 
     Args:
-        recipe: Says how.
+        setting: Says how.
         task: What is learned.
         splits: What from, and what the model is measured on.
         folder: Receives log, scores, predictions and model.
         seed: Of head, order and dropout.
         resume: Continue a run that is there.
         pretrained: The model of this seed if it is loaded already; it is changed.
-        open_model: Finds it by its name otherwise.
         teach: Says what a model on a device learns, if that is more than the task's own objective.
         pace: Examples by which steps and evaluations are counted, if others than those learned from.
     """
     if (folder / SCORES).exists():
         return json.loads((folder / SCORES).read_text(encoding="utf-8"))
-    train = splits["train"].examples
-    training = training_of(recipe.training, train, seed, pace)
+    schedule, lora, train = setting.training, setting.lora, splits["train"].examples
+    training = training_of(schedule, train, seed, pace)
     session = Session.begin(folder, training, resume=resume)
     accelerator = session.accelerator
-    require_whole_matrices(recipe.lora, accelerator)
-    pretrained, learner = load_learner(recipe, task, splits, seed, pretrained, open_model)
+    require_whole_matrices(lora, accelerator)
+    pretrained, learner = load_learner(setting, task, splits, seed, pretrained)
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
     held_out = HeldOut(measure=validation.measure, criterion=task.minimized_metric)
-    size = recipe.training.batch_size
+    size, width = schedule.batch_size, pretrained.model.config.hidden_size
     data = prepare_data(train, objective, training, accelerator, held_out=held_out, examples_per_step=size)
-    width, about = pretrained.model.config.hidden_size, recipe_data(recipe)
-    parts = Parts(model=learner, objective=objective, data=data, width=width, about=about)
+    parts = Parts(model=learner, objective=objective, data=data, width=width, about=setting.about)
     outcome = learn(session, parts, training)
     scores = load_best_model(learner, folder, accelerator)
     scored = hash_of_weights(whole_weights(learner, accelerator))
@@ -157,15 +158,15 @@ def learn_seed(
     results = results_of(evaluations, outcome, training.steps, environment_of(learner, accelerator))
     weights = whole_weights(learner, accelerator)
     if accelerator.is_main_process:
-        model, weights = merged(learner, folder / ADAPTER) if recipe.lora else (pretrained.model, weights)
+        model, weights = merged(learner, folder / ADAPTER) if lora else (pretrained.model, weights)
         saved = hash_of_weights(weights)
-        encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
+        encoder = encoder_of(pretrained.model, pretrained.tokenizer, setting.max_length)
         keep_model(model, weights, encoder, task, folder / MODEL, training)
         results["learned"] |= {"scored": scored, "saved": saved}
         keep_results(folder, evaluations, results)
-        if not recipe.lora:  # whose additions are merged into the weights that are saved
+        if not lora:  # whose additions are merged into the weights that are saved
             tell_of_weights(folder.name, {"best": scored}, {"best": saved})
-        tell_of_rows(folder.name, recipe.training, train, pace, outcome.progress)
+        tell_of_rows(folder.name, schedule, train, pace, outcome.progress)
     accelerator.wait_for_everyone()
     return results
 
@@ -193,17 +194,16 @@ def tell_of_rows(
 
 
 def load_learner(
-    recipe: FineTuningRecipe,
+    setting: Setting,
     task: Task,
     splits: Mapping[str, Split],
     seed: int,
-    pretrained: PretrainedModel | None = None,
-    open_model: Opener = Checkpoint.open,
-) -> tuple[PretrainedModel, nn.Module]:
+    pretrained: TaskModel | None = None,
+) -> tuple[TaskModel, nn.Module]:
     """Load the model of a seed unless it is, with what it has to know of the rows, and what of it learns."""
-    pretrained = pretrained or load_pretrained_model(recipe.model, task, seed, open_model)
+    pretrained = pretrained or load_task_model(setting.start, task, seed)
     remember_words(pretrained.model, splits)
-    return pretrained, learner_of(pretrained.model, recipe.lora, recipe.training.frozen_layers)
+    return pretrained, learner_of(pretrained.model, setting.lora, setting.training.frozen_layers)
 
 
 def results_of(

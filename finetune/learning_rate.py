@@ -1,4 +1,4 @@
-"""The peak learning rate of a recipe that names none: the larger the model, the smaller.
+"""The peak learning rate where a recipe names none: the larger the model, the smaller.
 
 A power law goes through what was measured here for small models and what is published for large ones.
 Parameters are those outside the tables of embeddings, since the rate does not depend on the size of the
@@ -10,15 +10,15 @@ vocabulary:
     302 million    1e-5 to 3e-5    RoBERTa-large (Liu et al., 2019, table 10)
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig
 
-from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.checkpoint import Checkpoint
 from .model import MEMBERS
-from .recipe import FineTuningRecipe
+from .recipe import FineTuningSchedule, LoraRecipe
 
 BASE, RATE_OF_BASE, EXPONENT = 85e6, 3e-5, 0.85
 """Parameters and learning rate of BERT-base, and how fast rates fall as the number of parameters grows."""
@@ -53,33 +53,34 @@ class LearningRate:
 
 
 def choose_learning_rate(
-    recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open
+    model: Checkpoint,
+    training: FineTuningSchedule,
+    lora: LoraRecipe | None = None,
+    *,
+    is_tagger: bool = False,
 ) -> LearningRate | None:
-    """Choose the peak learning rate of a recipe by what learns; `None` where recipe or grid names one.
+    """Choose the peak learning rate of a model by what of it learns; `None` where one is named.
+
+    Args:
+        model: On disk.
+        training: Says what is frozen.
+        lora: The adapters that learn instead of the model, if any.
+        is_tagger: Whether a tagger on the model's word vectors learns instead.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: Its configuration is damaged, or not of an architecture that can be fine-tuned.
     """
-    if recipe.training.learning_rate is not None or CHOSEN in recipe.grid:
+    if training.learning_rate is not None:
         return None
-    if recipe.model.tagger is not None:
+    if is_tagger:
         return LearningRate(OF_TAGGERS, "that of taggers on frozen word vectors")
-    checkpoint = open_model(recipe.model.path, recipe.model.revision)
-    if checkpoint.config.model_type not in MEMBERS:
-        checkpoint.require_transformer()
+    if model.config.model_type not in MEMBERS:
+        model.require_transformer()
     return rate_of_size(
-        count_parameters(checkpoint.config),
-        has_adapters=recipe.lora is not None,
-        is_frozen=recipe.training.frozen_layers < 0,
+        count_parameters(model.config),
+        has_adapters=lora is not None,
+        is_frozen=training.frozen_layers < 0,
     )
-
-
-def with_learning_rate(recipe: FineTuningRecipe, rate: LearningRate | None) -> FineTuningRecipe:
-    """Return a recipe with the rate that was chosen for it, if one was."""
-    if rate is None:
-        return recipe
-    return replace(recipe, training=replace(recipe.training, learning_rate=rate.value))
 
 
 def rate_of_size(count: int, *, has_adapters: bool = False, is_frozen: bool = False) -> LearningRate:

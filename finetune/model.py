@@ -9,7 +9,8 @@ and is loaded like any other; they are kept beside it as well.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -24,11 +25,11 @@ from .. import modeling
 from ..configs.messages import first_line, quietly, shortened
 from ..configs.schema import require_fields
 from ..modeling import TercetPreTrainedModel
-from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.inheritance import inherit, inherit_writing
 from ..modeling.saved.model_folder import pads, require_fit
 from ..modeling.saved.weights import load_whole
-from .recipe import LoraRecipe, PretrainedModelRecipe
+from .recipe import LoraRecipe
 from .tasks.task import Task
 
 IN_WORDS = {
@@ -51,65 +52,81 @@ MEMBERS = {
 
 
 @dataclass(frozen=True)
-class PretrainedModel:
-    """What a run begins with."""
+class Start:
+    """The model on disk that learning begins with, and what of it is kept."""
+
+    model: Checkpoint
+    beside: tuple[Checkpoint, ...] | None = None
+    """Further models, if a tagger reads word vectors: theirs lie beside those of `model`."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the configuration that are set otherwise."""
+    from_scratch: bool = False
+    """Whether all weights are drawn."""
+    new_head: bool = False
+    """Whether a head is drawn although the model has one."""
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A model with the head of a task, before it learns."""
 
     model: TercetPreTrainedModel
-    """With the task's head, on the CPU, in float32."""
+    """On the CPU, in float32."""
     tokenizer: PreTrainedTokenizerBase
+    """Its own copy, with what the task needs."""
     fresh: list[str]
     """Tensors that are drawn at random; those of a stock model's head have its names."""
 
 
-def load_pretrained_model(
-    recipe: PretrainedModelRecipe, task: Task, seed: int, open_model: Opener = Checkpoint.open
-) -> PretrainedModel:
+def load_task_model(start: Start, task: Task, seed: int) -> TaskModel:
     """Load a pretrained model and give it the head of a task.
 
     Args:
-        recipe: Names the model.
+        start: The model on disk.
         task: Names the head and its labels.
         seed: Of the weights that are drawn.
-        open_model: Finds a model by its name.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: It has no such head, has one for other labels, has no tokenizer, or is damaged.
     """
-    if recipe.tagger is not None:
+    checkpoint = start.model
+    if start.beside is not None:
         from .tagger import build_tagger
 
-        tagger, tokenizer, fresh = build_tagger(recipe, recipe.tagger.beside, task, seed, open_model)
-        return PretrainedModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
-    checkpoint = open_model(recipe.path, recipe.revision)
+        models = [checkpoint, *start.beside]
+        tagger, tokenizer, fresh = build_tagger(models, task, seed, start.overrides, start.from_scratch)
+        return TaskModel(cast(TercetPreTrainedModel, tagger), tokenizer, fresh)
     config = checkpoint.config
-    if not knows_labels(config, task, recipe):
-        recipe = replace(recipe, new_head=True)
+    keeps_head = not start.new_head and knows_labels(checkpoint, task)
     torch.manual_seed(seed)
     if config.model_type not in MEMBERS:
         checkpoint.require_transformer()
     ours = type(config) if checkpoint.is_ours else imported_as(config)
-    require_head(recipe.path, config.model_type, ours, task)
+    require_head(checkpoint, ours, task)
     found, drawn = (checkpoint.ours(), []) if checkpoint.is_ours else load_foreign(checkpoint, task)
     source = cast(TercetPreTrainedModel, found)
     tokenizer = checkpoint.own_tokenizer()
     require_fit(tokenizer, source.config)
-    pads(tokenizer, recipe.path)
+    pads(tokenizer, checkpoint.name)
     task.prepare_tokenizer(tokenizer)
-    model, fresh = with_head(source, task, recipe, seed)
+    model = with_head(source, task, seed, start.overrides)
+    if start.from_scratch:
+        fresh = sorted(dict(model.named_parameters()))
+    else:
+        fresh = inherit(model, source, keeps_head=keeps_head)
     task.prepare_model(model, tokenizer)
-    return PretrainedModel(model, tokenizer, sorted({*fresh, *drawn}))
+    return TaskModel(model, tokenizer, sorted({*fresh, *drawn}))
 
 
-def require_head(path: str, model_type: str, config_class: Any, task: Task) -> None:
-    """Raise a `ValueError` if a member, named by the class of its configuration, has no head for a task."""
+def require_head(checkpoint: Checkpoint, config_class: Any, task: Task) -> None:
+    """Raise a `ValueError` if the member that a model is, by a class of configurations, has no such head."""
     member = MEMBERS[config_class.model_type]
     able = [each for each in MEMBERS.values() if f"Tercet{each}{task.head}" in modeling.__all__]
     if member not in able:
         needed = " or ".join(IN_WORDS[each] for each in able)
         raise ValueError(
-            f"model.path {path} is {IN_WORDS[member]} ({model_type}), but task.kind {task.recipe.kind} needs "
-            f"{needed}: name one in model.path"
+            f"model.path {checkpoint.name} is {IN_WORDS[member]} ({checkpoint.config.model_type}), but "
+            f"task.kind {task.recipe.kind} needs {needed}: name one in model.path"
         )
 
 
@@ -159,7 +176,7 @@ def calls_base_otherwise(config: PreTrainedConfig, stock: str) -> bool:
     return saved is not None and saved.base_model_prefix != getattr(transformers, stock).base_model_prefix
 
 
-def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRecipe) -> bool:
+def knows_labels(checkpoint: Checkpoint, task: Task) -> bool:
     """Return whether a model's head, if it has one for the task, is for the task's labels in their order.
 
     The numbers of a head whose labels have no names (`LABEL_0`, ...) are those of the rows, if rows or recipe
@@ -171,9 +188,10 @@ def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRe
     Warns:
         UserWarning: Its labels have no names: which they are taken for, or that it is not used.
     """
+    config = checkpoint.config
     architecture = (config.architectures or [""])[0]
     wanted = task.config_fields.get("id2label")
-    if wanted is None or recipe.new_head or not architecture.endswith(task.head):
+    if wanted is None or not architecture.endswith(task.head):
         return True
     known = [str(name) for _, name in sorted((config.id2label or {}).items())]
     names = list(wanted.values())
@@ -181,14 +199,14 @@ def knows_labels(config: PreTrainedConfig, task: Task, recipe: PretrainedModelRe
         return True
     if len(known) != len(names) or known != [f"LABEL_{number}" for number in range(len(known))]:
         raise ValueError(
-            f"{recipe.path} is a {architecture} of {len(known)} labels ({shortened(known)}), but the data "
-            f"have {len(names)} ({shortened(names)}): set model.new_head=true to replace its head"
+            f"{checkpoint.name} is a {architecture} of {len(known)} labels ({shortened(known)}), but the "
+            f"data have {len(names)} ({shortened(names)}): set model.new_head=true to replace its head"
             + to_keep_a_head(known, names)
         )
     of_numbers = names == [str(number) for number in range(len(names))]
     if of_numbers or len(names) == 1:
         return True
-    nameless = f"the head of {recipe.path} has no names for its labels"
+    nameless = f"the head of {checkpoint.name} has no names for its labels"
     if is_kept := bool(task.facts.get("are_numbered")):
         warnings.warn(f"{nameless}, which are taken for {shortened(names)}, in this order", stacklevel=2)
     else:
@@ -210,26 +228,24 @@ def to_keep_a_head(known: list[str], names: list[str]) -> str:
 
 
 def with_head(
-    source: TercetPreTrainedModel, task: Task, recipe: PretrainedModelRecipe, seed: int
-) -> tuple[TercetPreTrainedModel, list[str]]:
-    """Build the model of a task around the weights of another one; name the tensors that are new.
+    source: TercetPreTrainedModel, task: Task, seed: int, overrides: Mapping[str, Any]
+) -> TercetPreTrainedModel:
+    """Build the model of a task, as another one is configured, with weights that are drawn.
 
     Raises:
         ValueError: A field of the configuration cannot be overridden so.
     """
     config = type(source.config).from_dict(source.config.to_dict())
-    require_fields(type(config), list(recipe.overrides))
+    require_fields(type(config), list(overrides))
     try:
-        for name, value in {**task.config_fields, **recipe.overrides}.items():
+        for name, value in {**task.config_fields, **overrides}.items():
             setattr(config, name, value)
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
     torch.manual_seed(seed)
     model = getattr(modeling, f"Tercet{MEMBERS[config.model_type]}{task.head}")(config)
     inherit_writing(model, source)
-    if recipe.from_scratch:
-        return model, sorted(dict(model.named_parameters()))
-    return model, inherit(model, source, keeps_head=not recipe.new_head)
+    return model
 
 
 def learner_of(model: TercetPreTrainedModel, lora: LoraRecipe | None, frozen_layers: int) -> nn.Module:
@@ -279,7 +295,7 @@ def freeze(model: nn.Module, num_layers: int) -> None:
         stack.layers[:num_layers].requires_grad_(False)
 
 
-def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Module:
+def with_additions(model: TercetPreTrainedModel, lora: LoraRecipe) -> nn.Module:
     """Let additions to a model's weights, and a task's head, learn instead of the model, which is changed.
 
     A language model's head is no task's: it is pretrained, and most often the table of the embeddings.
@@ -293,10 +309,10 @@ def with_additions(model: TercetPreTrainedModel, recipe: LoraRecipe) -> nn.Modul
         raise ValueError("lora needs peft: pip install 'tercet[lora]', or leave lora out") from None
     words = model.get_output_embeddings()
     config = peft.LoraConfig(
-        r=recipe.rank,
-        lora_alpha=recipe.alpha,
-        lora_dropout=recipe.dropout,
-        target_modules=list(recipe.target_modules),
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.target_modules),
         modules_to_save=[
             name for name, head in model.named_children() if name != "model" and head is not words
         ],

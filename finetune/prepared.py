@@ -10,9 +10,8 @@ import torch
 
 from ..data.files.reading import naming_keys
 from ..modeling import TercetPreTrainedModel
-from ..modeling.saved.checkpoint import Checkpoint, Opener
-from .model import PretrainedModel, learner_of, load_pretrained_model
-from .recipe import Combinations, FineTuningRecipe
+from .inputs import Inputs, Setting
+from .model import TaskModel, learner_of, load_task_model
 from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
 from .tasks.task import Task
 
@@ -26,12 +25,10 @@ class Prepared:
 
     task: Task
     splits: Mapping[str, Split]
-    pretrained: PretrainedModel
+    pretrained: TaskModel
     """Of the first seed, whose run learns with it: what is asked of its weights is asked before."""
     bad_rows: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     """How many rows of each file were bad, and why, where there were any."""
-    open_model: Opener = Checkpoint.open
-    """Finds the models of further seeds."""
 
     @property
     def measured(self) -> list[str]:
@@ -49,34 +46,33 @@ class Prepared:
         }
 
 
-def prepare(
-    recipe: FineTuningRecipe, tried: Combinations = (), open_model: Opener = Checkpoint.open
-) -> Prepared:
-    """Read rows and model, and make sure that all fits, also with what a grid tries.
+def prepare(inputs: Inputs) -> Prepared:
+    """Read the rows, load the model, and make sure that all fits, also with what a grid tries.
 
     Raises:
         ValueError: It does not.
-        FileNotFoundError: A file or model is not there.
+        FileNotFoundError: A file is not there.
     """
-    with naming_keys(recipe.task.keys):  # a teacher's columns are no keys of a distillation
-        rows = read_splits(recipe)
-    task = find_task(recipe, rows)
-    pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0], open_model)
-    require_learnable(pretrained.model, recipe)
-    for _, varied in tried:
-        is_same = varied.model == recipe.model
-        seed = recipe.training.seeds[0]
-        each = pretrained if is_same else load_pretrained_model(varied.model, task, seed, open_model)
-        require_learnable(each.model, varied)
-    encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
-    splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)
-    return Prepared(task, splits, pretrained, rows.bad_rows, open_model)
+    with naming_keys(inputs.task.recipe.keys):  # a teacher's columns are no keys of a distillation
+        rows = read_splits(inputs.data, inputs.task)
+    task = find_task(inputs.task, rows, trust_remote_code=inputs.trust_remote_code)
+    first, *others = inputs.settings
+    seed = first.training.seeds[0]
+    pretrained = load_task_model(first.start, task, seed)
+    require_learnable(pretrained.model, first)
+    for setting in others:
+        is_same = setting.start == first.start
+        each = pretrained if is_same else load_task_model(setting.start, task, seed)
+        require_learnable(each.model, setting)
+    encoder = encoder_of(pretrained.model, pretrained.tokenizer, inputs.data.max_length)
+    splits = encode_splits(rows, task, encoder, inputs.data.on_bad_row)
+    return Prepared(task, splits, pretrained, rows.bad_rows)
 
 
-def require_learnable(model: TercetPreTrainedModel, recipe: FineTuningRecipe) -> None:
-    """Raise a `ValueError` if a model lacks the layers that a recipe freezes or adds to.
+def require_learnable(model: TercetPreTrainedModel, setting: Setting) -> None:
+    """Raise a `ValueError` if a model lacks the layers that a setting freezes or adds to.
 
     A model without storage is frozen instead of this one: neither weights nor memory are touched.
     """
     with torch.device("meta"):
-        learner_of(type(model)(deepcopy(model.config)), recipe.lora, recipe.training.frozen_layers)
+        learner_of(type(model)(deepcopy(model.config)), setting.lora, setting.training.frozen_layers)

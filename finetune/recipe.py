@@ -13,12 +13,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ..configs.by_kind import OptionalPart
 from ..configs.recipe import parse_recipe, recipe_data
 from ..data.files.bad_rows import OnBadRow
 from ..data.files.paths import named_path
-from ..pretraining.objectives.recipes import SingleObjectiveRecipe
-from ..pretraining.recipe import CorpusRecipe
-from ..training.recipe import Fraction, NonNegative, Positive, Trackers, TrainingRecipe, Workers
+from ..training.recipe import Fraction, NonNegative, Positive, Trackers, Workers
 from .tasks.task_recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
@@ -176,18 +175,6 @@ class LoraRecipe:
 
 
 @dataclass(frozen=True)
-class AdaptationRecipe:
-    """Continue pretraining on text of the task's domain before fine-tuning (Gururangan et al., 2020)."""
-
-    corpus: CorpusRecipe
-    """The text."""
-    objective: SingleObjectiveRecipe
-    """The objective, usually that of the model's pretraining."""
-    training: TrainingRecipe
-    """Optimization."""
-
-
-@dataclass(frozen=True)
 class FineTuningRecipe:
     """All settings of a fine-tuning run."""
 
@@ -203,7 +190,7 @@ class FineTuningRecipe:
     """Optimization."""
     lora: LoraRecipe | None = None
     """If set, only low-rank adapters and a task's head are trained, not a language model's head."""
-    adaptation: AdaptationRecipe | None = None
+    adaptation: Annotated[Any, OptionalPart(__name__, "adaptation.AdaptationRecipe")] = None
     """If set, the model is first pretrained further; the task is also trained without it, for comparison."""
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Grid search: keys of `training`, `lora` or `model.overrides`, such as `training.learning_rate`, and
@@ -236,33 +223,28 @@ class FineTuningRecipe:
         return self.folder / "model"
 
 
-Combinations = Sequence[tuple[dict[str, Any], FineTuningRecipe]]
-"""Keys with the values that are tried together, and the recipe that has them."""
-
-
-def combinations(recipe: FineTuningRecipe) -> Combinations:
-    """List what is to be tried, each as values of keys and the recipe that has them; nothing without a grid.
+def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """List which values of a grid's keys are tried together; without a grid, one set of none.
 
     Raises:
-        ValueError: A key is none that can be varied, or has no values, or an impossible one.
+        ValueError: A key is none that can be varied, or has no values.
     """
-    for key, values in recipe.grid.items():
+    for key, values in grid.items():
         if not key.startswith(VARIABLE) or key == "training.seeds":
             raise ValueError(f"grid.{key}: a grid varies keys of {', '.join(VARIABLE)}; remove it")
         if not values:
             raise ValueError(f"grid.{key} has no values: list some, or remove it")
-    if not recipe.grid:
-        return []
-    tried = (dict(zip(recipe.grid, values, strict=True)) for values in product(*recipe.grid.values()))
-    return [(values, varied(recipe, values)) for values in tried]
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
 def varied(recipe: FineTuningRecipe, values: Mapping[str, Any]) -> FineTuningRecipe:
-    """Return a recipe other values.
+    """Return a recipe with other values of some keys.
 
     Raises:
         ValueError: A key is unknown, or a value impossible.
     """
+    if not values:
+        return recipe
     data = recipe_data(replace(recipe, grid={}))
     for key, value in values.items():
         *above, last = key.split(".")

@@ -27,11 +27,11 @@ from ..modeling import TercetDecoderConfig, TercetPreTrainedModel
 from ..modeling.saved.length import max_length, most_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples
-from .recipe import DataRecipe, FineTuningRecipe
+from .recipe import DataRecipe
 from .tasks.labels import KIND
 from .tasks.odd_labels import describe_odd_labels
 from .tasks.task import Task
-from .tasks.tasks import build_task, task_of
+from .tasks.tasks import build_task
 
 MEASURED = ("validation", "test")
 """Splits that nothing is learned from."""
@@ -62,6 +62,8 @@ class SplitRows(dict[str, Dataset]):
         """What the reading of each met."""
         self.held_out: set[str] = set()
         """Splits that were drawn from the training rows."""
+        self.are_cells = False
+        """Whether the training rows are a table's, whose cells are texts whatever they say."""
 
     def add(self, split: str, rows: Dataset, places: Places, tally: Tally) -> None:
         """Add a split."""
@@ -85,16 +87,20 @@ class SplitRows(dict[str, Dataset]):
         self.add(split, *reading)
 
 
-def read_splits(recipe: FineTuningRecipe) -> SplitRows:
-    """Read the rows that a recipe names.
+def read_splits(data: DataRecipe, task: Task) -> SplitRows:
+    """Read the rows of a task.
+
+    Args:
+        data: Names them.
+        task: Says what columns they have, and which rows can be used.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: It cannot be read, is empty, lacks a column, or a row is bad and is neither left out nor
             repaired.
     """
-    data, task = recipe.data, task_of(recipe.task)
     splits = SplitRows()
+    splits.are_cells = data.dataset is None and ending(Path(data.train)) in TABLES
     for split in ("train", *MEASURED):
         source = getattr(data, split)
         groups = [data.group] if data.group and split == "train" else []
@@ -102,7 +108,7 @@ def read_splits(recipe: FineTuningRecipe) -> SplitRows:
             with naming_keys(dict.fromkeys(groups, "data.group")):
                 rows, places, tally = read_rows(
                     source,
-                    [*dict.fromkeys((*recipe.task.columns, *groups))],
+                    [*dict.fromkeys((*task.recipe.columns, *groups))],
                     f"data.{split}",
                     dataset=data.dataset,
                     subset=data.subset,
@@ -129,14 +135,14 @@ def require_usable(task: Task, groups: Sequence[str], rows: Dataset) -> None:
         values_of(rows, column)
 
 
-def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
-    """Find out what the labels of the training rows are.
+def find_task(task: Task, rows: SplitRows, *, trust_remote_code: bool = False) -> Task:
+    """Find out what the labels of the training rows are: the task that knows them.
 
     Raises:
         ValueError: There is nothing to learn from them.
     """
     with naming_rows("train", rows):
-        task = build_task(recipe.task, rows["train"], trust_remote_code=recipe.trust_remote_code)
+        task = build_task(task.recipe, rows["train"], trust_remote_code=trust_remote_code)
         if not task.facts.get("are_numbered", True):  # labels were found, not named
             odd = describe_odd_labels(task.labels_in(rows["train"]), rows.places["train"])
             if odd:
@@ -144,7 +150,7 @@ def find_task(recipe: FineTuningRecipe, rows: SplitRows) -> Task:
                     f"labels that few rows have, or nearly another: {odd}: correct mistyped ones",
                     stacklevel=2,
                 )
-    if recipe.data.dataset is None and ending(Path(recipe.data.train)) in TABLES:
+    if rows.are_cells:
         task.facts.pop(KIND, None)  # cells have none
     return task
 

@@ -1,6 +1,6 @@
 """A tagger on the word vectors of pretrained models, built for a task: see `modeling/recurrent/tagger.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -14,8 +14,7 @@ from ..modeling.configuration_neural import NeuralConfig
 from ..modeling.recurrent.tagger import WordFeatures
 from ..modeling.recurrent.word_embedders import adopt, describe
 from ..modeling.recurrent.word_tokenizer import word_tokenizer
-from ..modeling.saved.checkpoint import Checkpoint, Opener
-from .recipe import PretrainedModelRecipe
+from ..modeling.saved.checkpoint import Checkpoint
 from .tasks.task import Task
 
 OF_TAGGERS = ("embeddings",)
@@ -23,23 +22,22 @@ OF_TAGGERS = ("embeddings",)
 
 
 def build_tagger(
-    recipe: PretrainedModelRecipe,
-    beside: Sequence[str],
+    models: Sequence[Checkpoint],
     task: Task,
     seed: int,
-    open_model: Opener = Checkpoint.open,
+    overrides: Mapping[str, Any],
+    from_scratch: bool = False,
 ) -> tuple[TercetTaggerForTokenClassification, PreTrainedTokenizerBase, list[str]]:
     """Build a tagger around pretrained models: the tagger, its tokenizer, and its tensors that are drawn.
 
     Args:
-        recipe: Names the first model, and overrides fields of the tagger's configuration.
-        beside: Names the others.
+        models: On disk; their vectors of a word lie beside each other.
         task: Names the labels.
         seed: Of the tagger's own weights.
-        open_model: Finds a model by its name.
+        overrides: Fields of the tagger's configuration.
+        from_scratch: Whether the word vectors are to be drawn, too, which is refused.
 
     Raises:
-        FileNotFoundError: There is no such model.
         ValueError: A model gives no word vectors, or the task has no labels of words, or a field cannot be
             overridden.
     """
@@ -48,20 +46,19 @@ def build_tagger(
             f"model.tagger labels words, but the task is {task.recipe.kind}: leave model.tagger out, or "
             "choose the task tagging"
         )
-    if recipe.from_scratch:
+    if from_scratch:
         raise ValueError(
             "model.from_scratch draws the word vectors that model.tagger reads: remove one of them"
         )
-    require_fields(TercetTaggerConfig, list(recipe.overrides))
+    require_fields(TercetTaggerConfig, list(overrides))
     for name in OF_TAGGERS:
-        if name in recipe.overrides:
+        if name in overrides:
             raise ValueError(f"model.overrides.{name}: name the models by model.path and model.tagger.beside")
-    opened = [open_model(recipe.path, recipe.revision), *map(open_model, beside)]
     sources: list[tuple[Any, PreTrainedTokenizerBase | None]]
-    sources = [(each.ours(), each.tokenizer) for each in opened]
+    sources = [(each.ours(), each.tokenizer) for each in models]
     embeddings = [describe(cast(NeuralConfig, source.config), tokenizer) for source, tokenizer in sources]
     try:
-        config = TercetTaggerConfig(embeddings=embeddings, **task.config_fields, **recipe.overrides)
+        config = TercetTaggerConfig(embeddings=embeddings, **task.config_fields, **overrides)
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
     torch.manual_seed(seed)

@@ -18,7 +18,7 @@ from textwrap import dedent
 from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tercet.configs.by_kind import ByKind
+from tercet.configs.by_kind import ByKind, OptionalPart
 from tercet.configs.recipe import describe_recipe, load_recipe, recipe_names
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
@@ -65,6 +65,8 @@ def describe(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in WORDS:
         return WORDS[annotation]
+    if origin is Annotated and (tables := [extra for extra in arguments[1:] if isinstance(extra, ByKind)]):
+        return "keys or `null`" if isinstance(tables[0], OptionalPart) else "keys"
     if origin is Annotated:
         limits = [limit for extra in arguments[1:] for limit in _limits(extra)]
         return ", ".join([describe(arguments[0]), *limits])

@@ -43,13 +43,12 @@ from ...data.steps.static_shapes import POSITIONS
 from ...data.steps.streams import one_stream
 from ...modeling import TercetConfig
 from ...modeling.attention.packing import sequence_ids
-from ...modeling.saved.checkpoint import Checkpoint, Opener
+from ...modeling.saved.checkpoint import Checkpoint
 from ...modeling.saved.length import max_length
 from ...modeling.saved.sentence_vectors import SentenceVectors, find_vectors, sentence_files
 from ...training.metrics.ranking import query_scores
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples, vectors
-from ..recipe import FineTuningRecipe
 from .objectives import TaskObjective, first_tokens, group_edges, texts_within
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .task_recipes import RankingRecipe
@@ -213,18 +212,15 @@ class Ranking(Task):
     baseline = "most frequent documents"
     drawn_unit = "distinct queries"
 
-    def settled(self, recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open) -> FineTuningRecipe:
+    def settled(self, model: Checkpoint) -> tuple[RankingRecipe, int | None]:
         """Make vectors as the model's folder says, where the recipe does not.
 
         Raises:
-            FileNotFoundError: There is no such model.
             ValueError: It makes them as ours cannot.
         """
-        task = self.recipe
-        checkpoint = open_model(recipe.model.path, recipe.model.revision)
-        config = checkpoint.config
+        task, config = self.recipe, model.config
         remedy = "set task.pooling to train the model with that alone, or choose another model"
-        found = find_vectors(checkpoint.folder, remedy, task.pooling)
+        found = find_vectors(model.folder, remedy, task.pooling)
         if found is None:
             is_ours = (config.architectures or [""])[0].endswith(self.head)
             found = SentenceVectors(task.pooling or (config.classifier_pooling if is_ours else "mean"))
@@ -236,11 +232,7 @@ class Ranking(Task):
                 found.document_prompt if task.document_prompt is None else task.document_prompt
             ),
         }
-        return replace(
-            recipe,
-            task=replace(task, **settled),
-            data=replace(recipe.data, max_length=recipe.data.max_length or longest),
-        )
+        return replace(task, **settled), longest
 
     def find(self, train: Dataset) -> Facts:
         """Make sure that texts can be told from each other."""

@@ -17,12 +17,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ...data.files.columns import texts_of
 from ...data.files.problems import Row
 from ...modeling import TercetConfig
-from ...modeling.saved.checkpoint import Checkpoint, Opener
+from ...modeling.saved.checkpoint import Checkpoint
 from ...training.metrics.bootstrap import bootstrap_scores, percentile_interval
 from ...training.metrics.labels import LabelRow
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples
-from ..recipe import FineTuningRecipe
 from .library_metrics import Modules, library_scores
 from .objectives import TaskObjective
 
@@ -132,14 +131,16 @@ class Task(ABC):
         """
         return
 
-    def settled(self, recipe: FineTuningRecipe, open_model: Opener = Checkpoint.open) -> FineTuningRecipe:
-        """Fill in what a recipe of fine-tuning leaves to the model; most tasks leave nothing.
+    def settled(self, model: Checkpoint) -> tuple[Any, int | None]:
+        """Fill in what the recipe leaves to a model on disk; most tasks leave nothing.
+
+        Returns:
+            The task's part of the recipe, and how many tokens of a row the model reads, if its folder says.
 
         Raises:
-            FileNotFoundError: There is no such model.
             ValueError: It cannot do the task so.
         """
-        return recipe
+        return self.recipe, None
 
     def strata(self, rows: Dataset) -> list[str] | None:
         """Return each row's label if it has one, so that rows are held out in proportion."""

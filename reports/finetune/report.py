@@ -6,6 +6,7 @@ Written as Markdown and as a page of HTML, from the same blocks as the reports o
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...configs.recipe import load_recipe
 from ...data.files.atomic_writes import replace_text
 from ...data.files.bad_rows import in_words as bad_in_words
 from ...finetune.facts import shared_in_words
+from ...finetune.inputs import find_inputs
 from ...finetune.learning_rate import in_recipes
 from ...finetune.output import ADAPTED, CONFUSIONS, GRID_SCORES, PREDICTIONS, seed_folder
 from ...finetune.output import BEFORE as UNADAPTED
@@ -24,6 +26,7 @@ from ...finetune.prepared import Prepared
 from ...finetune.recipe import FineTuningRecipe, in_words
 from ...finetune.tasks.library_metrics import PREFIX, score_in_words
 from ...finetune.tasks.task import Prediction, Task
+from ...finetune.tasks.task_recipes import TaskRecipe
 from ...finetune.text_rows import example_texts
 from ...modeling.saved.model_folder import load_config
 from ...modeling.stock.architectures import options_of_export
@@ -79,24 +82,26 @@ SHOWN = 10
 def write_report(run: FinishedRun) -> None:
     """Compute what a finished run has come to, and write that and its report into its folder."""
     folder, facts = run.folder, json.loads((run.folder / EVALUATION).read_text(encoding="utf-8"))
-    recipe = load_recipe(FineTuningRecipe, str(folder / RECIPE))
-    prepared, predictions = prepared_again(recipe, run), read_predictions(folder / PREDICTIONS)
-    results = read_results(folder, recipe.training.seeds)
-    earlier = evaluate_before(prepared, recipe.training.precision)
+    recipe = replace(load_recipe(FineTuningRecipe, str(folder / RECIPE)), grid={})  # what it tried is there
+    prepared = prepared_again(find_inputs(recipe), run)
+    predictions = read_predictions(folder / PREDICTIONS)
+    task, training = recipe.task, recipe.training
+    results = read_results(folder, training.seeds)
+    earlier = evaluate_before(prepared, training.precision)
     summary = summarize(prepared, results, facts["best_seed"], predictions, earlier)
     if (folder / UNADAPTED).exists():
         summary["before_adaptation"] = spread(
-            prepared.measured, read_results(folder / UNADAPTED, recipe.training.seeds)
+            prepared.measured, read_results(folder / UNADAPTED, training.seeds)
         )
     if (folder / GRID_SCORES).exists():
         summary["grid"] = json.loads((folder / GRID_SCORES).read_text(encoding="utf-8"))
     summary["learning_rate"] = facts["learning_rate"]
-    summary["next_steps"] = steps_as_data(what_comes_next(recipe))
+    summary["next_steps"] = steps_as_data(what_comes_next(folder / MODEL, task))
     summary |= {"scores": scores_as_data(scores_of(summary)), "told": [*told(summary)]}
-    facts["scores"] |= interval_for_card(recipe.task.kind, summary)
+    facts["scores"] |= interval_for_card(task.kind, summary)
     replace_text(folder / SCORES, json.dumps(as_json(summary), indent=2) + "\n")
     replace_text(folder / EVALUATION, json.dumps(as_json(facts), indent=2) + "\n")
-    page = build_report(prepared, summary, predictions, folder, facts["begins_with"], recipe.training.epochs)
+    page = build_report(prepared, summary, predictions, folder, facts["begins_with"], training.epochs)
     save(page, folder)
     if (folder / ADAPTED).exists():
         report_of_pretraining(find_run(folder / ADAPTED / "run"))
@@ -108,9 +113,8 @@ def interval_for_card(kind: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     return {} if known is None else {f"{kind}/{summary['criterion']}/{INTERVAL}": known}
 
 
-def what_comes_next(recipe: FineTuningRecipe) -> Iterator[NextStep]:
-    """Yield what may be done with the model."""
-    model, task = recipe.folder / MODEL, recipe.task
+def what_comes_next(model: Path, task: TaskRecipe) -> Iterator[NextStep]:
+    """Yield what may be done with a model that has learned a task."""
     export = options_of_export(load_config(model))
     return after_learning_a_task(str(model), example_texts(task), task.input_columns, export)
 

@@ -19,10 +19,10 @@ from ...data.texts_read import keep_texts
 from ...data.tokenizers.special_tokens import UNKNOWN
 from ...finetune.evaluation import Evaluation, evaluate_rows
 from ...finetune.facts import unknown_in
-from ...finetune.model import load_pretrained_model
+from ...finetune.inputs import Inputs
+from ...finetune.model import load_task_model
 from ...finetune.output import seed_folder
 from ...finetune.prepared import Prepared, Results
-from ...finetune.recipe import FineTuningRecipe
 from ...finetune.splits import Split, encode_splits, encoder_of, identify, read_splits, remember_words
 from ...finetune.tasks.library_metrics import is_own, load_metrics
 from ...finetune.tasks.task import Prediction, Task
@@ -84,28 +84,29 @@ def called(name: str, summary: Mapping[str, Any]) -> str:
     return summary.get(SCORE_NAMES, {}).get(name, METRICS[name])
 
 
-def prepared_again(recipe: FineTuningRecipe, run: FinishedRun) -> Prepared:
+def prepared_again(inputs: Inputs, run: FinishedRun) -> Prepared:
     """Read the rows of a finished run, and the model that it began with, as the run did.
 
     Code of others is not run again: somebody else may have made the folder, and trusted it.
 
     Args:
-        recipe: Of the run.
+        inputs: Of the run.
         run: Its model knows the labels, and its folder which rows they were.
 
     Raises:
-        FileNotFoundError: Rows or model are not there any more.
+        FileNotFoundError: Rows are not there any more.
         ValueError: They have changed.
     """
+    data, own, first = inputs.data, inputs.task.recipe, inputs.settings[0]
     with warnings.catch_warnings(action="ignore"):  # the run has told
-        with naming_keys(recipe.task.keys):
-            rows = read_splits(recipe)
+        with naming_keys(own.keys):
+            rows = read_splits(data, inputs.task)
         task = load_task(run.model)
-        task.modules = load_metrics([*filter(is_own, getattr(recipe.task, "metrics", ()))])
-        pretrained = load_pretrained_model(recipe.model, task, recipe.training.seeds[0])
-        encoder = encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length)
-        splits = encode_splits(rows, task, encoder, recipe.data.on_bad_row)
-    identity = identify(recipe.data, {name: split.rows for name, split in splits.items()})
+        task.modules = load_metrics([*filter(is_own, getattr(own, "metrics", ()))])
+        pretrained = load_task_model(first.start, task, first.training.seeds[0])
+        encoder = encoder_of(pretrained.model, pretrained.tokenizer, data.max_length)
+        splits = encode_splits(rows, task, encoder, data.on_bad_row)
+    identity = identify(data, {name: split.rows for name, split in splits.items()})
     keep_texts(run.folder / TEXTS, identity, goes_on=True, may_change=False)
     remember_words(pretrained.model, splits)
     return Prepared(task, splits, pretrained, rows.bad_rows)

@@ -13,6 +13,9 @@ from transformers import PreTrainedTokenizerFast
 from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import ANGLES, KINDS, train_tokenizer
 from tercet.finetune.recipe import FineTuningRecipe
+from tercet.finetune.splits import SplitRows, find_task, read_splits
+from tercet.finetune.tasks.task import Task
+from tercet.finetune.tasks.tasks import task_of
 from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 
@@ -229,3 +232,13 @@ def llama_like() -> PreTrainedTokenizerFast:
 
 def wrapped(backend: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, **ANGLES.roles())
+
+
+def splits_of(recipe: FineTuningRecipe) -> SplitRows:
+    """Read the rows that a recipe names."""
+    return read_splits(recipe.data, task_of(recipe.task))
+
+
+def found_task(recipe: FineTuningRecipe) -> Task:
+    """Find the labels in the rows that a recipe names."""
+    return find_task(task_of(recipe.task), splits_of(recipe))

@@ -8,13 +8,13 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
 from tercet.configs.recipe import parse_recipe
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.splits import read_splits
 from tercet.training.metrics.spans import as_iob2, check_iob2, spans_of
 
 from ..reported import finetune
-from .conftest import ROWS, write_rows
+from .conftest import ROWS, splits_of, write_rows
 
 BAD = {
     "classification": [{"text": " \n"}, {"label": None}, {"label": 1.5}, {"text": 3}],
@@ -55,7 +55,7 @@ def test_skipping_bad_rows_is_reading_a_file_without_them(kind, tmp_path):
     dirty = tmp_path / "dirty.jsonl"
     dirty.write_text("\n".join(lines) + "\n")
     clean = write_rows(tmp_path / "clean.jsonl", good)
-    skipped, known = (read_splits(recipe_on(kind, file, "skip")) for file in (dirty, clean))
+    skipped, known = (splits_of(recipe_on(kind, file, "skip")) for file in (dirty, clean))
     assert contents(skipped) == contents(known)
     assert not known.bad_rows
     told = skipped.bad_rows["train"]
@@ -63,9 +63,9 @@ def test_skipping_bad_rows_is_reading_a_file_without_them(kind, tmp_path):
     assert sum(told["left_out"].values()) == len(unreadable)
     assert told["left_out"]["not valid JSON"] == 1
     for mode in ("stop", "repair"):
-        assert contents(read_splits(recipe_on(kind, clean, mode))) == contents(known)
+        assert contents(splits_of(recipe_on(kind, clean, mode))) == contents(known)
         with pytest.raises(ValueError, match=r"dirty.jsonl, line \d+: .*data.on_bad_row=skip"):
-            read_splits(recipe_on(kind, dirty, mode))
+            splits_of(recipe_on(kind, dirty, mode))
 
 
 @pytest.mark.parametrize("change", [change for changes in BAD.values() for change in changes], ids=str)
@@ -76,7 +76,7 @@ def test_the_first_bad_row_is_an_error_with_its_line(change, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("\n\n".join(map(json.dumps, rows)))  # blank lines are lines, and no rows
     with pytest.raises(ValueError, match=r"rows.jsonl, line 13: row 7 has .*data.on_bad_row=") as caught:
-        read_splits(recipe_on(kind, file, "stop"))
+        splits_of(recipe_on(kind, file, "stop"))
     assert "\n" not in str(caught.value)
 
 
@@ -84,8 +84,8 @@ def test_lines_of_tables_with_too_many_cells_are_left_out(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text('text,label\n"one\ntwo",a\nthree,b,c\n,a\nfour,b\nfive,\n' + "six,a\nseven,b\n" * 10)
     with pytest.raises(ValueError, match=r"rows.csv, line 4: not valid CSV \(3 fields.*on_bad_row=skip"):
-        read_splits(recipe_on("classification", file, "stop"))
-    splits = read_splits(recipe_on("classification", file, "skip"))
+        splits_of(recipe_on("classification", file, "stop"))
+    splits = splits_of(recipe_on("classification", file, "skip"))
     texts = splits["train"]["text"][:] + splits["validation"]["text"][:]
     assert sorted(texts) == sorted(["one\ntwo", "four", *["six", "seven"] * 10])
     assert splits.bad_rows["train"] == {
@@ -106,7 +106,7 @@ def test_lines_of_tables_with_too_many_cells_are_left_out(tmp_path):
 
 def test_values_of_another_kind_than_most_are_left_out(tmp_path):
     rows = [{"text": "one", "label": label} for label in (3, "a", "b", None, "a", "b", ["c"], "a", "b")]
-    splits = read_splits(
+    splits = splits_of(
         recipe_on("classification", write_rows(tmp_path / "rows.jsonl", rows), "skip", validation_share=0.2)
     )
     assert sum(map(len, splits.values())) == 6
@@ -116,11 +116,11 @@ def test_values_of_another_kind_than_most_are_left_out(tmp_path):
 def test_a_file_that_breaks_off_or_has_bad_rows_only_is_refused(tmp_path):
     file = write_rows(tmp_path / "rows.jsonl", [{"text": "", "label": "a"}] * 3)
     with pytest.raises(ValueError, match=r"has 3 bad rows and no others: name one that has some in data.tr"):
-        read_splits(recipe_on("classification", file, "skip"))
+        splits_of(recipe_on("classification", file, "skip"))
     cut = tmp_path / "cut.jsonl.gz"
     cut.write_bytes(__import__("gzip").compress(b'{"text": "one", "label": "a"}\n' * 999)[:-9])
     with pytest.raises(ValueError, match=r"cut.jsonl.gz, line \d+: cannot be read from here on"):
-        read_splits(recipe_on("classification", cut, "skip"))
+        splits_of(recipe_on("classification", cut, "skip"))
 
 
 def test_repaired_tags_mark_the_same_spans():
@@ -145,14 +145,14 @@ def test_tags_in_iob1_are_repaired_and_counted(is_numbered, tmp_path):
         Dataset.from_list(rows, features=features).to_parquet(file)
     else:
         write_rows(file, rows)
-    splits = read_splits(recipe_on("tagging", file, "repair"))
+    splits = splits_of(recipe_on("tagging", file, "repair"))
     assert splits.bad_rows["train"]["repaired"] == {"has tags that are not valid IOB2": 15}
     found = [tag for rows in splits.values() for tags in rows["tags"][:] for tag in tags]
     assert sorted(names[tag] if is_numbered else tag for tag in found) == sorted(
         tag for tags in iob1 for tag in as_iob2(tags)
     )
     with pytest.raises(ValueError, match=r"row 1 has the tag 'I-A' at word 1, .*with data.on_bad_row=repair"):
-        read_splits(recipe_on("tagging", file, "stop"))
+        splits_of(recipe_on("tagging", file, "stop"))
 
 
 def test_what_was_left_out_is_told_once_and_recorded(recipe_of, tmp_path, capsys):
@@ -165,7 +165,7 @@ def test_what_was_left_out_is_told_once_and_recorded(recipe_of, tmp_path, capsys
     assert json.loads((recipe.folder / "scores.json").read_text())["bad_rows"]["train"]["rows"] == 18
     assert line[1:] in (recipe.folder / "report.md").read_text()
     assert line[1:-8] in unescape((recipe.folder / "report.html").read_text())
-    assert prepare(recipe).bad_rows["train"]["left_out"]
+    assert prepare(find_inputs(recipe)).bad_rows["train"]["left_out"]
 
 
 @pytest.mark.parametrize("on_bad_row", ["stop", "skip"])
@@ -183,8 +183,8 @@ def test_numbers_that_count_from_one_are_refused_before_any_is_left_out(on_bad_r
         with pytest.raises(
             ValueError, match=r"line \d+: row \d+ has \d in .* from 1\? Then subtract 1"
         ) as caught:
-            read_splits(recipe_on(task, file, on_bad_row))
+            splits_of(recipe_on(task, file, on_bad_row))
         assert "on_bad_row" not in str(caught.value)
     choices[7]["gold"] = 0  # which counts from 0, so that the others are bad rows
     file = write_rows(tmp_path / "rows.jsonl", choices)
-    assert read_splits(recipe_on("multiple_choice", file, "skip")).bad_rows["train"]["left_out"]
+    assert splits_of(recipe_on("multiple_choice", file, "skip")).bad_rows["train"]["left_out"]

@@ -17,6 +17,7 @@ from tercet.data.files import template_process
 from tercet.data.files.bad_rows import RowError
 from tercet.data.steps.examples import pick
 from tercet.data.steps.objective import IGNORE
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
@@ -256,7 +257,7 @@ def test_the_end_of_an_answer_is_not_read_out(special, bases):
 
 
 def test_packed_dialogues_have_the_losses_and_gradients_of_each_alone(recipe_on):
-    prepared = prepare(recipe_on(rows(12, 0), rows(4, 1)))
+    prepared = prepare(find_inputs(recipe_on(rows(12, 0), rows(4, 1))))
     model, examples = prepared.pretrained.model.train(), prepared.splits["train"].examples
     objective = prepared.task.objective()
     assert isinstance(objective, ChatObjective)
@@ -295,7 +296,7 @@ def test_prompts_and_completions_are_dialogues_of_one_turn(recipe_on):
         for row in pairs
     ]
     fields = [
-        prepare(recipe_on(own, own, task)).splits["train"].examples.fields
+        prepare(find_inputs(recipe_on(own, own, task))).splits["train"].examples.fields
         for own, task in ((pairs, {"prompt": "prompt"}), (dialogues, {}))
     ]
     for name in fields[0]:
@@ -349,10 +350,10 @@ def test_what_is_no_dialogue_is_refused(recipe_on, families):
         ([{"from": "user", "value": "the cat"}], "which is no message with a role and a content"),
     ]:
         with pytest.raises(ValueError, match=rf"train.jsonl, line 9: row 9 has .*{complaint}"):
-            prepare(recipe_on([*good, {"messages": messages}], good))
+            prepare(find_inputs(recipe_on([*good, {"messages": messages}], good)))
     long = [{"role": "user", "content": "the cat " * 80}, {"role": "assistant", "content": "cat"}]
     with pytest.raises(ValueError, match="row 9 has no answer within 64 tokens: shorten it"):
-        prepare(recipe_on([*good, {"messages": long}], good))
+        prepare(find_inputs(recipe_on([*good, {"messages": long}], good)))
     with pytest.raises(ValueError, match=r"needs generated answers: set task\.generate=true"):
         recipe_on(good, good, {"metric_for_best_model": "rougeL"})
     tokenizer = families["byte_bpe"]
@@ -366,7 +367,9 @@ def test_what_is_no_dialogue_is_refused(recipe_on, families):
 
 def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
     """Nor on what prompts and answers are filled with: id 0, which is a text here, and counts as repeated."""
-    prepared = prepare(recipe_on(rows(12, 0), rows(9, 1), {"generate": True, "longest_answer": 6}))
+    prepared = prepare(
+        find_inputs(recipe_on(rows(12, 0), rows(9, 1), {"generate": True, "longest_answer": 6}))
+    )
     model, examples = prepared.pretrained.model.eval(), prepared.splits["validation"].examples
     objective = prepared.task.objective()
     assert isinstance(objective, ChatObjective)
@@ -406,7 +409,7 @@ def test_a_last_answer_that_does_not_fit_is_not_written(recipe_on):
     long = [{"role": "user", "content": "the cat " * 20}, {"role": "assistant", "content": "cat"}]
     own = [{"messages": dialogue(random.Random(0), 1)}, {"messages": dialogue(random.Random(1), 1) + long}]
     with pytest.warns(UserWarning, match="1 of 2 dialogues have no room for their last answer within 64"):
-        prepared = prepare(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6}))
+        prepared = prepare(find_inputs(recipe_on(rows(8, 0), own, {"generate": True, "longest_answer": 6})))
     examples = prepared.splits["validation"].examples
     objective = prepared.task.objective()
     batch = objective.collate(pick(examples, np.arange(2)), 0)
@@ -419,6 +422,6 @@ def test_dialogues_whose_answer_lies_behind_the_cut_are_left_out(recipe_on, fami
     good = rows(8, 0)
     long = [{"role": "user", "content": "the cat " * 80}, {"role": "assistant", "content": "cat"}]
     recipe = recipe_on([*good[:3], {"messages": long}, *good[3:]], good)
-    prepared = prepare(replace(recipe, data=replace(recipe.data, on_bad_row="skip")))
+    prepared = prepare(find_inputs(replace(recipe, data=replace(recipe.data, on_bad_row="skip"))))
     assert prepared.splits["train"].rows.to_list() == Dataset.from_list(good).to_list()
     assert prepared.bad_rows["train"]["left_out"] == {"has no answer within 64 tokens": 1}

@@ -10,9 +10,10 @@ from tercet.data.files.columns import as_rows
 from tercet.data.files.rows import stream_rows
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
-from tercet.finetune.splits import encode_splits, find_task, read_splits
+from tercet.finetune.splits import encode_splits, find_task
+from tercet.finetune.tasks.tasks import task_of
 
-from .conftest import ROWS, write_rows
+from .conftest import ROWS, found_task, splits_of, write_rows
 
 ODD = [None, 3, math.nan, math.inf, True, "AB", "", [], [None], [1], [["a"]], [["a"], 1], {"a": 1}, 10**30]
 """Values that are the wrong ones somewhere."""
@@ -40,9 +41,9 @@ def recipe_with(recipe_of, tmp_path):
 
 
 def read(recipe, tokenizer):
-    rows = read_splits(recipe)
+    rows = splits_of(recipe)
     encoder = TextEncoder(tokenizer, 64, has_token_types=True)
-    encode_splits(rows, find_task(recipe, rows), encoder)
+    encode_splits(rows, find_task(task_of(recipe.task), rows), encoder)
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -113,7 +114,7 @@ class Reader:
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_rows_to_be_predicted_are_told_alike(kind, recipe_of, tmp_path, families):
-    task = find_task(recipe := recipe_of(kind), read_splits(recipe))
+    task = found_task(recipe_of(kind))
     reader, columns = Reader(task, families["wordpiece"]), task.recipe.input_columns
     for column in columns:
         for value in ODD:

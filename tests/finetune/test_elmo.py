@@ -11,6 +11,7 @@ from tercet import TercetElmoModel
 from tercet.data.steps.examples import pick
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.finetune.evaluation import evaluate_rows
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.model import freeze
 from tercet.finetune.prepared import prepare
 
@@ -46,11 +47,11 @@ def learned_scores(study, steps: int) -> float:
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
 def test_sixteen_rows_are_learned_by_heart(kind, elmo, recipe_of):
-    assert learned_scores(prepare(recipe_of(kind, model={"path": str(elmo)})), 80) > 0.95
+    assert learned_scores(prepare(find_inputs(recipe_of(kind, model={"path": str(elmo)}))), 80) > 0.95
 
 
 def test_a_frozen_language_model_stays_as_it_is(elmo, recipe_of):
-    study = prepare(recipe_of("classification", model={"path": str(elmo)}))
+    study = prepare(find_inputs(recipe_of("classification", model={"path": str(elmo)})))
     model = study.pretrained.model
     freeze(model, -1)
     learning = {name.partition(".")[0] for name, p in model.named_parameters() if p.requires_grad}
@@ -69,4 +70,4 @@ def test_other_heads_are_refused(elmo, recipe_of):
     with pytest.raises(
         ValueError, match=r"is an ELMo \(tercet_elmo\), but task.kind question_answering needs"
     ):
-        prepare(recipe_of("question_answering", model={"path": str(elmo)}))
+        prepare(find_inputs(recipe_of("question_answering", model={"path": str(elmo)})))

@@ -6,13 +6,14 @@ import torch
 
 from tercet.finetune import evaluation
 from tercet.finetune.evaluation import Evaluator, evaluate_rows
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import Prepared, prepare
 
 
 @pytest.fixture
 def study(recipe_of) -> Prepared:
     """Prepare a classification with an encoder."""
-    return prepare(recipe_of("classification", "encoder"))
+    return prepare(find_inputs(recipe_of("classification", "encoder")))
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def changed(model, seed):
     ],
 )
 def test_the_held_out_loss_is_the_mean_of_minus_log_p_whatever_is_trained(kind, changes, recipe_of):
-    study = prepare(recipe_of(kind, task=changes))
+    study = prepare(find_inputs(recipe_of(kind, task=changes)))
     split, model = study.splits["validation"], study.pretrained.model.eval()
     with torch.no_grad():
         for weight in model.parameters():  # answers that differ

@@ -7,6 +7,7 @@ from torch.optim import AdamW
 
 from tercet.data.steps.examples import pick
 from tercet.finetune.evaluation import evaluate_rows
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import prepare
 from tercet.finetune.splits import MEASURED
 
@@ -37,7 +38,7 @@ LEARNED = 0.95
     ],
 )
 def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
-    study = prepare(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}}))
+    study = prepare(find_inputs(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}})))
     task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
     batch = task.objective().collate(pick(train.examples, np.arange(16)), 0)
     optimizer = AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)

@@ -10,13 +10,12 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 from tercet.configs.recipe import parse_recipe
 from tercet.data.files.rows import read_file
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tasks.labels import Labels, find_labels
 from tercet.finetune.tasks.tagging import Tagging
 from tercet.finetune.tasks.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
 from tercet.finetune.tasks.texts import Classification, MultiLabel
 
-from .conftest import write_rows
+from .conftest import found_task, write_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has labels")
 
@@ -194,7 +193,7 @@ def tell_of(rows, tmp_path, **task):
     data = {"train": str(file), "validation": str(file)}
     about = {"model": {"path": "x"}, "task": {"kind": "classification"} | task, "output": "x", "data": data}
     recipe = parse_recipe(FineTuningRecipe, about)
-    find_task(recipe, read_splits(recipe))
+    found_task(recipe)
 
 
 def test_labels_that_may_be_mistyped_are_told_in_one_line(tmp_path):
@@ -364,5 +363,5 @@ def test_whole_numbers_of_a_table_are_integers(tmp_path):
             write_rows(tmp_path / name, rows)
         about = {"model": {"path": "x"}, "task": {"kind": "classification"}, "output": "x"}
         recipe = parse_recipe(FineTuningRecipe, about | {"data": {"train": str(tmp_path / name)}})
-        task = find_task(recipe, read_splits(recipe))
+        task = found_task(recipe)
         assert isinstance(task.prediction(np.array([0.5, 0.5]))["label"], kind)

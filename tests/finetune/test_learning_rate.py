@@ -7,10 +7,10 @@ import yaml
 from transformers import BertConfig
 
 from tercet import TercetEncoderConfig
-from tercet.finetune import learning_rate
-from tercet.finetune import run as finetuning
-from tercet.finetune.explanation import explain, settled
-from tercet.finetune.learning_rate import choose_learning_rate, count_parameters, in_recipes, rate_of_size
+from tercet.finetune import learning, learning_rate
+from tercet.finetune.explanation import explain
+from tercet.finetune.inputs import find_inputs
+from tercet.finetune.learning_rate import count_parameters, in_recipes, rate_of_size
 
 from ..reported import finetune
 
@@ -53,16 +53,20 @@ def test_the_vocabulary_does_not_count(config):
     assert len(counts) == 1
 
 
+def rates_of(recipe):
+    return [setting.rate for setting in find_inputs(recipe).settings]
+
+
 def test_a_value_of_the_user_is_left_alone(recipe_of):
-    assert choose_learning_rate(recipe_of("classification", training={"learning_rate": 1e-7})) is None
     grid = {"training.learning_rate": [1e-7, 1e-6]}
-    assert choose_learning_rate(recipe_of("classification", grid=grid)) is None
-    assert choose_learning_rate(recipe_of("classification", grid={"training.epochs": [1]})) is not None
+    assert rates_of(recipe_of("classification", training={"learning_rate": 1e-7})) == [None]
+    assert rates_of(recipe_of("classification", grid=grid)) == [None, None]
+    assert None not in rates_of(recipe_of("classification", grid={"training.epochs": [1]}))
 
 
 def test_heads_alone_and_taggers_have_rates_of_their_own(recipe_of):
-    frozen = choose_learning_rate(recipe_of("classification", training={"frozen_layers": -1}))
-    tagger = choose_learning_rate(recipe_of("tagging", model={"tagger": {}}))
+    (frozen,) = rates_of(recipe_of("classification", training={"frozen_layers": -1}))
+    (tagger,) = rates_of(recipe_of("tagging", model={"tagger": {}}))
     assert frozen is not None
     assert "head alone" in frozen.reason
     assert tagger is not None
@@ -72,7 +76,7 @@ def test_heads_alone_and_taggers_have_rates_of_their_own(recipe_of):
 def test_what_is_chosen_is_said_and_written_and_what_a_run_goes_on_with(recipe_of, capsys, monkeypatch):
     recipe = recipe_of("classification", training={"epochs": 1})
     seen = {}
-    monkeypatch.setattr(finetuning, "learn_all", keeping(seen, finetuning.learn_all))
+    monkeypatch.setattr(learning, "learn_all", keeping(seen, learning.learn_all))
     told = explain(recipe)
     capsys.readouterr()
     finetune(recipe)
@@ -97,15 +101,17 @@ def test_what_is_chosen_is_said_and_written_and_what_a_run_goes_on_with(recipe_o
 def test_a_grid_over_what_decides_the_rate_tries_each_setting_with_its_own(recipe_of, monkeypatch):
     monkeypatch.setattr(learning_rate, "count_parameters", lambda config: 85 * MILLION)
     frozen, adapted = {"training.frozen_layers": [0, -1]}, {"lora.rank": [4, 8]}
-    recipe, tried, rates = settled(recipe_of("classification", grid=frozen))
-    assert recipe.training.learning_rate is None
-    assert [each.training.learning_rate for _, each in tried] == [3e-5, 1e-3]
-    assert [values["training.learning_rate"] for values, _ in tried] == [3e-5, 1e-3]
-    assert [rate and rate.value for rate in rates] == [3e-5, 1e-3]
-    recipe, tried, _ = settled(recipe_of("classification", grid=adapted))
-    assert {each.training.learning_rate for each in (recipe, *(each for _, each in tried))} == {4e-4}
-    _, tried, _ = settled(recipe_of("classification", grid=frozen | {"training.learning_rate": [1e-7]}))
-    assert {each.training.learning_rate for _, each in tried} == {1e-7}
+    inputs = find_inputs(recipe_of("classification", grid=frozen))
+    assert inputs.recipe.training.learning_rate is None
+    assert [each.training.learning_rate for each in inputs.settings] == [3e-5, 1e-3]
+    assert [each.values["training.learning_rate"] for each in inputs.settings] == [3e-5, 1e-3]
+    assert [each.rate and each.rate.value for each in inputs.settings] == [3e-5, 1e-3]
+    inputs = find_inputs(recipe_of("classification", grid=adapted))
+    assert {each.training.learning_rate for each in (inputs.recipe, *inputs.settings)} == {4e-4}
+    grid = frozen | {"training.learning_rate": [1e-7]}
+    assert {
+        each.training.learning_rate for each in find_inputs(recipe_of("classification", grid=grid)).settings
+    } == {1e-7}
 
 
 def test_each_setting_of_a_grid_shows_its_own_rate(recipe_of, monkeypatch):
@@ -126,10 +132,10 @@ def test_each_setting_of_a_grid_shows_its_own_rate(recipe_of, monkeypatch):
 
 
 def keeping(seen, learn_all):
-    """Note the rate of a recipe before its runs are carried out."""
+    """Note the rate of a setting before its runs are carried out."""
 
-    def learn(recipe, *arguments, **options):
-        seen["rate"] = recipe.training.learning_rate
-        return learn_all(recipe, *arguments, **options)
+    def learn(setting, *arguments, **options):
+        seen["rate"] = setting.training.learning_rate
+        return learn_all(setting, *arguments, **options)
 
     return learn

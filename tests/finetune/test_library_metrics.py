@@ -7,6 +7,7 @@ from datasets import Dataset
 
 from tercet.configs.documents import write_document
 from tercet.configs.recipe import recipe_data
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import prepare
 from tercet.finetune.tasks.task_recipes import GenerationRecipe
 from tercet.finetune.tasks.tasks import build_task
@@ -49,8 +50,10 @@ def script_of(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_modules_score_what_a_task_predicts(kind, recipe_of, script_of):
-    task = prepare(recipe_of(kind, task={"metrics": [script_of(KINDS[kind])]}, trust_remote_code=True)).task
-    study = prepare(recipe_of(kind))
+    task = prepare(
+        find_inputs(recipe_of(kind, task={"metrics": [script_of(KINDS[kind])]}, trust_remote_code=True))
+    ).task
+    study = prepare(find_inputs(recipe_of(kind)))
     rows = study.splits["validation"].rows
     predictions, references = study.task.guess(study.splits["train"].rows, rows), study.task.references(rows)
     plain = list(zip(*task.plain(predictions, references), strict=True))
@@ -92,10 +95,14 @@ def test_a_module_that_cannot_be_loaded_or_does_not_fit_is_refused_before_a_run(
 ):
     missing = str(tmp_path / "nothing.py")
     with pytest.raises(ValueError, match=r"nothing.py', which evaluate.load cannot load .*: name a module"):
-        prepare(recipe_of("classification", task={"metrics": [missing]}, trust_remote_code=True))
+        prepare(find_inputs(recipe_of("classification", task={"metrics": [missing]}, trust_remote_code=True)))
     with pytest.raises(ValueError, match=r"has two modules called agreement_of_int64"):
         prepare(
-            recipe_of("classification", task={"metrics": [script_of("int64")] * 2}, trust_remote_code=True)
+            find_inputs(
+                recipe_of(
+                    "classification", task={"metrics": [script_of("int64")] * 2}, trust_remote_code=True
+                )
+            )
         )
 
 
@@ -124,5 +131,5 @@ def test_code_of_others_runs_only_if_it_is_trusted(name, recipe_of, script_of, t
         "repository": "somebody/accuracy",
     }
     with pytest.raises(ValueError, match=r"brings its own code: review it, then set trust_remote_code=true"):
-        prepare(recipe_of("classification", task={"metrics": [names[name]]}))
+        prepare(find_inputs(recipe_of("classification", task={"metrics": [names[name]]})))
     assert not ran.exists()

@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from tercet.configs.recipe import parse_recipe
-from tercet.finetune.model import learner_of, load_pretrained_model, merged
-from tercet.finetune.recipe import LoraRecipe, PretrainedModelRecipe
+from tercet.finetune.model import Start, learner_of, load_task_model, merged
+from tercet.finetune.recipe import LoraRecipe
 from tercet.finetune.tasks.task_recipes import (
     ChatRecipe,
     ClassificationRecipe,
@@ -47,7 +47,7 @@ def test_the_head_that_a_stock_model_lacks_is_fresh(has_head, bases, tmp_path):
     )  # fmt: skip
     (BertForSequenceClassification if has_head else BertModel)(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    fresh = load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0).fresh
+    fresh = load_task_model(Start(Checkpoint.open(str(tmp_path))), task, seed=0).fresh
     assert fresh == ([] if has_head else ["classifier.bias", "classifier.weight"])
 
 
@@ -69,9 +69,8 @@ def head_for(values, folder, feature=None, **task):
     rows = Dataset.from_dict({"text": ["a cat"] * len(values), "label": values})
     rows = rows if feature is None else rows.cast_column("label", feature)
     task = build_task(ClassificationRecipe("classification", **task), rows)
-    return load_pretrained_model(
-        PretrainedModelRecipe(str(folder)), task, seed=0
-    ).model.classifier.out_proj.weight
+    start = Start(Checkpoint.open(str(folder)))
+    return load_task_model(start, task, seed=0).model.classifier.out_proj.weight
 
 
 def test_a_head_without_names_is_not_kept_by_the_order_of_the_alphabet(bases, tmp_path):
@@ -164,7 +163,7 @@ def test_no_part_of_a_stock_model_below_its_head_is_fresh_or_dropped(
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
     with pytest.raises(ValueError, match=message):
-        load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)
+        load_task_model(Start(Checkpoint.open(str(tmp_path))), task, seed=0)
 
 
 RECIPES = {"chat": ChatRecipe, "generation": GenerationRecipe, "ranking": RankingRecipe}
@@ -195,7 +194,7 @@ def test_a_task_names_the_kind_of_model_that_it_needs(kind, model, message, base
         BertConfig(architectures=["BertModel"]).save_pretrained(folder)
     task = task_of(parse_recipe(RECIPES[kind], {"kind": kind}))
     with pytest.raises(ValueError, match=re.escape(message)):
-        load_pretrained_model(PretrainedModelRecipe(str(folder)), task, seed=0)
+        load_task_model(Start(Checkpoint.open(str(folder))), task, seed=0)
 
 
 @pytest.mark.parametrize("model_class", [LlamaForCausalLM, LlamaForQuestionAnswering])
@@ -214,7 +213,7 @@ def test_a_stock_decoder_learns_to_answer_with_the_weights_that_it_has(model_cla
     task = build_task(
         QuestionAnsweringRecipe("question_answering"), Dataset.from_list(ROWS["question_answering"](9, 0))
     )
-    found = load_pretrained_model(PretrainedModelRecipe(str(tmp_path)), task, seed=0)
+    found = load_task_model(Start(Checkpoint.open(str(tmp_path))), task, seed=0)
     is_answering = model_class is LlamaForQuestionAnswering
     assert found.fresh == ([] if is_answering else ["qa_outputs.out_proj.bias", "qa_outputs.out_proj.weight"])
     assert found.model.get_input_embeddings().weight.equal(stock.get_input_embeddings().weight)

@@ -13,6 +13,7 @@ from tercet.data.steps.batches import StepDataset
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, predict
 from tercet.finetune.examples import LabelledExamples
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.multiple_choice import MultipleChoice
@@ -35,7 +36,9 @@ def study_of(recipe_of):
     """Prepare a tiny model of a member for the task."""
 
     def study_of(member: str) -> Prepared:
-        return prepare(recipe_of("multiple_choice", member, model={"overrides": {"dropout": 0.0}}))
+        return prepare(
+            find_inputs(recipe_of("multiple_choice", member, model={"overrides": {"dropout": 0.0}}))
+        )
 
     return study_of
 

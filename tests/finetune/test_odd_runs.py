@@ -8,12 +8,12 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.evaluation import prediction_loop
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import prepare
-from tercet.finetune.splits import find_task, read_splits
 from tercet.finetune.tasks.regression import Regression
 
 from ..reported import finetune
-from .conftest import write_rows
+from .conftest import found_task, write_rows
 
 
 def test_f1_of_more_than_two_labels_is_refused(recipe_of):
@@ -21,7 +21,7 @@ def test_f1_of_more_than_two_labels_is_refused(recipe_of):
     with pytest.raises(
         ValueError, match=r"metric_for_best_model is f1, which needs two labels, but there are 4: set task"
     ):
-        prepare(recipe)
+        prepare(find_inputs(recipe))
 
 
 def test_spans_cannot_be_scored_where_none_are_marked(recipe_of):
@@ -42,11 +42,11 @@ def test_a_number_that_float32_cannot_square_is_told(number, recipe_of, tmp_path
     with pytest.raises(
         ValueError, match=r"train.jsonl, line 3: row 3 has .* whose square no float32 holds: scale"
     ):
-        find_task(recipe, read_splits(recipe))
+        found_task(recipe)
 
 
 def test_a_score_that_is_not_defined_is_the_worst(recipe_of):
-    task = find_task(recipe := recipe_of("regression"), read_splits(recipe))
+    task = found_task(recipe_of("regression"))
     assert (
         task.minimized_metric({"pearson": math.nan}) == task.minimized_metric({"pearson": None}) == math.inf
     )
@@ -65,7 +65,7 @@ def test_a_split_without_a_target_has_no_loss_and_its_run_a_report(recipe_of, tm
 
 
 def test_rows_without_labels_have_no_loss(recipe_of):
-    study = prepare(recipe_of("classification"))
+    study = prepare(find_inputs(recipe_of("classification")))
     examples = study.splits["train"].examples
     blank = type(examples)({name: field for name, field in examples.fields.items() if name != "labels"})
     answers, loss = prediction_loop(study.pretrained.model.eval(), study.task.objective(), blank, 4096)

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from tercet.data.steps.batches import StepDataset
 from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.question_answering import best_spans
@@ -28,13 +29,15 @@ def study_of(recipe_of):
 
     def study_of(member: str, **task: Any) -> Prepared:
         return prepare(
-            recipe_of(
-                "question_answering",
-                member,
-                count=5,
-                model={"overrides": {"dropout": 0.0}},
-                task={"stride": STRIDES[member]} | task,
-                data={"max_length": LENGTHS[member]},
+            find_inputs(
+                recipe_of(
+                    "question_answering",
+                    member,
+                    count=5,
+                    model={"overrides": {"dropout": 0.0}},
+                    task={"stride": STRIDES[member]} | task,
+                    data={"max_length": LENGTHS[member]},
+                )
             )
         )
 

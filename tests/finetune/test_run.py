@@ -14,8 +14,9 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 from tercet.__main__ import main
 from tercet.configs.recipe import recipe_data
 from tercet.finetune import run
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.learning import learn_seed
-from tercet.finetune.model import load_pretrained_model
+from tercet.finetune.model import load_task_model
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 
@@ -300,18 +301,19 @@ def test_models_are_loaded_once_for_each_seed_and_learn_the_same(recipe_of, tmp_
     """The first seed learns with the model that was prepared and scored, as if it was loaded for it alone."""
     loaded = []
 
-    def load(recipe, task, seed, open_model):
+    def load(start, task, seed):
         loaded.append(seed)
-        return load_pretrained_model(recipe, task, seed, open_model)
+        return load_task_model(start, task, seed)
 
     for module in ("learning", "prepared"):
-        monkeypatch.setattr(f"tercet.finetune.{module}.load_pretrained_model", load)
+        monkeypatch.setattr(f"tercet.finetune.{module}.load_task_model", load)
     recipe = recipe_of("classification", training={"epochs": 1, "seeds": [3, 5], "learning_rate": 1e-3})
     finetune(recipe)
     assert loaded == [3, 5]
-    prepared = prepare(recipe)
+    inputs = find_inputs(recipe)
+    prepared, (setting,) = prepare(inputs), inputs.settings
     for seed in recipe.training.seeds:
-        learn_seed(recipe, prepared.task, prepared.splits, tmp_path / f"alone-{seed}", seed, resume=False)
+        learn_seed(setting, prepared.task, prepared.splits, tmp_path / f"alone-{seed}", seed, resume=False)
         folders = recipe.folder / f"seed-{seed}", tmp_path / f"alone-{seed}"
         together, alone = (load_file(folder / "model" / "model.safetensors") for folder in folders)
         assert all(torch.equal(weights, alone[name]) for name, weights in together.items())

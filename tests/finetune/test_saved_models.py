@@ -27,6 +27,7 @@ from transformers import (
 )
 
 from tercet.configs.recipe import parse_recipe
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.learning import learn_seed
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
@@ -122,9 +123,9 @@ def trained(model: Path, name: str, folder: Path) -> tuple[Path, list[Row], list
         "training": {"epochs": 4, "batch_size": 8, "learning_rate": 5e-3, "precision": "fp32"},
         "output": str(folder / "run"),
     }
-    recipe = parse_recipe(FineTuningRecipe, data)
-    prepared = prepare(recipe)
-    learn_seed(recipe, prepared.task, prepared.splits, folder / "run", 0, resume=False)
+    inputs = find_inputs(parse_recipe(FineTuningRecipe, data))
+    prepared = prepare(inputs)
+    learn_seed(inputs.settings[0], prepared.task, prepared.splits, folder / "run", 0, resume=False)
     return folder / "run/model", rows, read(folder / "run/predictions.jsonl")
 
 

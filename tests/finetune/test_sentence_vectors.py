@@ -8,9 +8,9 @@ import pytest
 from datasets import Dataset
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification, BertModel
 
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prediction import Predictor, predict_file
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks.tasks import task_of
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.sentence_vectors import find_vectors
 from tercet.tools.import_export.run import export_model, import_model
@@ -245,7 +245,7 @@ def test_prompts_are_found_by_their_names(settings, prompts, published):
 def test_a_recipe_has_the_last_word(published, recipe_of):
     source = published("cls", settings={"prompts": {"query": "q: "}}, transformer={"max_seq_length": 24})
     recipe = recipe_of("ranking", model={"path": str(source)})
-    found = task_of(recipe.task).settled(recipe)
+    found = find_inputs(recipe).recipe
     assert (found.task.pooling, found.task.query_prompt, found.data.max_length) == ("first", "q: ", 24)
     recipe = recipe_of(
         "ranking",
@@ -253,4 +253,5 @@ def test_a_recipe_has_the_last_word(published, recipe_of):
         task={"pooling": "last", "query_prompt": "", "document_prompt": "d"},
         data={"max_length": 60},
     )
-    assert task_of(recipe.task).settled(recipe) == recipe
+    found = find_inputs(recipe).recipe
+    assert (found.task, found.data) == (recipe.task, recipe.data)

@@ -8,8 +8,11 @@ import pytest
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.splits import encode_splits, encoder_of, find_task, read_splits
+from tercet.finetune.splits import encode_splits, encoder_of, find_task
+from tercet.finetune.tasks.tasks import task_of
 from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
+
+from .conftest import found_task, splits_of
 
 SMALL = {"vocab_size": 400, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
          "num_attention_heads": 1, "max_position_embeddings": 16}  # fmt: skip
@@ -40,8 +43,8 @@ def encoder(families):
 
 
 def encode_all(made, encoder):
-    rows = read_splits(made)
-    return encode_splits(rows, find_task(made, rows), encoder)
+    rows = splits_of(made)
+    return encode_splits(rows, find_task(task_of(made.task), rows), encoder)
 
 
 def texts(rows):
@@ -49,13 +52,13 @@ def texts(rows):
 
 
 def test_what_is_named_is_read(recipe):
-    splits = read_splits(recipe(train=ROWS[:10], validation=ROWS[10:15], test=ROWS[15:]))
+    splits = splits_of(recipe(train=ROWS[:10], validation=ROWS[10:15], test=ROWS[15:]))
     assert list(splits) == ["train", "validation", "test"]
     assert [rows.to_list() for rows in splits.values()] == [ROWS[:10], ROWS[10:15], ROWS[15:]]
 
 
 def test_without_rows_to_measure_on_some_are_held_out(recipe):
-    splits = read_splits(recipe(train=ROWS, share=0.25))
+    splits = splits_of(recipe(train=ROWS, share=0.25))
     assert list(splits) == ["train", "validation"]
     assert len(splits["validation"]) == 5
     assert texts(splits["train"]) | texts(splits["validation"]) == {row["text"] for row in ROWS}
@@ -63,18 +66,18 @@ def test_without_rows_to_measure_on_some_are_held_out(recipe):
 
 
 def test_the_test_comes_last_whatever_is_held_out(recipe):
-    assert list(read_splits(recipe(train=ROWS, test=ROWS[:2]))) == ["train", "validation", "test"]
+    assert list(splits_of(recipe(train=ROWS, test=ROWS[:2]))) == ["train", "validation", "test"]
 
 
 def test_every_split_needs_every_column(recipe):
     with pytest.raises(
         ValueError, match=r"test.jsonl has no column 'label': give one of its columns \(text\)"
     ):
-        read_splits(recipe(train=ROWS, test=[{"text": "the house"}]))
+        splits_of(recipe(train=ROWS, test=[{"text": "the house"}]))
     with pytest.raises(
         ValueError, match=r"train.jsonl has no column 'sentence': give one of its columns \(text, lab"
     ):
-        read_splits(recipe(task={"texts": ["sentence"]}, train=ROWS))
+        splits_of(recipe(task={"texts": ["sentence"]}, train=ROWS))
 
 
 def test_the_name_of_a_column_may_stand_alone(recipe):
@@ -93,13 +96,13 @@ def test_a_gap_is_told_with_the_row_of_the_file(recipe):
     with pytest.raises(
         ValueError, match=r"train.jsonl, line 21: row 21 has nothing in column 'label': take it out"
     ):
-        read_splits(recipe(train=rows))
+        splits_of(recipe(train=rows))
 
 
 def test_splits_are_encoded_by_one_task(recipe, encoder):
     made = recipe(train=ROWS[:10], validation=ROWS[10:], test=ROWS[::-1])
-    rows = read_splits(made)
-    splits = encode_splits(rows, find_task(made, rows), encoder)
+    rows = splits_of(made)
+    splits = encode_splits(rows, find_task(task_of(made.task), rows), encoder)
     assert list(splits) == ["train", "validation", "test"]
     for name, split in splits.items():
         assert split.rows is rows[name]
@@ -131,7 +134,7 @@ def test_what_is_wrong_with_a_row_is_told_with_its_split(recipe, encoder, row, c
 def test_a_row_has_the_number_that_it_has_in_its_file_whatever_is_held_out(recipe, encoder, number):
     """A label that only a held-out row has is told when the rows are encoded, where it has another number."""
     made = recipe(train=[*ROWS[:number], ROWS[number] | {"label": "prime"}, *ROWS[number + 1 :]], share=0.25)
-    rows = read_splits(made)
+    rows = splits_of(made)
     if "prime" in rows["train"]["label"][:]:
         encode_all(made, encoder)
         return
@@ -145,7 +148,7 @@ def test_a_label_that_is_none_has_the_number_of_its_row_in_the_file(recipe):
     with pytest.raises(
         ValueError, match=r"train.jsonl, line 21: row 21 has 1\.5 in column 'label', which is no label"
     ):
-        find_task(made, read_splits(made))
+        found_task(made)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +189,11 @@ def test_rows_of_a_group_are_on_one_side(recipe):
     """Near-copies on both sides would be known by heart, even with random labels."""
     rows = [row | {"source": number // 4} for number, row in enumerate(ROWS)]
     made = recipe(train=rows, share=0.3)
-    grouped = read_splits(replace(made, data=replace(made.data, group="source")))
+    grouped = splits_of(replace(made, data=replace(made.data, group="source")))
     sides = [set(grouped[split]["source"]) for split in ("train", "validation")]
     assert not sides[0] & sides[1]
     assert len(grouped["validation"]) == 4
     with pytest.raises(ValueError, match=r"has no column 'origin'.* in data.group"):
-        read_splits(replace(made, data=replace(made.data, group="origin")))
+        splits_of(replace(made, data=replace(made.data, group="origin")))
     with pytest.raises(ValueError, match=r"data.group is source, .* data.validation names"):
         replace(made.data, group="source", validation="held.csv")

@@ -16,6 +16,7 @@ from torch.testing import assert_close
 from tercet.data.steps.examples import pick
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
+from tercet.finetune.inputs import find_inputs
 from tercet.finetune.model import freeze
 from tercet.finetune.output import seed_folder
 from tercet.finetune.prediction import Predictor, predict_file
@@ -55,7 +56,7 @@ def tagger_recipe(recipe_of, sources):
 
 @pytest.mark.parametrize("names", [("characters", "static"), ("elmo", "static")], ids="-".join)
 def test_sixteen_rows_are_learned_by_heart(names, tagger_recipe):
-    study = prepare(tagger_recipe(*names))
+    study = prepare(find_inputs(tagger_recipe(*names)))
     task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
     objective = task.objective_for(model)
     batch = objective.collate(pick(train.examples, np.arange(16)), 0)
@@ -116,7 +117,7 @@ def learned(folder: Path, seed: int) -> tuple[dict[str, torch.Tensor], list[floa
 
 def test_scores_are_those_of_the_saved_tagger(two_seeds):
     word_features.KEPT.clear()
-    study = prepare(two_seeds)
+    study = prepare(find_inputs(two_seeds))
     for seed in (0, 1):
         folder = seed_folder(two_seeds.folder, seed)
         told = json.loads((folder / "scores.json").read_text())["validation"]
@@ -172,7 +173,7 @@ def test_a_finished_tagger_learns_other_labels(tagger_recipe, recipe_of, tmp_pat
         task=names,
         data={"train": str(file), "validation": None},
     )
-    pretrained = prepare(recipe).pretrained
+    pretrained = prepare(find_inputs(recipe)).pretrained
     assert pretrained.model.config.id2label == {0: "B-X", 1: "O", 2: "I-X"}
     assert {name.partition(".")[0] for name in pretrained.fresh} == {"classifier", "crf"}
     freeze(pretrained.model, -1)
@@ -211,16 +212,16 @@ def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_pat
 )
 def test_what_does_not_fit_is_refused(names, parts, words, tagger_recipe):
     with pytest.raises((ValueError, FileNotFoundError), match=words):
-        prepare(tagger_recipe(*names, **parts))
+        prepare(find_inputs(tagger_recipe(*names, **parts)))
 
 
 def test_models_without_word_vectors_are_refused(recipe_of, bases):
     recipe = recipe_of("tagging", model={"path": str(bases / "encoder"), "tagger": {}})
     with pytest.raises(ValueError, match="a tercet_encoder gives no word vectors to a tagger"):
-        prepare(recipe)
+        prepare(find_inputs(recipe))
     drawn = replace(recipe, model=replace(recipe.model, from_scratch=True))
     with pytest.raises(ValueError, match=r"model\.from_scratch draws the word vectors"):
-        prepare(drawn)
+        prepare(find_inputs(drawn))
 
 
 def test_layers_are_frozen_by_the_tagger_itself(tagger_recipe):

@@ -34,9 +34,8 @@ from tercet.__main__ import carry_out
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.distill.teacher import load_model as load_teacher
 from tercet.fewshot.subject import load_subject
-from tercet.finetune.model import load_pretrained_model
+from tercet.finetune.model import Start, load_task_model
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.recipe import PretrainedModelRecipe
 from tercet.finetune.tasks.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks.tasks import build_task, keep_task
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassification
@@ -256,9 +255,7 @@ COMMANDS: dict[str, Callable[[str], Any]] = {
     "play": lambda folder: load_model(folder).tokenizer,
     "predict": lambda folder: Predictor(Checkpoint.open(folder)).encoder.tokenizer,
     "fewshot": lambda folder: load_subject(Checkpoint.open(folder)).tokenizer,
-    "finetune": lambda folder: (
-        load_pretrained_model(PretrainedModelRecipe(path=folder), classification(), 0).tokenizer
-    ),
+    "finetune": lambda folder: load_task_model(Start(Checkpoint.open(folder)), classification(), 0).tokenizer,
     "pretrain": lambda folder: Checkpoint.open(folder).member,
     "prepare": load_tokenizer,
 }

@@ -22,10 +22,11 @@ from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.fewshot.prompts.request import Request
 from tercet.fewshot.subject import load_subject
-from tercet.finetune.model import load_pretrained_model
+from tercet.finetune.inputs import find_inputs as find_inputs_of_rows
+from tercet.finetune.model import load_task_model
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.tasks.tasks import build_task, task_of
+from tercet.finetune.tasks.tasks import build_task
 from tercet.modeling import (
     TercetDecoderConfig,
     TercetDecoderForCausalLM,
@@ -89,10 +90,10 @@ def folder_of(tmp_path_factory):
 
 def fine_tuning(folder, kind="classification"):
     data = {"model": {"path": str(folder)}, "task": {"kind": kind}, "data": {"train": "x.jsonl"}}
-    recipe = parse_recipe(FineTuningRecipe, data | {"output": "runs/x"})
-    recipe = task_of(recipe.task).settled(recipe)
-    pretrained = load_pretrained_model(recipe.model, build_task(recipe.task, Dataset.from_dict(ROWS)), seed=0)
-    return encoder_of(pretrained.model, pretrained.tokenizer, recipe.data.max_length).max_length
+    inputs = find_inputs_of_rows(parse_recipe(FineTuningRecipe, data | {"output": "runs/x"}))
+    task = build_task(inputs.task.recipe, Dataset.from_dict(ROWS))
+    pretrained = load_task_model(inputs.settings[0].start, task, seed=0)
+    return encoder_of(pretrained.model, pretrained.tokenizer, inputs.data.max_length).max_length
 
 
 def ranking(folder):
