@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, cast
 
 import numpy as np
+from tokenizers import Tokenizer
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..data.files.bad_rows import RowError
@@ -19,7 +20,6 @@ from ..data.files.problems import SHOWN
 from ..data.steps.packing import Ragged, ragged
 from ..data.tokenizers.special_tokens import DroppedText
 from ..modeling.saved.model_folder import give_segments
-from .frames import backend_of
 
 BEGINNING = 40
 """Characters of a text that tell which it is."""
@@ -174,3 +174,17 @@ def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.nda
 def as_ragged(rows: Sequence[Sequence[int] | np.ndarray]) -> Ragged:
     """Lay lists of ids end to end."""
     return ragged([np.asarray(row, dtype=np.int64) for row in rows])
+
+
+def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """Return the backend of a fast tokenizer.
+
+    Raises:
+        ValueError: It is no fast one.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for character offsets: "
+            f"convert it to tokenizer.json"
+        )
+    return cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer

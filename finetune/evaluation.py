@@ -18,8 +18,6 @@ from ..data.steps.examples import pick
 from ..data.steps.objective import Batch
 from ..data.steps.step_planning import cut_evenly
 from ..training.evaluation import ratio
-from ..training.finite_numbers import finite_outputs
-from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .splits import Split
 from .tasks.objectives import TaskObjective, group_edges
@@ -90,20 +88,6 @@ class Evaluator:
         if self.best is not None and self.best.scores == earlier_scores:
             return self.best
         return evaluate_rows(model, self.task, self.split.rows, self.split.examples)
-
-
-def predict(
-    model: nn.Module, task: Task, rows: Dataset, encoder: TextEncoder, tokens_at_once: int = TOKENS_AT_ONCE
-) -> list[Prediction]:
-    """Predict rows that need no labels.
-
-    Raises:
-        ValueError: The model computes what is no number.
-    """
-    examples = task.examples(rows, encoder, labelled=False)
-    with finite_outputs(model):
-        answers, _ = prediction_loop(model, task.objective_for(model), examples, tokens_at_once)
-    return task.predictions(answers, rows)
 
 
 @torch.no_grad()

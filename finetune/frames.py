@@ -9,13 +9,14 @@ token that ends a text then stands between the two of a pair, as it did between 
 """
 
 import json
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..data.tokenizers.special_tokens import any_text, required_token_id
 from ..modeling.saved.model_folder import keep_option
+from .encoding import backend_of
 
 FIRST, SECOND = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
 """The two texts of a frame, as `tokenizer.json` has them."""
@@ -101,17 +102,3 @@ def put_end(
     tokenizer.__class__ = PreTrainedTokenizerFast
     for name in ("model_input_names", "padding_side"):
         keep_option(tokenizer, name, getattr(tokenizer, name))
-
-
-def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Return the backend of a fast tokenizer.
-
-    Raises:
-        ValueError: It is no fast one.
-    """
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for character offsets: "
-            f"convert it to tokenizer.json"
-        )
-    return cast(PreTrainedTokenizerFast, tokenizer).backend_tokenizer

@@ -28,9 +28,10 @@ from ..data.files.rows import STANDARD, stream_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..training.devices.precision import products_in
+from ..training.finite_numbers import finite_outputs
 from ..training.inputs import require_replaceable
 from .encoding import TextEncoder
-from .evaluation import predict
+from .evaluation import TOKENS_AT_ONCE, prediction_loop
 from .splits import encoder_of
 from .tasks.tagging import Tagging
 from .tasks.task import MAX_LENGTH, Prediction, Task
@@ -69,6 +70,20 @@ class Predictor:
         """Predict rows."""
         with products_in(self.precision, self.device):
             return predict(self.model, self.task, rows, self.encoder)
+
+
+def predict(
+    model: nn.Module, task: Task, rows: Dataset, encoder: TextEncoder, tokens_at_once: int = TOKENS_AT_ONCE
+) -> list[Prediction]:
+    """Predict rows that need no labels.
+
+    Raises:
+        ValueError: The model computes what is no number.
+    """
+    examples = task.examples(rows, encoder, labelled=False)
+    with finite_outputs(model):
+        answers, _ = prediction_loop(model, task.objective_for(model), examples, tokens_at_once)
+    return task.predictions(answers, rows)
 
 
 def predict_rows(predictor: Predictor, rows: Dataset, source: str) -> list[Prediction]:

@@ -28,9 +28,7 @@ from ..modeling.saved.length import max_length, most_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe
-from .tasks.labels import KIND
-from .tasks.odd_labels import describe_odd_labels
-from .tasks.task import Task
+from .tasks.task import KIND, Task
 from .tasks.tasks import build_task
 
 MEASURED = ("validation", "test")
@@ -144,6 +142,8 @@ def find_task(task: Task, rows: SplitRows, *, trust_remote_code: bool = False) -
     with naming_rows("train", rows):
         task = build_task(task.recipe, rows["train"], trust_remote_code=trust_remote_code)
         if not task.facts.get("are_numbered", True):  # labels were found, not named
+            from .tasks.odd_labels import describe_odd_labels
+
             odd = describe_odd_labels(task.labels_in(rows["train"]), rows.places["train"])
             if odd:
                 warnings.warn(

@@ -20,6 +20,7 @@ from datasets import ClassLabel, Dataset, List
 from ...data.files.bad_rows import RowError
 from ...data.files.columns import WHOLE, lists_of, plain, require_from_zero, values_of
 from ...data.files.problems import listed
+from .task import KIND
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 """A whole number as tables write it: 1, or 1.0 where others have gaps."""
@@ -30,9 +31,6 @@ TRUTHS = {"False": 0, "True": 1}
 
 KINDS: dict[str, Callable[[str], Any]] = {"text": str, "integer": int, "truth": "True".__eq__}
 """Kind of the labels that rows have -> what makes it of a label's name."""
-
-KIND = "kind"
-"""Among the facts of a task, where the rows that it was found in have values of a kind."""
 
 NO_LABELS = "there are no labels: name a column that has some"
 

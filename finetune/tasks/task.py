@@ -7,7 +7,7 @@ Examples --answers----> predictions --score--> {"accuracy": 0.93, ...}
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from datasets import Dataset
@@ -18,18 +18,22 @@ from ...data.files.columns import texts_of
 from ...data.files.problems import Row
 from ...modeling import TercetConfig
 from ...modeling.saved.checkpoint import Checkpoint
-from ...training.metrics.bootstrap import bootstrap_scores, percentile_interval
-from ...training.metrics.labels import LabelRow
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples
-from .library_metrics import Modules, library_scores
 from .objectives import TaskObjective
+
+if TYPE_CHECKING:
+    from ...training.metrics.labels import LabelRow
+    from .library_metrics import Modules
 
 SHOWN_CHARACTERS = 600
 """Of a text in a report, at most."""
 
 MAX_LENGTH = "max_length"
 """Among the facts that are kept: tokens of a row that the model was trained and scored on, at most."""
+
+KIND = "kind"
+"""Among the facts of a task of labels: what values they have in the training rows."""
 
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
@@ -210,7 +214,11 @@ class Task(ABC):
 
     def library_scores(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
         """Score predictions by the modules of the `evaluate` library that the recipe names, if any."""
-        return library_scores(self.modules, *self.plain(predictions, references)) if self.modules else {}
+        if not self.modules:
+            return {}
+        from .library_metrics import library_scores
+
+        return library_scores(self.modules, *self.plain(predictions, references))
 
     def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return predictions and references as `evaluate` has them: label numbers, numbers or texts."""
@@ -247,7 +255,7 @@ class Task(ABC):
             ("prediction", [(shortened(self.format_prediction(prediction)), role)]),
         ]
 
-    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
+    def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> "list[LabelRow]":
         """Score every label on its own, where there are labels."""
         return []
 
@@ -269,11 +277,6 @@ class Task(ABC):
         """Return the task by whose metric a model is compared with `guess`; most have one for all."""
         return self
 
-    def bootstrap(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
-        """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
-        drawn = self.drawn(predictions, references)
-        return bootstrap_scores(self.score_of_rows(*drawn), len(drawn[0]))
-
     def drawn_rows(self, references: Sequence[Any]) -> Sequence[int]:
         """List the rows that are drawn from: all, unless some are no further evidence beside others."""
         return range(len(references))
@@ -284,10 +287,6 @@ class Task(ABC):
         if len(rows) == len(references):
             return predictions, references
         return [predictions[row] for row in rows], [references[row] for row in rows]
-
-    def interval(self, predictions: Predictions, references: Sequence[Any]) -> tuple[float, float]:
-        """Return the 95 % interval of the metric."""
-        return percentile_interval(self.bootstrap(predictions, references))
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
         """Return what computes the metric of some rows."""

@@ -10,7 +10,6 @@ from ...configs.by_kind import ByKind
 from ...configs.paths import TASK, read_task
 from ...configs.recipe import recipe_data
 from ...data.files.atomic_writes import replace_text
-from .library_metrics import load_metrics
 from .task import MAX_LENGTH, Facts, Task
 from .task_recipes import TaskRecipe
 
@@ -52,8 +51,10 @@ def build_task(recipe: TaskRecipe, train: Dataset, *, trust_remote_code: bool = 
             does not score such a task.
     """
     task = task_of(recipe, task_of(recipe).find(train))
-    task.modules = load_metrics(getattr(recipe, "metrics", ()), trust_remote_code=trust_remote_code)
-    if task.modules:
+    if names := getattr(recipe, "metrics", ()):
+        from .library_metrics import load_metrics
+
+        task.modules = load_metrics(names, trust_remote_code=trust_remote_code)
         few = train.select(range(min(len(train), ROWS_TO_TRY)))
         task.library_scores(task.guess(train, few), task.references(few))
     return task

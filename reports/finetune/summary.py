@@ -25,10 +25,10 @@ from ...finetune.output import seed_folder
 from ...finetune.prepared import Prepared, Results
 from ...finetune.splits import Split, encode_splits, encoder_of, identify, read_splits, remember_words
 from ...finetune.tasks.library_metrics import is_own, load_metrics
-from ...finetune.tasks.task import Prediction, Task
+from ...finetune.tasks.task import Prediction, Predictions, Task
 from ...finetune.tasks.tasks import load_task
 from ...training.devices.precision import choose_precision, join_processes, products_in
-from ...training.metrics.bootstrap import deviation, percentile_interval
+from ...training.metrics.bootstrap import bootstrap_scores, deviation, percentile_interval
 from ...training.run_folder import SCORES, TEXTS
 from ...training.tracking import as_json, as_scores
 from ..finished_run import FinishedRun
@@ -139,11 +139,11 @@ def summarize(
     predicted = guesses(prepared, last) | {before: earlier.predictions}
     scored = {name: task.score(each, references) for name, each in predicted.items()}
     drawn = {
-        name: task.bootstrap(each, references)
+        name: bootstrap(task, each, references)
         for name, each in predicted.items()
         if task.metric_for_best_model in scored[name]
     }
-    own, number = task.bootstrap(predictions, references), len(task.drawn_rows(references))
+    own, number = bootstrap(task, predictions, references), len(task.drawn_rows(references))
     summary = {
         "criterion": task.metric_for_best_model,
         SCORE_NAMES: task.score_names,
@@ -168,13 +168,20 @@ def summarize(
     }
     other = task.against_guess()
     if task.baseline in summary["compared"] and other.metric_for_best_model != task.metric_for_best_model:
-        own, guessed = (other.bootstrap(each, references) for each in (predictions, predicted[task.baseline]))
+        both = (predictions, predicted[task.baseline])
+        own, guessed = (bootstrap(other, each, references) for each in both)
         summary["compared"][task.baseline]["judged"] = {
             "metric": other.metric_for_best_model,
             "own": trusted(percentile_interval(own), number),
             "difference": list(percentile_interval(own - guessed)),
         }
     return summary | {"verdicts": as_data(verdicts(task, summary))}
+
+
+def bootstrap(task: Task, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
+    """Score rows drawn again and again by the metric, (R,): the same rows for all predictions."""
+    drawn = task.drawn(predictions, references)
+    return bootstrap_scores(task.score_of_rows(*drawn), len(drawn[0]))
 
 
 def scores_of(summary: Mapping[str, Any]) -> Iterator[Score]:

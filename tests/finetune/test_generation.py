@@ -21,16 +21,18 @@ from tercet import (
 from tercet.data.steps.batches import StepDataset
 from tercet.data.steps.objective import IGNORE
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.evaluation import evaluate_rows, predict
+from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.frames import end_texts
 from tercet.finetune.model import freeze
+from tercet.finetune.prediction import predict
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.generation import Generation
 from tercet.finetune.tasks.task import Task
 from tercet.finetune.tasks.task_recipes import GenerationRecipe
 from tercet.finetune.tasks.tasks import build_task
 from tercet.pretraining.objectives.translation import Translation
-from tercet.training.metrics.bootstrap import bootstrap_interval
+from tercet.reports.finetune.summary import bootstrap
+from tercet.training.metrics.bootstrap import bootstrap_interval, percentile_interval
 from tercet.training.metrics.texts import text_scores
 
 PAD, BEGIN, END = 0, 2, 3
@@ -271,7 +273,7 @@ def test_reports_know_how_wrong_a_text_is():
     assert task.error(predictions, references).tolist() == [0, 0.5, 1]
     assert (task.format_prediction(predictions[1]), task.format_reference(references[1])) == ("c x", "c d")
     slowly = bootstrap_interval(Task.score_of_rows(task, predictions, references), len(predictions))
-    assert task.interval(predictions, references) == pytest.approx(slowly)
+    assert percentile_interval(bootstrap(task, predictions, references)) == pytest.approx(slowly)
 
 
 def test_the_guess_is_the_first_sentence():

@@ -11,9 +11,10 @@ from torch.testing import assert_close
 
 from tercet.data.steps.batches import StepDataset
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.evaluation import evaluate_rows, predict
+from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.inputs import find_inputs
+from tercet.finetune.prediction import predict
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.multiple_choice import MultipleChoice

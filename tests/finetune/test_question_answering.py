@@ -8,11 +8,14 @@ import torch
 from torch.testing import assert_close
 
 from tercet.data.steps.batches import StepDataset
-from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
+from tercet.finetune.evaluation import evaluate_rows, prediction_loop
 from tercet.finetune.inputs import find_inputs
+from tercet.finetune.prediction import predict
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.question_answering import best_spans
+from tercet.reports.finetune.summary import bootstrap
+from tercet.training.metrics.bootstrap import percentile_interval
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 MODEL_INPUTS = ("input_ids", "token_type_ids", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k")
@@ -151,7 +154,7 @@ def test_scores_are_those_of_squad(study_of):
     right = [{"answer": (own or [""])[0], "score": 1.0, "no_answer_score": 0.0} for own in references]
     assert task.score(right, references)["f1"] == task.score(right, references)["exact_match"] == 1
     assert (task.error(right, references) == 0).all()
-    assert task.interval(right, references) == (1.0, 1.0)
+    assert percentile_interval(bootstrap(task, right, references)) == (1.0, 1.0)
     assert task.guess(split.rows, split.rows)[0]["answer"] == task.facts["most_frequent"]
     assert (
         task.format_prediction({"answer": "a", "score": 0.5}),

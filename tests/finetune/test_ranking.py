@@ -20,11 +20,13 @@ from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.data.steps.batches import StepDataset
 from tercet.data.steps.packing import slice_sequences
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.evaluation import evaluate_rows, predict, prediction_loop
+from tercet.finetune.evaluation import evaluate_rows, prediction_loop
+from tercet.finetune.prediction import predict
 from tercet.finetune.tasks.ranking import Ranking, group_edges
 from tercet.finetune.tasks.task_recipes import RankingRecipe
 from tercet.finetune.tasks.tasks import build_task
-from tercet.training.metrics.bootstrap import mean_interval
+from tercet.reports.finetune.summary import bootstrap
+from tercet.training.metrics.bootstrap import mean_interval, percentile_interval
 from tercet.training.metrics.ranking import ranking_scores
 
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
@@ -285,7 +287,8 @@ def test_the_interval_is_that_of_as_many_different_queries():
     intervals = []
     for rows, repeated in ((once, values), (often, values.repeat(3))):
         task = make_task(rows)
-        intervals.append(task.interval([{"mrr": value} for value in repeated], task.references(rows)))
+        predicted = [{"mrr": value} for value in repeated]
+        intervals.append(percentile_interval(bootstrap(task, predicted, task.references(rows))))
     assert intervals[0] == intervals[1] == mean_interval(values)
 
 
