@@ -15,7 +15,6 @@ import numpy as np
 from ..data.documents import open_documents
 from ..training.metrics.texts import LettersOfEveryScript
 from .prompts.items import Item
-from .recipe import ContaminationRecipe
 
 SHORTEST, LONGEST = 8, 13
 """Words of an n-gram, if the recipe does not say."""
@@ -51,15 +50,22 @@ class Contamination:
         }
 
 
-def find_contamination(items: Sequence[Item], recipe: ContaminationRecipe) -> Contamination:
+def find_contamination(
+    items: Sequence[Item], corpus: str | Sequence[str], words: int | None = None
+) -> Contamination:
     """Look for items in a corpus.
+
+    Args:
+        items: Rows that are evaluated.
+        corpus: Files or folders, the embedded corpus, or a data set's id.
+        words: Of an n-gram; by default, as the items' lengths say.
 
     Raises:
         FileNotFoundError: There is no such corpus.
         ValueError: It cannot be read.
     """
-    source = recipe.corpus if isinstance(recipe.corpus, str) else list(recipe.corpus)
-    return compare([text_of(item) for item in items], open_documents(source), recipe.words)
+    source = corpus if isinstance(corpus, str) else list(corpus)
+    return compare([text_of(item) for item in items], open_documents(source), words)
 
 
 def text_of(item: Item) -> str:

@@ -11,10 +11,11 @@ from itertools import chain
 import numpy as np
 
 from ..data.tokenizers.special_tokens import share_of_unknown, tell_of_unknown
+from .prompts.boundary import SpecialTokenPolicy
 from .prompts.items import Demonstrations
 from .prompts.prompted_model import PromptedModel
 from .prompts.prompting import Prompter, Query
-from .recipe import FewShotRecipe
+from .recipe import PromptingRecipe
 from .rows import Items
 from .subject import Subject
 from .tasks.task import Record
@@ -56,32 +57,30 @@ class Evaluation:
     """Evaluates one model.
 
     Args:
-        recipe: How it is prompted.
         items: The rows.
         subject: The model.
+        prompting: How it is prompted.
 
     Raises:
         ValueError: The model cannot be evaluated so.
     """
 
-    def __init__(self, recipe: FewShotRecipe, items: Items, subject: Subject):
-        self.recipe, self.items = recipe, items
-        self.prompter = prompter_of(recipe, items, subject)
-        self.drawer = drawer_of(recipe, items)
-        self.answer = items.task.answerer(
-            PromptedModel(subject, self.prompter, recipe.prompting, items.columns)
-        )
+    def __init__(self, items: Items, subject: Subject, prompting: PromptingRecipe):
+        self.items, self.subject, self.conditions = items, subject, conditions_of(prompting)
+        self.prompter = prompter_of(items, subject, prompting.policy)
+        self.drawer = drawer_of(items, prompting)
+        self.answer = items.task.answerer(PromptedModel(self.prompter, prompting, items.columns))
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is predicted in each condition."""
-        for number, condition in enumerate(conditions_of(self.recipe)):
+        for number, condition in enumerate(self.conditions):
             drawn = [
                 self.drawer.draw(item, condition.num_fewshot, condition.seed, condition.order)
                 for item in self.items.test
             ]
             queries = self.items.task.queries(self.prompter, self.items.test, drawn)
             if not number:
-                tell_of_unknown_tokens(queries, self.prompter.subject)
+                tell_of_unknown_tokens(queries, self.subject)
             counted = [query for query in queries if query.demonstrations or not condition.num_fewshot]
             records = {
                 query.item.number: describe(query, condition) | own
@@ -97,20 +96,31 @@ class Evaluation:
             )
 
 
-def prompter_of(recipe: FewShotRecipe, items: Items, subject: Subject) -> Prompter:
+def prompter_of(items: Items, subject: Subject, policy: SpecialTokenPolicy) -> Prompter:
     """Return what turns items into queries to a model.
 
     Raises:
-        ValueError: The tokenizer lacks what the recipe needs.
+        ValueError: The tokenizer lacks what the policy needs.
     """
-    encoder = subject.prompts(recipe.prompting.policy)
-    return Prompter(subject, encoder, recipe.task, items.source, reads_windows=items.task.reads_windows)
+    task = items.task
+    return Prompter(
+        subject,
+        subject.prompts(policy),
+        description=task.recipe.description,
+        separator=task.recipe.separator,
+        source=items.source,
+        reads_windows=task.reads_windows,
+    )
 
 
-def drawer_of(recipe: FewShotRecipe, items: Items) -> Demonstrations:
+def drawer_of(items: Items, prompting: PromptingRecipe) -> Demonstrations:
     """Return what draws the demonstrations of an item."""
     return Demonstrations(
-        items.demonstrations, recipe.prompting, are_test=items.are_one_split, source=items.source
+        items.demonstrations,
+        prompting.draw,
+        balanced=prompting.balanced,
+        are_test=items.are_one_split,
+        source=items.source,
     )
 
 
@@ -139,11 +149,10 @@ def describe(query: Query, condition: Condition) -> Record:
     }  # fmt: skip
 
 
-def conditions_of(recipe: FewShotRecipe) -> list[Condition]:
+def conditions_of(prompting: PromptingRecipe) -> list[Condition]:
     """List all conditions; without demonstrations, seeds and orders make no difference, nor do orders of
     one.
     """
-    prompting = recipe.prompting
     found = []
     for num_fewshot in sorted(set(prompting.num_fewshot)):
         seeds = prompting.seeds if num_fewshot else prompting.seeds[:1]

@@ -9,6 +9,7 @@ from .prompts.request import Request
 from .recipe import FewShotRecipe
 from .rows import read_items
 from .subject import Subject, load_subject
+from .tasks.tasks import build_task
 
 SHOWN = 12
 """Tokens of the context that are shown before the answer."""
@@ -23,14 +24,15 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     """
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
-    items = read_items(recipe)
-    draw, prompting = drawer_of(recipe, items).draw, recipe.prompting
+    prompting = recipe.prompting
+    items = read_items(build_task(recipe.task), recipe.data, prompting)
+    draw = drawer_of(items, prompting).draw
     drawn = [draw(items.test[0], max(prompting.num_fewshot), prompting.seeds[0])]
     lines = []
     for name in recipe.models:
         checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
         subject = load_subject(checkpoint, head=prompting.head)
-        prompter = prompter_of(recipe, items, subject)
+        prompter = prompter_of(items, subject, prompting.policy)
         (query,) = items.task.queries(prompter, items.test[:1], drawn)
         lines += explain_query(subject, query)
     return "\n".join(lines)

@@ -15,10 +15,11 @@ from ..data.files.paths import named_path
 from ..training.recipe import Positive
 from .member import Head
 from .prompts.boundary import Opening, SpecialTokenPolicy
-from .scoring.encoder_scoring import Hiding
-from .subject import Precision
+from .prompts.items import Draw
+from .prompts.request import Hiding
 from .tasks.task_recipes import TaskRecipe
 
+Precision = Literal["fp32", "bf16"]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)]
 
 
@@ -52,7 +53,7 @@ class PromptingRecipe:
     """One sample of demonstrations per seed; K demonstrations are the first K of the largest sample."""
     orders: Positive = 1
     """Number of orders in which each sample is shown."""
-    draw: Literal["fixed", "per_example"] = "fixed"
+    draw: Draw = "fixed"
     """`fixed`: the same demonstrations for all rows, which is faster; `per_example`: a sample for each
     row."""
     balanced: bool = False

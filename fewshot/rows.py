@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..data.documents import open_documents
 from ..data.files.columns import number_of
 from ..data.files.compressed_files import ending
 from ..data.files.reading import TABLES, find_file
@@ -16,9 +15,8 @@ from ..data.files.rows import read_split, stream_rows
 from ..data.files.template_program import Row, WrittenNumber
 from .prompts.items import Item, require_labels, row_error
 from .prompts.templates import Template
-from .recipe import DataRecipe, FewShotRecipe
+from .recipe import DataRecipe, PromptingRecipe
 from .tasks.task import Task
-from .tasks.tasks import build_task
 
 
 @dataclass(frozen=True)
@@ -38,20 +36,24 @@ class Items:
     """The file of the rows that are evaluated, or the name of their split, for messages."""
 
 
-def read_items(recipe: FewShotRecipe) -> Items:
-    """Read the rows of a recipe, and turn them into items.
+def read_items(task: Task, data: DataRecipe, prompting: PromptingRecipe) -> Items:
+    """Read the rows of a task, and turn them into items.
+
+    Args:
+        task: Turns them.
+        data: Names them.
+        prompting: Says how many have to be there as demonstrations, and whether they have to have labels.
 
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: A file is damaged or empty, a template names a column that is not there, a row lacks
             something, calibration is impossible, or there are too few demonstrations.
     """
-    task, data = build_task(recipe.task), recipe.data
-    most = max(recipe.prompting.num_fewshot)
+    most = max(prompting.num_fewshot)
     if most and not task.takes_demonstrations:
         raise ValueError(
-            f"prompting.num_fewshot is {list(recipe.prompting.num_fewshot)}, but a task of kind "
-            f"{recipe.task.kind} has no demonstrations: set prompting.num_fewshot=[0]"
+            f"prompting.num_fewshot is {list(prompting.num_fewshot)}, but a task of kind "
+            f"{task.recipe.kind} has no demonstrations: set prompting.num_fewshot=[0]"
         )
     rows = read_rows(data, data.test)
     test = items_of(task, data, data.test, rows)
@@ -62,7 +64,8 @@ def read_items(recipe: FewShotRecipe) -> Items:
         demonstrations = items_of(
             task, data, str(data.demonstrations), read_rows(data, str(data.demonstrations))
         )
-    require_labels(demonstrations, recipe.prompting)
+    if prompting.balanced:
+        require_labels(demonstrations)
     if len(demonstrations) - are_one_split < most:
         own = f"{len(demonstrations):,} rows{', one of which is the query' if are_one_split else ''}"
         source = data.demonstrations or data.test
@@ -147,6 +150,8 @@ def read_rows(data: DataRecipe, split: str) -> list[Row]:
     if data.dataset is not None:
         return cast(list[Row], read_split(data.dataset, data.subset, split).to_list())
     if ending(Path(split)) == ".txt":
+        from ..data.documents import open_documents
+
         return [{"text": text} for text in open_documents(split)]
     path = find_file(split)
     rows = list(stream_rows(split, (), with_others=True))

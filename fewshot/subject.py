@@ -1,7 +1,7 @@
 """The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -23,13 +23,8 @@ from .prompts.boundary import (
     SpecialTokenPolicy,
     required_id,
 )
-from .prompts.request import Request, Scorer
-from .scoring.decoder_scoring import CacheScorer, TreeScorer
-from .scoring.definition import OneByOne
-from .scoring.encoder_scoring import EncoderScorer, Hiding
-from .scoring.seq2seq_scoring import Seq2SeqScorer
-
-Precision = Literal["fp32", "bf16"]
+from .prompts.request import Hiding, Request, Scorer
+from .recipe import Precision
 
 AUTO_CLASSES: dict[Member, str] = {
     "encoder": "AutoModelForMaskedLM",
@@ -67,7 +62,6 @@ class Subject:
     """In evaluation mode."""
     tokenizer: PreTrainedTokenizerBase
     member: Member
-    precision: Precision = "fp32"
 
     def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
         """Return what turns prompts into this model's requests.
@@ -94,11 +88,19 @@ class Subject:
             needed_by = f"cloze scoring with {self.checkpoint.name} needs a mask"
             mask_id = required_id(self.tokenizer, "mask", needed_by)
         if one_by_one:
+            from .scoring.definition import OneByOne
+
             return OneByOne(self.model, self.member, hiding, mask_id)
         if self.member == "encoder":
+            from .scoring.encoder_scoring import EncoderScorer
+
             return EncoderScorer(self.model, tokens_at_once, hiding, mask_id)
         if self.member == "seq2seq":
+            from .scoring.seq2seq_scoring import Seq2SeqScorer
+
             return Seq2SeqScorer(self.model, tokens_at_once)
+        from .scoring.decoder_scoring import CacheScorer, TreeScorer
+
         if isinstance(self.model, TercetDecoderForCausalLM):
             return TreeScorer(self.model, tokens_at_once)
         return CacheScorer(self.model, tokens_at_once)
@@ -150,7 +152,7 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
     if model.can_generate():
         model.generation_config = naming_tokens_only(model.generation_config)
     model = model.eval().to(device=device, dtype=dtype)  # pyright: ignore[reportCallIssue]
-    return Subject(checkpoint, model, tokenizer, member, precision)
+    return Subject(checkpoint, model, tokenizer, member)
 
 
 def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:

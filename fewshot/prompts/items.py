@@ -6,11 +6,14 @@ of them a prompt changes by what is added. A row never demonstrates itself, nor 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from ..recipe import PromptingRecipe
 from .boundary import Prompt
+
+Draw = Literal["fixed", "per_example"]
+"""Whether all rows have the same demonstrations, or each has a sample of its own."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,23 @@ class Demonstrations:
 
     Args:
         items: Rows to draw from.
-        recipe: How.
+        draw: `fixed`, the same ones for all rows, or `per_example`, a sample for each.
+        balanced: Whether answers take turns, as long as there are rows.
         are_test: Whether they are the rows that are evaluated, with the same numbers.
         source: Where the rows stand that are evaluated, for messages.
     """
 
     def __init__(
-        self, items: Sequence[Item], recipe: PromptingRecipe, *, are_test: bool, source: str = "data.test"
+        self,
+        items: Sequence[Item],
+        draw: Draw = "fixed",
+        *,
+        are_test: bool,
+        balanced: bool = False,
+        source: str = "data.test",
     ):
-        self.recipe, self.are_test, self.source = recipe, are_test, source
+        self.draws_anew, self.balanced = draw == "per_example", balanced
+        self.are_test, self.source = are_test, source
         self.items: dict[str, list[Item]] = {}
         for item in items:
             self.items.setdefault(item.match, []).append(item)
@@ -98,7 +109,7 @@ class Demonstrations:
     def ranked(self, item: Item, seed: int) -> list[Item]:
         """Order all rows for an item, or for all items where demonstrations are fixed."""
         items, key = self.items.get(item.match, []), (seed, item.match)
-        if self.recipe.draw == "per_example":
+        if self.draws_anew:
             return self.shuffled(items, np.random.default_rng([seed, item.number, 1]))
         if key not in self._fixed:
             self._fixed[key] = self.shuffled(items, np.random.default_rng(seed))
@@ -107,7 +118,7 @@ class Demonstrations:
     def shuffled(self, items: Sequence[Item], rng: np.random.Generator) -> list[Item]:
         """Order rows at random; balanced, the answers take turns as long as there are rows."""
         order = [items[index] for index in rng.permutation(len(items))]
-        if not self.recipe.balanced:
+        if not self.balanced:
             return order
         by_label: dict[str, list[Item]] = {}
         for each in order:
@@ -116,9 +127,9 @@ class Demonstrations:
         return [each for *_, each in sorted(turns, key=lambda entry: entry[:2])]
 
 
-def require_labels(items: Sequence[Item], recipe: PromptingRecipe) -> None:
-    """Raise a `ValueError` if draws are to be balanced, but the rows' answers are no labels."""
-    if recipe.balanced and not all(item.label for item in items):
+def require_labels(items: Sequence[Item]) -> None:
+    """Raise a `ValueError` if the rows' answers are no labels, by which draws are to be balanced."""
+    if not all(item.label for item in items):
         raise ValueError(
             "prompting.balanced is true, but the answers differ from row to row: only fixed choices can be "
             "balanced, so set prompting.balanced=false"

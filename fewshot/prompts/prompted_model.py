@@ -7,7 +7,6 @@ from ...data.files.template_program import Row
 from ..recipe import PromptingRecipe
 from ..scoring.score_cache import AnswerCache, ScoreCache
 from ..scoring.writing import Writer
-from ..subject import Subject
 from .boundary import NEXT_SENTINEL, Prompt
 from .prompting import Prompter, Query
 from .request import Request, Score
@@ -17,14 +16,14 @@ class PromptedModel:
     """A model that is prompted.
 
     Args:
-        subject: The model.
-        prompter: Writes its prompts.
-        recipe: How it is prompted.
+        prompter: Writes the prompts of a model.
+        prompting: How they are scored.
         columns: A row, for the names of its columns.
     """
 
-    def __init__(self, subject: Subject, prompter: Prompter, recipe: PromptingRecipe, columns: Row):
-        self.subject, self.prompter, self.recipe, self.columns = subject, prompter, recipe, columns
+    def __init__(self, prompter: Prompter, prompting: PromptingRecipe, columns: Row):
+        self.subject, self.prompter = prompter.subject, prompter
+        self.prompting, self.columns = prompting, columns
 
     def score_cache(self) -> ScoreCache:
         """Return what scores requests.
@@ -32,10 +31,8 @@ class PromptedModel:
         Raises:
             ValueError: The model is an encoder whose tokenizer has no mask.
         """
-        recipe = self.recipe
-        scorer = self.subject.scorer(
-            recipe.tokens_at_once, recipe.pseudo_log_likelihood, one_by_one=recipe.one_by_one
-        )
+        how = self.prompting
+        scorer = self.subject.scorer(how.tokens_at_once, how.pseudo_log_likelihood, one_by_one=how.one_by_one)
         return ScoreCache(scorer)
 
     def writer(self, stop: tuple[str, ...], max_new_tokens: int) -> Writer:
@@ -44,9 +41,9 @@ class PromptedModel:
         Raises:
             ValueError: The model is an encoder.
         """
-        stop = (*stop, NEXT_SENTINEL) if self.recipe.sentinel else stop
+        stop = (*stop, NEXT_SENTINEL) if self.prompting.sentinel else stop
         lead = self.prompter.encoder.lead
-        return Writer(self.subject, AnswerCache(), stop, max_new_tokens, self.recipe.tokens_at_once, lead)
+        return Writer(self.subject, AnswerCache(), stop, max_new_tokens, self.prompting.tokens_at_once, lead)
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
         """Return the requests of prompts of which many are equal, cut where they are too long."""

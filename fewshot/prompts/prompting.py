@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ..subject import Subject
-from ..tasks.task_recipes import Common
 from .boundary import Prompt, PromptEncoder
 from .items import Item, row_error
 from .request import Request
@@ -39,7 +38,8 @@ class Prompter:
     Args:
         subject: The model.
         encoder: What cuts its prompts.
-        task: Says what stands between the parts of a prompt.
+        description: Stands before the demonstrations.
+        separator: Stands between description, demonstrations and query.
         source: Where the rows stand, for messages.
         reads_windows: Whether texts that are too long are read in windows, rather than cut.
     """
@@ -48,12 +48,14 @@ class Prompter:
         self,
         subject: Subject,
         encoder: PromptEncoder,
-        task: Common,
-        source: str = "data.test",
         *,
+        description: str = "",
+        separator: str = "\n\n",
+        source: str = "data.test",
         reads_windows: bool = False,
     ):
-        self.subject, self.encoder, self.task, self.source = subject, encoder, task, source
+        self.subject, self.encoder, self.source = subject, encoder, source
+        self.description, self.separator = description, separator
         self.reads_windows = reads_windows
 
     def queries(
@@ -131,9 +133,9 @@ class Prompter:
 
     def before(self, demonstrations: Sequence[Item]) -> str:
         """Write what stands before an item."""
-        parts = [self.task.description] if self.task.description else []
+        parts = [self.description] if self.description else []
         parts += [each.demonstration for each in demonstrations]
-        return "".join(part + self.task.separator for part in parts)
+        return "".join(part + self.separator for part in parts)
 
     def shortened(self, request: Request, excess: int) -> Request:
         """Cut the beginning of a context off, behind what opens it."""

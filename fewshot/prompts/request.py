@@ -9,6 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from typing import Literal
+
+Hiding = Literal["original", "within_word", "whole_answer"]
+"""Which tokens of an answer are masked together."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from ..prompts.request import Request, Score, Scorer
-from .encoder_scoring import Hiding, clozes_of
+from ..prompts.request import Hiding, Request, Score, Scorer
+from .encoder_scoring import clozes_of
 
 
 class OneByOne(Scorer):

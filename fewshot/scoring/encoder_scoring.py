@@ -15,17 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
 
 from ...modeling import TercetPreTrainedModel
-from ..prompts.request import Request, Score, Scorer
+from ..prompts.request import Hiding, Request, Score, Scorer
 from .few_positions import Targets, scores_of_few
 from .layout import in_rows, packed
-
-Hiding = Literal["original", "within_word", "whole_answer"]
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Task(ABC):
     """Whether a text that is too long is read in windows, rather than cut."""
 
     def __init__(self, recipe: Common):
+        self.recipe: Any = recipe
         self.templates = templates_of(recipe)
         self.group, self.match = map(self.templates.get, ("group", "match"))
 

@@ -10,7 +10,6 @@ import pytest
 from tercet.fewshot.prompts.boundary import Prompt
 from tercet.fewshot.prompts.items import Demonstrations, Item, require_labels
 from tercet.fewshot.prompts.prompting import Query
-from tercet.fewshot.recipe import PromptingRecipe
 from tercet.fewshot.tasks.choices import place_of
 from tercet.fewshot.tasks.task_recipes import ClozeRecipe
 from tercet.fewshot.tasks.tasks import build_task
@@ -107,7 +106,7 @@ def texts(items):
 
 @pytest.mark.parametrize("draw", ["fixed", "per_example"])
 def test_no_row_is_demonstrated_by_itself_or_its_like(draw):
-    drawer = Demonstrations(ITEMS, PromptingRecipe(draw=draw), are_test=True)
+    drawer = Demonstrations(ITEMS, draw, are_test=True)
     for seed in range(5):
         for item in ITEMS:
             drawn = drawer.draw(item, 20, seed)
@@ -116,35 +115,35 @@ def test_no_row_is_demonstrated_by_itself_or_its_like(draw):
 
 
 def test_more_demonstrations_begin_with_the_same_ones():
-    drawer = Demonstrations(ITEMS, PromptingRecipe(), are_test=True)
+    drawer = Demonstrations(ITEMS, are_test=True)
     for item in ITEMS[:5]:
         assert texts(drawer.draw(item, 12, 3))[:4] == texts(drawer.draw(item, 4, 3))
 
 
 def test_fixed_demonstrations_are_the_same_for_all_rows_but_those_shown():
-    drawer = Demonstrations(ITEMS, PromptingRecipe(), are_test=False)
+    drawer = Demonstrations(ITEMS, are_test=False)
     draws = {tuple(texts(drawer.draw(Item(99, ()), 5, 0))) for _ in range(3)}
     assert len(draws) == 1
     others = {tuple(texts(drawer.draw(Item(99, ()), 5, seed))) for seed in range(6)}
     assert len(others) == 6
-    per_example = Demonstrations(ITEMS, PromptingRecipe(draw="per_example"), are_test=False)
+    per_example = Demonstrations(ITEMS, "per_example", are_test=False)
     assert len({tuple(texts(per_example.draw(Item(number, ()), 5, 0))) for number in range(6)}) == 6
     assert texts(per_example.draw(Item(4, ()), 5, 0)) == texts(per_example.draw(Item(4, ()), 5, 0))
 
 
 def test_balanced_draws_show_all_answers_equally_often():
     skewed = [Item(n, (), demonstration=f"q{n}", label="rare" if n % 9 == 0 else "usual") for n in range(90)]
-    drawer = Demonstrations(skewed, PromptingRecipe(balanced=True), are_test=False)
+    drawer = Demonstrations(skewed, balanced=True, are_test=False)
     for seed in range(5):
         for shots in (2, 4, 7):
             counts = Counter(each.label for each in drawer.draw(Item(99, ()), shots, seed))
             assert abs(counts["rare"] - counts["usual"]) <= 1
     with pytest.raises(ValueError, match="only fixed choices can be balanced"):
-        require_labels([Item(0, ())], PromptingRecipe(balanced=True))
+        require_labels([Item(0, ())])
 
 
 def test_orders_show_the_same_demonstrations_in_other_places():
-    drawer = Demonstrations(ITEMS, PromptingRecipe(orders=3), are_test=False)
+    drawer = Demonstrations(ITEMS, are_test=False)
     draws = [texts(drawer.draw(Item(99, ()), 6, 0, order)) for order in range(3)]
     assert len(set(map(tuple, draws))) == 3
     assert len(set(map(frozenset, draws))) == 1
@@ -152,7 +151,7 @@ def test_orders_show_the_same_demonstrations_in_other_places():
 
 def test_rows_are_demonstrated_by_their_match_only():
     worlds = [Item(n, (), demonstration=f"q{n}", match=str(n % 2)) for n in range(12)]
-    drawer = Demonstrations(worlds, PromptingRecipe(), are_test=True)
+    drawer = Demonstrations(worlds, are_test=True)
     assert {each.match for each in drawer.draw(worlds[0], 5, 0)} == {"0"}
     with pytest.raises(
         ValueError, match=r"row 1: prompting\.num_fewshot is 6, but there are 5 different rows"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tercet.configs.recipe import describe_recipe, load_recipe, parse_recipe, recipe_names
-from tercet.fewshot.prompts.items import Demonstrations
+from tercet.fewshot.evaluation import drawer_of
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.rows import files_of, read_items
+from tercet.fewshot.tasks.tasks import build_task
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in recipe_names() if describe_recipe(name).startswith(f"tercet fewshot {name}")]
@@ -30,8 +31,8 @@ def test_recipe_reads_its_data(name, monkeypatch):
     recipe = load_recipe(FewShotRecipe, name, [])
     if absent := [file for file in files_of(recipe.data) if not file.exists()]:
         pytest.skip(f"{absent[0]} is not here")
-    items = read_items(recipe)
-    drawer = Demonstrations(items.demonstrations, recipe.prompting, are_test=items.are_one_split)
+    items = read_items(build_task(recipe.task), recipe.data, recipe.prompting)
+    drawer = drawer_of(items, recipe.prompting)
     for item in items.test[:3]:
         drawn = drawer.draw(item, max(recipe.prompting.num_fewshot), recipe.prompting.seeds[0])
         assert len(drawn) == max(recipe.prompting.num_fewshot)
@@ -45,8 +46,8 @@ def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
     rows = program["draw_rows"](20, seed=0)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     recipe = load_recipe(FewShotRecipe, "recall", [f"data.test={tmp_path / 'rows.jsonl'}"])
-    items = read_items(recipe)
-    drawer = Demonstrations(items.demonstrations, recipe.prompting, are_test=items.are_one_split)
+    items = read_items(build_task(recipe.task), recipe.data, recipe.prompting)
+    drawer = drawer_of(items, recipe.prompting)
     shares = []
     for shots in (1, 4, 32):
         hits = []
