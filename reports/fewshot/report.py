@@ -84,15 +84,16 @@ def write_report(run: FinishedRun) -> None:
     results |= {"scores": scores_as_data(scores_of(results)), "told": [*told(results)]}
     results["verdicts"] = as_data(verdicts(results, is_higher_better=task.is_higher_better))
     replace_text(run.folder / SCORES, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    save(build_report(recipe, task, results, run.folder), run.folder)
+    save(build_report(task, results, run.folder), run.folder)
 
 
-def build_report(recipe: FewShotRecipe, task: Task, results: Results, folder: Path) -> Report:
+def build_report(task: Task, results: Results, folder: Path) -> Report:
     """Build the report of the run in a folder, which the charts go into."""
     _, best = best_of(results["models"], is_higher_better=task.is_higher_better)
+    name = Path(results["recipe"]["output"]).name
     return Report(
         f"{task.title}: {NAMES[task.metric]} {best['mean']:.3g}",
-        f"{recipe.folder.name}: {counted(results['items'], 'item')}, without training; number of "
+        f"{name}: {counted(results['items'], 'item')}, without training; number of "
         f"demonstrations: {', '.join(map(str, all_shots(results)))}.",
         [
             *first_block(results["verdicts"]),
@@ -108,7 +109,7 @@ def build_report(recipe: FewShotRecipe, task: Task, results: Results, folder: Pa
             *calibration(results, folder),
             *groups(results),
             *contamination(results),
-            *recipe_block(recipe, task),
+            *what_is_comparable(results, task),
             *some_items(task, folder),
             *models_and_prompts(results),
         ],
@@ -350,13 +351,12 @@ def contamination(results: Results) -> Iterator[Block]:
     yield Table(["", *(f"{name} ({part['items']:,})" for name, part in parts.items())], rows)
 
 
-def recipe_block(recipe: FewShotRecipe, task: Task) -> Iterator[Block]:
+def what_is_comparable(results: Results, task: Task) -> Iterator[Block]:
     """Show what has to be the same for scores to be comparable."""
     yield Heading("Recipe")
     yield Prose(f"Scored: {task.scored}. The file [recipe.yaml]({RECIPE}) evaluates other models likewise.")
-    yield Examples(
-        [Example([Line(part, [Run(written(value))]) for part, value in recipe_data(recipe).items() if value])]
-    )
+    parts = ((part, value) for part, value in results["recipe"].items() if value)
+    yield Examples([Example([Line(part, [Run(written(value))]) for part, value in parts])])
 
 
 def models_and_prompts(results: Results) -> Iterator[Block]:
