@@ -37,7 +37,6 @@ from .devices.precision import build_accelerator, products_of_few_digits
 from .devices.sharding import prepare_model, processes_of, settle
 from .devices.utilization import measure_utilization
 from .loop import Metrics, Progress, Training, train
-from .non_finite import say_what_is_kept
 from .optimizers.averaging import WeightAverage, moving_share
 from .optimizers.optimizers import build_optimizer
 from .optimizers.row_updates import gradients_by_rows
@@ -164,8 +163,7 @@ def learn(
                 take_steps(training, loader, observers, interruption, tracker, halfway, recipe.peak_flops)
             except NonFiniteError as error:
                 saved.settle()
-                kept = say_what_is_kept(session.folder, error, training, about, saved.newest)
-                raise FloatingPointError(f"{error}; {kept}") from None
+                raise inspected(error, training, session.folder, about, saved.newest) from None
             if training.is_finished and scores.step != training.progress.step:
                 scores.evaluate()
             checkpoint = saved.save_the_end()
@@ -297,6 +295,15 @@ def take_steps(
                 observers,
                 lambda: interruption.is_heard(accelerator, training.progress.step),
             )
+
+
+def inspected(
+    error: NonFiniteError, training: Training, folder: Path, about: dict[str, Any], newest: Path | None
+) -> FloatingPointError:
+    """Keep what broke a run for inspection, and return the error that says where."""
+    from .non_finite import say_what_is_kept  # which other runs do without
+
+    return FloatingPointError(f"{error}; {say_what_is_kept(folder, error, training, about, newest)}")
 
 
 def move_average(training: Training, decay: float, metrics: Metrics) -> None:
