@@ -15,18 +15,18 @@ OTHERS = ("tests", "lab", "docs")
 FOLDERS = sorted(file.parent for file in ROOT.glob("*/__init__.py") if file.parent.name not in OTHERS)
 """The folders of the package `tercet`, and the folder of that name, whose modules lie at its top."""
 
-FUNCTIONS_WITH_A_RECIPE = 192
+FUNCTIONS_WITH_A_RECIPE = 152
 """Functions and methods with a parameter `recipe`."""
 
 MOST = {
-    "pretraining": (147, 30_879),
-    "finetune": (160, 32_549),
-    "distill": (129, 27_741),
-    "fewshot": (113, 22_300),
+    "pretraining": (147, 30_812),
+    "finetune": (138, 28_095),
+    "distill": (123, 25_994),
+    "fewshot": (105, 21_021),
 }
 """Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
 
-MOST_WITH_A_STEP = {"general": (168, 34_876), "task": (170, 34_850)}
+MOST_WITH_A_STEP = {"general": (167, 34_784), "task": (157, 32_098)}
 """Step of a distillation -> the same of `distill/run.py` with the step, which it imports by the recipe."""
 
 
