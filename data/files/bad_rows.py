@@ -118,9 +118,9 @@ def problem_of_values(row: Row, columns: Sequence[str]) -> str:
     "'messages' holds U+D800, which is no character of a text"
     """
     for column in columns:
-        if character := next(
-            (found for text in texts_in(row.get(column)) if (found := foreign_character(text))), ""
-        ):
+        value = row.get(column)
+        texts = [value] if isinstance(value, str) else texts_in(value)
+        if character := next(filter(None, map(foreign_character, texts)), ""):
             return f"{column!r} holds U+{ord(character):04X}, which is no character of a text"
     return ""
 

@@ -5,17 +5,21 @@ kilobyte may name one text of a megabyte five thousand times. The file says how 
 the values of some rows are together is counted before any of them is made. More than `most_bytes` is refused.
 
 Dictionaries of small groups of rows are read as such, once. Their reader keeps what it has met up to the end
-of a group, so that of a large group with dictionaries one row is read at a time; columns of lists and objects
-are always read by dictionaries. A page of the file is decompressed as a whole: memory is bounded by the
-largest record and the file's largest page and dictionary, whatever the number of rows.
+of a group, so that a large group is read plainly, as many rows at once as have room if each names the longest
+entry of a dictionary; columns of lists and objects are always read by dictionaries. A page of the file is
+decompressed as a whole: memory is bounded by the largest record and the file's largest page and dictionary,
+whatever the number of rows.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 from pyarrow.compute import call_function
-from pyarrow.parquet import FileMetaData, ParquetFile, RowGroupMetaData
+from pyarrow.parquet import FileMetaData, ParquetFile
 
 from .compressed_files import damage_at, most_bytes, seekable
 from .problems import Limit, Row
@@ -56,21 +60,60 @@ def rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterato
         total = 0
         for group in range(about.num_row_groups):
             by_entries = is_nested or about.row_group(group).total_byte_size <= BYTES_AT_ONCE
-            rows = ROWS_AT_ONCE if by_entries else rows_at_once(about.row_group(group))
+            rows = ROWS_AT_ONCE if by_entries else rows_at_once(entries, group, names)
             reader = entries if by_entries else plain
             for batch in reader.iter_batches(rows, [group], columns=names, use_threads=False):
-                total += value_bytes(batch.to_struct_array())
+                size = value_bytes(batch.to_struct_array())
+                total += size
                 require_room(file, most, total)
-                for scalars in zip(*(batch.column(name) for name in names), strict=True):
+                for row in rows_of_batch(batch, names, size, limit):
                     number += 1
-                    yield number, _row(names, scalars, limit)
+                    yield number, row
 
 
-def rows_at_once(about: RowGroupMetaData) -> int:
-    """Compute how many rows of a large group may be read together; one where each may have any length."""
-    if any(about.column(number).has_dictionary_page for number in range(about.num_columns)):
-        return 1
-    return max(1, min(ROWS_AT_ONCE, BYTES_AT_ONCE * about.num_rows // about.total_byte_size))
+def rows_at_once(entries: ParquetFile, group: int, names: Sequence[str]) -> int:
+    """Compute how many rows of a large group have room: usual ones, and such with the longest entries.
+
+    Args:
+        entries: Reads dictionaries, of which the first row's are whole.
+        group: Number of the group.
+        names: Of the columns.
+    """
+    about, longest = entries.metadata.row_group(group), 1
+    for batch in islice(entries.iter_batches(1, [group], columns=list(names), use_threads=False), 1):
+        for column in batch.columns:
+            if pyarrow.types.is_dictionary(column.type):
+                lengths = call_function("binary_length", [column.dictionary])
+                longest += call_function("max", [lengths]).as_py() or 0
+    usual = BYTES_AT_ONCE * about.num_rows // about.total_byte_size
+    return max(1, min(ROWS_AT_ONCE, usual, BYTES_AT_ONCE // longest))
+
+
+def rows_of_batch(
+    batch: pyarrow.RecordBatch, names: Sequence[str], size: int, limit: Limit
+) -> Iterator[Row | str]:
+    """Make the rows of a batch: together where all are small, or else one by one.
+
+    Args:
+        batch: Read from the file.
+        names: Of the columns.
+        size: Bytes of all values.
+        limit: Of a row's texts.
+    """
+    columns = [batch.column(name) for name in names]
+    if size <= min(BYTES_AT_ONCE, limit.characters):
+        with suppress(UnicodeDecodeError):  # which row it is in, is found below
+            rows = [dict(zip(names, row, strict=True)) for row in zip(*map(values_in, columns), strict=True)]
+            yield from rows
+            return
+    for scalars in zip(*columns, strict=True):
+        yield _row(names, scalars, limit)
+
+
+def values_in(array: pyarrow.Array) -> list[Any]:
+    """Return the values of a column."""
+    is_dictionary = pyarrow.types.is_dictionary(array.type)
+    return (array.dictionary_decode() if is_dictionary else array).to_pylist()
 
 
 def _row(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar], limit: Limit) -> Row | str:

@@ -52,6 +52,19 @@ def test_memory_is_that_of_a_few_rows(tmp_path, number, use_dictionary, monkeypa
     assert peak < 6 * 2**20
 
 
+def test_a_long_text_behind_short_ones_of_a_large_group_is_met_alone(tmp_path, monkeypatch):
+    """The longest entry of a dictionary is known before any row is made: 200 of the last one are 20 MB."""
+    monkeypatch.setattr(parquet_files, "BYTES_AT_ONCE", 2**16)
+    texts = [*(f"{number:04}" for number in range(2000)), *["long" * 25_000] * 200]
+    file = tmp_path / "part.parquet"
+    pq.write_table(pyarrow.table({"text": texts}), file, data_page_size=64, write_batch_size=100)
+    pool, before, peak = pyarrow.default_memory_pool(), pyarrow.total_allocated_bytes(), 0
+    for text, expected in zip(open_documents(file), texts, strict=True):
+        assert text == expected
+        peak = max(peak, pool.bytes_allocated() - before)
+    assert peak < 2**20
+
+
 def test_a_text_beyond_the_largest_record_is_bad_and_never_made(tmp_path):
     texts = ["a" * 50, "b" * 5000, "ü" * 50]
     pq.write_table(pyarrow.table({"text": texts}), tmp_path / "part.parquet")
