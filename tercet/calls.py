@@ -14,10 +14,14 @@ checkpoint and raises `KeyboardInterrupt`: call the same again with `resume=True
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import signature
+from pathlib import Path
+from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 from .finished_reports import report_after
@@ -26,6 +30,9 @@ from .rows_in_memory import SPLITS, calling, is_table, keep, splits_of
 
 ROWS = (*SPLITS, "demonstrations")
 """Keys that name rows, under whatever parts of a recipe."""
+
+SPINS, BUSY, TEAM = "10000", 0.6, "team that rests"
+"""How often threads that wait look again; which share of the processors in use is much; a thread's name."""
 
 
 def load_recipe(source: Any, *overrides: str, command: str | None = None, **values: Any) -> Any:
@@ -95,7 +102,9 @@ def carry_out(
         kind = kind_of(command)
         say_that_libraries_load()
         recipe = load(kind.recipe, source, given)
-        kind.run(command)(recipe, overwrite=overwrite, **options)
+        learns = kind.run(command)
+        sleep_where_busy()
+        learns(recipe, overwrite=overwrite, **options)
     report_after(command, recipe.folder)
     return Result(command, recipe.folder)
 
@@ -128,7 +137,52 @@ def bound_spinning() -> None:
     (docs/performance.md). What the user has set stays.
     """
     if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = "10000"
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+
+
+def sleep_where_busy() -> None:
+    """Let threads that wait sleep nearly at once if other programs keep the processors busy, and say so.
+
+    How long they spin is settled when torch is imported. But while a process has more threads than there are
+    processors, GNU's OpenMP lets them spin 100 times; further teams, which rest from now on, make them so
+    many. What the user has set stays.
+    """
+    import torch
+
+    is_set = "OMP_WAIT_POLICY" in os.environ or os.environ["GOMP_SPINCOUNT"] != SPINS
+    if is_set or torch.get_num_threads() == 1 or (share := share_in_use()) < BUSY:
+        return
+    if TEAM not in (thread.name for thread in enumerate_threads()):
+        own = torch.get_num_threads()
+        for _ in range((len(os.sched_getaffinity(0)) - own) // (own - 1) + 1):
+            begun = Event()
+            Thread(target=begin_team, args=(begun,), name=TEAM, daemon=True).start()
+            begun.wait()
+    told = f"other programs use {share:.0%} of the processors: threads that wait for each other sleep at once"
+    print(told, file=sys.stderr)
+
+
+def begin_team(begun: Event) -> None:
+    """Compute something in several threads, and rest."""
+    import torch
+
+    torch.ones(2**20).add_(1)
+    begun.set()
+    Event().wait()
+
+
+def share_in_use(seconds: float = 0.1) -> float:
+    """Measure which share of the processors programs take while this one sleeps; 0 if nothing says it."""
+    first = times_of_processors()
+    time.sleep(seconds)
+    passed = [after - before for before, after in zip(first, times_of_processors(), strict=True)]
+    return 1 - sum(passed[3:5]) / sum(passed) if sum(passed) else 0.0
+
+
+def times_of_processors() -> list[int]:
+    """Read how long processors have computed for users, ..., been idle, and waited for disks (`man proc`)."""
+    file = Path("/proc/stat")
+    return [*map(int, file.read_text().split("\n")[0].split()[1:9])] if file.exists() else [0]
 
 
 def say_that_libraries_load() -> None:
