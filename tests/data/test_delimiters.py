@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from tercet.data.files.rows import read_file
+from tercet.data.files.rows import read_file, stream_rows
 from tercet.data.files.tables import find_delimiter
 
 
@@ -21,6 +21,9 @@ from tercet.data.files.tables import find_delimiter
         ("body,title", ["text"], ","),
         ("", ["text"], ","),
         ('"open', ["text"], ","),
+        ("text;label", [], ";"),
+        ("text;a,b,c", [], ","),
+        ("text", [], ","),
     ],
 )
 def test_the_first_line_decides(header, columns, delimiter):
@@ -35,6 +38,8 @@ def test_fields_may_be_separated_otherwise_which_is_told(delimiter, name, tmp_pa
         rows = read_file(str(file), ["text", "label"])
     assert rows["text"] == [f"one{delimiter} two", "three, four"]
     assert rows["label"] == ["good", "bad"]
+    with pytest.warns(UserWarning, match="separated by"):
+        assert list(stream_rows(str(file), (), with_others=True)) == rows.to_list()
 
 
 def test_commas_are_told_of_by_nothing(tmp_path):
