@@ -53,8 +53,8 @@ class Benchmark:
     """Further options of the command line: flag -> arguments of `add_argument`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Of options that all benchmarks have."""
-    begin: Callable[[Conditions], Result] = lambda conditions: {}
-    """Measures what belongs to the whole run."""
+    begin: Callable[[Conditions, bool], Result] = lambda conditions, is_smoke: {}
+    """Measures what belongs to the whole run; a smoke may leave it out."""
     remarks: Callable[[Result], list[str]] = no_facts
     """Of the machine, for the head of the table."""
     facts: Callable[[Result], list[str]] = no_facts
@@ -104,7 +104,7 @@ def measure_all(benchmark: Benchmark, options: Namespace) -> Result:
     waits = options.waits_for_rest and not options.smoke
     conditions = Conditions(options.threads, own_scheduler_group=waits)
     result = begin_result(conditions, waits, rounds=options.rounds, is_smoke=options.smoke)
-    result |= benchmark.begin(conditions) | {"cases": {}}
+    result |= benchmark.begin(conditions, options.smoke) | {"cases": {}}
     for name in options.cases:
         case = benchmark.cases[name]
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

@@ -177,7 +177,7 @@ BENCHMARK = Benchmark(
     },
     has_row_per_case=True,
     alignment="lr",
-    begin=lambda conditions: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
+    begin=lambda conditions, is_smoke: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
     remarks=lambda result: [f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"],
     facts=varieties,
 )

@@ -46,7 +46,7 @@ from cases import (
     HybridCase,
 )
 from generation import WRITERS, WritingCase
-from measuring import Conditions, Worker, begin_result, in_fresh_process, measure_peaks, seconds_of, turns
+from measuring import Conditions, Worker, begin_result, find_peaks, seconds_of, turns
 from publishing import RESULTS, Result, describe_run, keep, lines_of, publish, read
 from sides import SIDES, Pass, Side, prepare_laws, prepare_stock, prepare_tercet
 from torch.profiler import ProfilerActivity, profile
@@ -144,9 +144,6 @@ BIG_BIRD = {
     "stock-bf16": Side(partial(prepare_stock, dtype=torch.bfloat16)),
 }
 
-NO_PEAKS = {"fp32": 1e12, "bf16": 1e12}
-"""Of a smoke: a processor without bfloat16 takes minutes to measure its own."""
-
 SHARE = "share of peak"
 
 EIGHT = HybridCase("8x512, V8k, S256, NorMuon", 8192, 256, 256, 4, 512, 8, 8, 0.0)
@@ -229,11 +226,11 @@ def run(options: Namespace, deadline: float) -> None:
         about = {"rounds": options.rounds, "is_timed": False, "is_smoke": options.smoke}
         result |= begin_result(conditions, False, **about)
         try:
-            result["peaks"] = NO_PEAKS if options.smoke else in_fresh_process(conditions, measure_peaks)
+            result |= find_peaks(conditions, options.smoke)
         except RuntimeError as error:  # something that was imported has begun CUDA
             print(f"each process imports the libraries itself: {error}", file=sys.stderr)
             conditions = replace(conditions, start_method="spawn")
-            result["peaks"] = in_fresh_process(conditions, measure_peaks)
+            result |= find_peaks(conditions, options.smoke)
         measure_all([*names], options, conditions, result, deadline)
     elif "peaks" not in result:
         raise ValueError(f"{options.output} does not exist: measure something first")

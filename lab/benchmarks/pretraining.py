@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from benchmark import Benchmark
 from cases import CASES, Case
-from measuring import Conditions, in_fresh_process, measure, measure_peaks, present_device
+from measuring import Conditions, find_peaks, in_fresh_process, measure, present_device
 from publishing import Result, spread, summarize
 from sides import SIDES, compare
 
@@ -74,7 +74,7 @@ BENCHMARK = Benchmark(
     sides=[*SIDES],
     # On a CPU the compiled stock model takes minutes, and was never faster.
     defaults={"sides": [name for name in SIDES if name != "stock-compiled" or torch.cuda.is_available()]},
-    begin=lambda conditions: {"peaks": in_fresh_process(conditions, measure_peaks)},
+    begin=find_peaks,
     remarks=largest_products,
     facts=parities,
 )

@@ -62,7 +62,7 @@ def benchmark_of(name: str) -> Benchmark:
             "--folder": {"type": Path, "help": "where cells are kept; runs/STUDY if left out"},
         },
         defaults={"rounds": study.seeds, "threads": 1, "waits_for_rest": False},
-        begin=lambda conditions: {"is_timed": False},
+        begin=lambda conditions, is_smoke: {"is_timed": False},
         text=partial(text_of, study),
     )
 
