@@ -34,7 +34,7 @@ from ..finetune.inputs import Setting
 from ..finetune.learning import learn_all
 from ..finetune.learning_rate import choose_learning_rate
 from ..finetune.model import Start, load_task_model
-from ..finetune.prepared import Prepared
+from ..finetune.prepared import prepare_rows
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.tasks.task import Task
@@ -121,15 +121,11 @@ class TaskStep(Step):
                 folder.mkdir(parents=True, exist_ok=True)
                 write_recipe(recipe, folder)
             require_same_beginning(folder, model)
-            first = load_task_model(setting.start, self.task, setting.training.seeds[0])
+            prepared = prepare_rows(self.rows, self.task, setting, self.recipe.data.on_bad_row)
+        first, splits, whole = prepared.pretrained, prepared.splits, training_split(self)
         require_same_input(self, first.model, first.tokenizer)
-        data = self.recipe.data
-        encoder = encoder_of(first.model, first.tokenizer, data.max_length)
-        splits = encode_splits(self.rows, self.task, encoder, data.on_bad_row)
-        prepared = Prepared(self.task, splits, first, self.rows.bad_rows)
-        whole = training_split(self)
         if processes.is_main_process:
-            keep_rows(folder, data, prepared)
+            keep_rows(folder, self.recipe.data, prepared)
             if setting.rate is not None:
                 print(setting.rate, file=sys.stderr, flush=True)
         wait_for_everyone()

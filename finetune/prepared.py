@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from ..data.files.bad_rows import OnBadRow
 from ..data.files.reading import naming_keys
 from ..modeling import TercetPreTrainedModel
 from .inputs import Inputs, Setting
 from .model import TaskModel, learner_of, load_task_model
-from .splits import MEASURED, Split, contents, encode_splits, encoder_of, find_task, read_splits
+from .splits import MEASURED, Split, SplitRows, contents, encode_splits, encoder_of, find_task, read_splits
 from .tasks.task import Task
 
 Results = Mapping[int, dict[str, Any]]
@@ -47,32 +48,29 @@ class Prepared:
 
 
 def prepare(inputs: Inputs) -> Prepared:
-    """Read the rows, load the model, and make sure that all fits, also with what a grid tries.
-
-    Raises:
-        ValueError: It does not.
-        FileNotFoundError: A file is not there.
-    """
+    """Read the rows, load the model, and make sure that all fits, also with what a grid tries."""
     with naming_keys(inputs.task.recipe.keys):  # a teacher's columns are no keys of a distillation
         rows = read_splits(inputs.data, inputs.task)
     task = find_task(inputs.task, rows, trust_remote_code=inputs.trust_remote_code)
     first, *others = inputs.settings
-    seed = first.training.seeds[0]
-    pretrained = load_task_model(first.start, task, seed)
-    require_learnable(pretrained.model, first)
+    prepared, seed = prepare_rows(rows, task, first, inputs.data.on_bad_row), first.training.seeds[0]
     for setting in others:
         is_same = setting.start == first.start
-        each = pretrained if is_same else load_task_model(setting.start, task, seed)
+        each = prepared.pretrained if is_same else load_task_model(setting.start, task, seed)
         require_learnable(each.model, setting)
-    encoder = encoder_of(pretrained.model, pretrained.tokenizer, inputs.data.max_length)
-    splits = encode_splits(rows, task, encoder, inputs.data.on_bad_row)
+    return prepared
+
+
+def prepare_rows(rows: SplitRows, task: Task, setting: Setting, on_bad_row: OnBadRow) -> Prepared:
+    """Load the model that learns, and encode rows of its task as it reads them."""
+    pretrained = load_task_model(setting.start, task, setting.training.seeds[0])
+    require_learnable(pretrained.model, setting)
+    encoder = encoder_of(pretrained.model, pretrained.tokenizer, setting.max_length)
+    splits = encode_splits(rows, task, encoder, on_bad_row)
     return Prepared(task, splits, pretrained, rows.bad_rows)
 
 
 def require_learnable(model: TercetPreTrainedModel, setting: Setting) -> None:
-    """Raise a `ValueError` if a model lacks the layers that a setting freezes or adds to.
-
-    A model without storage is frozen instead of this one: neither weights nor memory are touched.
-    """
-    with torch.device("meta"):
+    """Raise a `ValueError` if a model lacks the layers that a setting freezes or adds to."""
+    with torch.device("meta"):  # on a model without storage: neither weights nor memory are touched
         learner_of(type(model)(deepcopy(model.config)), setting.lora, setting.training.frozen_layers)
