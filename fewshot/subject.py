@@ -6,10 +6,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling import (
-    TercetDecoderForCausalLM,
-    TercetDecoderForMaskedLM,
-)
+from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM
 from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.heads import Member
 from ..modeling.saved.length import ROBERTA_LIKE
@@ -54,14 +51,18 @@ TOKENS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to be evaluated."""
+    """A language model to be evaluated: loaded, and read as one of the three Transformers."""
 
     checkpoint: Checkpoint
     """The model on disk."""
     model: PreTrainedModel
     """In evaluation mode."""
-    tokenizer: PreTrainedTokenizerBase
     member: Member
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's own."""
+        return self.checkpoint.required_tokenizer()
 
     def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
         """Return what turns prompts into this model's requests.
@@ -138,8 +139,7 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
         ValueError: It has no LM head or no tokenizer, its files are damaged or incomplete, or `head` is given
             for a model that is no decoder of ours.
     """
-    member = member_of(checkpoint, head)
-    tokenizer = checkpoint.required_tokenizer()
+    member, tokenizer = member_of(checkpoint, head), checkpoint.required_tokenizer()
     if checkpoint.is_ours:
         model: PreTrainedModel = checkpoint.transformer(HEADS.get(head))
         require_lm_head(checkpoint.name, model, member)
@@ -152,7 +152,7 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
     if model.can_generate():
         model.generation_config = naming_tokens_only(model.generation_config)
     model = model.eval().to(device=device, dtype=dtype)  # pyright: ignore[reportCallIssue]
-    return Subject(checkpoint, model, tokenizer, member)
+    return Subject(checkpoint, model, member)
 
 
 def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
