@@ -43,8 +43,7 @@ from .attention.packing import (
     PackedSequences,
     Padding,
     is_empty,
-    is_padding_mask,
-    require_source_bounds,
+    is_of_pairs,
     sequence_ids,
     within,
 )
@@ -71,6 +70,7 @@ from .layers.block import Block
 from .layers.positions import POSITIONS
 from .outputs import Keywords, recordings
 from .pretrained import TercetLMHeadModel
+from .sequences import Sequences, require_pairs
 from .stack import StackCall, TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
@@ -114,6 +114,7 @@ class TercetDecoderModel(TercetStack):
         max_length_q: int | None = None,
         max_length_k: int | None = None,
         output_positions: Tensor | None = None,
+        sequences: Sequences | None = None,
         **kwargs: Keywords,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """States (B, T, C) of the new tokens (B, T), which also read the cached ones.
@@ -123,9 +124,9 @@ class TercetDecoderModel(TercetStack):
         packed sequences have none. With a source there are no `output_positions`: `encoder_hidden_states` (B,
         S, C) with `encoder_attention_mask` (B, S) or of pairs, or packed (1, M, C) with `cu_seq_lens_k`.
         """
+        lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
+        lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
         if isinstance(cache, PagedAttentionCache):
-            lengths = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
-            lengths |= {"max_length_q": max_length_q, "max_length_k": max_length_k}
             return self.forward_paged(input_ids, position_ids, attention_mask, cache, **lengths, **kwargs)
         refuse_global_tokens(kwargs, type(self).__name__)
         if cache is not None:
@@ -133,17 +134,17 @@ class TercetDecoderModel(TercetStack):
         if cache is not None and encoder_hidden_states is not None:
             cache = self.cache_with_source(cache)
         output_attentions = self.records("output_attentions", kwargs)
-        has_pairs = encoder_attention_mask is not None and not is_padding_mask(encoder_attention_mask)
         has_states = self.records("output_hidden_states", kwargs)
         call = StackCall(
             output_attentions,
-            can_unpad=is_empty(cache) and not (has_states or has_pairs),
+            can_unpad=is_empty(cache) and not (has_states or is_of_pairs(encoder_attention_mask)),
+            has_pairs=is_of_pairs(attention_mask),
             past_length=None if cache is None else cache.get_seq_length(),
             use_cache=bool(use_cache),
         )
         tokens = require_tokens(input_ids, inputs_embeds)
-        sequences = None if cu_seq_lens_q is None else PackedSequences.of(cu_seq_lens_q, max_length_q)
-        layout = self.lay_out(tokens, attention_mask, position_ids, sequences, call)
+        sequences = sequences or self.find_sequences(tokens, attention_mask, position_ids, lengths, cache)
+        layout = self.lay_out(sequences, position_ids, call)
         if use_cache and cache is None and layout.has_rows:
             cache = self.new_cache(encoder_hidden_states)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
@@ -249,16 +250,17 @@ class TercetDecoderModel(TercetStack):
             real = torch.ones(source.shape[:2], device=source.device) if source_mask is None else source_mask
             padding = Padding(real)
             source, cu_seq_lens_k = padding.pack(source), padding.cu_seq_lens
-        if layout.sequences is not None or layout.sequence_ids is not None:
-            require_source_bounds(cu_seq_lens_k, source.shape[:2], layout.sequences)
-        pairs = None
-        if cu_seq_lens_k is not None and (own := layout.sequences) is not None:
+        own, pairs = layout.sequences, None
+        num_others = None if layout.sequence_ids is None else 0  # a mask keeps these apart
+        num_targets = num_others if own is None else len(own.cu_seq_lens_q) - 1
+        require_pairs(cu_seq_lens_k, source.shape[:2], num_targets)
+        if cu_seq_lens_k is not None and own is not None:
             longest = own.max_length_q, max_length_k
             return source, PackedSequences(own.cu_seq_lens_q, cu_seq_lens_k, *longest, key_padding=padding)
         if cu_seq_lens_k is not None and layout.sequence_ids is not None:
             pairs = within(layout.sequence_ids, sequence_ids(cu_seq_lens_k, source.shape[1]))
         config = self.masking_config(output_attentions)
-        if source_mask is not None and not is_padding_mask(source_mask):
+        if is_of_pairs(source_mask):
             return source, kernel_mask(source_mask, str(config._attn_implementation), x)
         return source, create_bidirectional_mask(
             config,
@@ -306,12 +308,13 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         `TercetLMHeadModel.compute_loss_and_logits` for what is returned, and `LossArguments` for the loss.
         """
         loss_arguments, targets = take_loss_arguments(kwargs), kwargs.pop("shift_labels", None)
+        tokens, sequences = require_tokens(input_ids, inputs_embeds), None
         if labels is not None and targets is None:
-            targets = next_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
+            sequences = self.find_sequences(tokens, attention_mask, position_ids, kwargs, cache)
+            targets = next_tokens(labels, sequences)
         if targets is not None and use_cache is None:
             use_cache = False
-        tokens = require_tokens(input_ids, inputs_embeds)
-        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
+        asked = self.asked_positions(tokens.shape[:2], targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -321,6 +324,7 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
             token_type_ids,
             use_cache=use_cache,
             output_positions=asked,
+            sequences=sequences,
             **kwargs,
         )
         loss, logits = self.compute_loss_and_logits(
@@ -392,12 +396,13 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
         `TercetDecoderModel.forward` for the inputs, and `LossArguments` for the loss.
         """
         loss_arguments, targets = take_loss_arguments(kwargs), None
+        tokens = require_tokens(input_ids, inputs_embeds)
+        sequences = self.find_sequences(tokens, attention_mask, position_ids, kwargs)
         if (shifted := kwargs.pop("shift_labels", None)) is not None:
             targets = F.pad(shifted, (1, 0), value=IGNORE)[..., :-1]
         elif labels is not None:
-            targets = predicted_tokens(labels, attention_mask, position_ids, kwargs.get("cu_seq_lens_q"))
-        tokens = require_tokens(input_ids, inputs_embeds)
-        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
+            targets = predicted_tokens(labels, sequences)
+        asked = self.asked_positions(sequences.size, targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -405,6 +410,7 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
             inputs_embeds=inputs_embeds,
             token_type_ids=token_type_ids,
             output_positions=None if asked is None else self.state_positions(asked),
+            sequences=sequences,
             **kwargs | {"is_causal": False, "use_cache": False},
         )
         states = outputs.last_hidden_state

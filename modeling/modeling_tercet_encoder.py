@@ -21,7 +21,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .attention.packing import Masks, PackedSequences
+from .attention.packing import Masks, is_of_pairs
 from .compatibility import HEAD_KEYWORDS, known_arguments
 from .configuration_tercet import TercetEncoderConfig
 from .heads.losses import (
@@ -38,7 +38,6 @@ from .heads.losses import (
     take_loss_arguments,
     without_pads,
 )
-from .heads.pooling import Sequences, first_positions
 from .heads.tasks import (
     ChosenText,
     SequenceLabels,
@@ -50,6 +49,7 @@ from .heads.tasks import (
 from .layers.position_wise import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput, recordings
 from .pretrained import NextSentenceHead, TercetLMHeadModel
+from .sequences import Sequences
 from .stack import (
     StackCall,
     TercetStack,
@@ -81,6 +81,7 @@ class TercetEncoderModel(TercetStack):
         max_length_q: int | None = None,
         output_positions: Tensor | None = None,
         global_attention_mask: Tensor | None = None,
+        sequences: Sequences | None = None,
         **kwargs: Keywords,
     ) -> BaseModelOutput:
         """Contextual states (B, T, C) of tokens (B, T).
@@ -99,21 +100,25 @@ class TercetEncoderModel(TercetStack):
                 their states, which are returned as (1, n, C).
             global_attention_mask: (B, T), 1 at tokens that attend to all tokens of their text and to which
                 all attend, whatever the pattern of a layer is (Beltagy et al., 2020, section 3.1).
+            sequences: Where those of the tokens lie, if a head has found them.
             **kwargs: `output_hidden_states`, `output_attentions`; the rest goes to the attention kernel.
         """
         output_attentions = self.records("output_attentions", kwargs)
         tokens = require_tokens(input_ids, inputs_embeds)
+        bounds = {"cu_seq_lens_q": cu_seq_lens_q, "max_length_q": max_length_q}
+        sequences = sequences or self.find_sequences(tokens, attention_mask, position_ids, bounds)
         global_tokens = require_global_tokens(
-            global_attention_mask, tokens.shape[:2], attention_mask, self.config._attn_implementation
+            global_attention_mask, sequences.size, attention_mask, self.config._attn_implementation
         )
-        call = StackCall(output_attentions, can_unpad=not self.records("output_hidden_states", kwargs))
-        sequences = None if cu_seq_lens_q is None else PackedSequences.of(cu_seq_lens_q, max_length_q)
-        layout = self.lay_out(tokens, attention_mask, position_ids, sequences, call)
+        call = StackCall(
+            output_attentions,
+            can_unpad=not self.records("output_hidden_states", kwargs),
+            has_pairs=is_of_pairs(attention_mask),
+        )
+        layout = self.lay_out(sequences, position_ids, call)
         x = self.embed(layout, input_ids, inputs_embeds, token_type_ids)
-        is_causal = kwargs.get("is_causal")
-        masks = self.masks(
-            layout, x, attention_mask, output_attentions, is_causal=is_causal, global_tokens=global_tokens
-        )
+        seen = {"is_causal": kwargs.get("is_causal"), "global_tokens": global_tokens}
+        masks = self.masks(layout, x, attention_mask, output_attentions, **seen)
         arguments = kernel_arguments(kwargs) | {"output_attentions": output_attentions}
         states = self.transform(
             layout, x, masks, arguments, output_positions=output_positions, can_round=call.can_unpad
@@ -157,9 +162,10 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
         loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        targets = None if labels is None else without_pads(labels, attention_mask)
         tokens = require_tokens(input_ids, inputs_embeds)
-        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
+        sequences = self.find_sequences(tokens, attention_mask, position_ids, kwargs)
+        targets = None if labels is None else without_pads(labels, sequences)
+        asked = self.asked_positions(sequences.size, targets, output_positions, logits_to_keep, kwargs)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -168,6 +174,7 @@ class TercetEncoderForMaskedLM(TercetLMHeadModel):
             inputs_embeds,
             output_positions=asked,
             global_attention_mask=global_attention_mask,
+            sequences=sequences,
             **kwargs,
         )
         loss, logits = self.compute_loss_and_logits(
@@ -243,10 +250,12 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
         what is returned when.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        targets = None if labels is None else without_pads(labels, attention_mask)
-        tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
-        asked = self.asked_positions(tokens, targets, output_positions, logits_to_keep, kwargs)
-        first = first_positions(tokens, attention_mask, position_ids, bounds)
+        tokens = require_tokens(input_ids, inputs_embeds)
+        sequences = self.find_sequences(tokens, attention_mask, position_ids, kwargs)
+        targets = None if labels is None else without_pads(labels, sequences)
+        asked = self.asked_positions(sequences.size, targets, output_positions, logits_to_keep, kwargs)
+        rows, columns = sequences.first
+        first = rows * sequences.size[1] + columns  # in the flattened batch
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -255,17 +264,15 @@ class TercetEncoderForPreTraining(TercetLMHeadModel):
             inputs_embeds,
             output_positions=None if asked is None else torch.cat([first, asked]),
             global_attention_mask=global_attention_mask,
+            sequences=sequences,
             **kwargs,
         )
         states = outputs.last_hidden_state
         of_pairs = states.flatten(0, 1)[first] if asked is None else states[0, : len(first)]
         states = states if asked is None else states[:, len(first) :]
+        targets, is_selected = select_targets(targets, asked), output_positions is not None
         token_loss, token_logits = self.compute_loss_and_logits(
-            states,
-            select_targets(targets, asked),
-            logits_to_keep,
-            loss_arguments,
-            is_selected=output_positions is not None,
+            states, targets, logits_to_keep, loss_arguments, is_selected=is_selected
         )
         pair_logits = self.next_sentence_head(of_pairs)
         pair_loss = None
@@ -328,9 +335,9 @@ class TercetEncoderForReplacedTokenDetection(TercetLabelModel):
         """Judge each token, (B, T)."""
         return self.replaced_token_head(states)
 
-    def targets(self, labels: Tensor, attention_mask: object) -> Tensor:
+    def targets(self, labels: Tensor, sequences: Sequences) -> Tensor:
         """Ignore the labels of pads."""
-        return without_pads(labels, attention_mask)
+        return without_pads(labels, sequences)
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
         """Compute the loss of labels (B, T)."""

@@ -21,14 +21,14 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from .attention.masks import tokens_of
-from .attention.packing import packed_bounds, select_positions
-from .compatibility import CACHE, GENERATION_KEYWORDS, by_name, is_tracing, known_arguments
+from .attention.packing import select_positions
+from .compatibility import CACHE, GENERATION_KEYWORDS, by_name, known_arguments
 from .configuration_tercet import TercetSeq2SeqConfig
 from .generation.decoding import TercetGenerativeModel, by_steps
 from .heads.losses import (
     LOSS_KEYWORDS,
     behind_start,
-    read_of_labels,
+    find_target,
     select_targets,
     take_loss_arguments,
     without_pads,
@@ -37,7 +37,8 @@ from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, recordings
 from .pretrained import TercetPreTrainedModel
-from .stack import refuse_output_positions
+from .sequences import PackedStream, Sequences
+from .stack import refuse_output_positions, require_tokens
 
 TABLE = "embeddings.embed_tokens.weight"
 """Where a stack keeps the vectors of its tokens."""
@@ -119,6 +120,8 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         max_length_q: int | None = None,
         max_length_k: int | None = None,
         global_attention_mask: Tensor | None = None,
+        sequences: Sequences | None = None,
+        decoder_sequences: Sequences | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqModelOutput:
         """States (B, T, C) of the target's tokens (B, T), which read the source (B, S).
@@ -131,34 +134,37 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         require_target(decoder_input_ids, decoder_inputs_embeds)
         refuse_output_positions(kwargs, type(self).__name__)
         kwargs = self.recordings(kwargs)
-        if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None and not is_tracing():
-            cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
-        if encoder_outputs is None:
-            own = {"cu_seq_lens_q": cu_seq_lens_k, "max_length_q": max_length_k}
-            own |= {"global_attention_mask": global_attention_mask}
-            source = self.encoder(
-                input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, **own, **kwargs
-            )
-        else:
-            is_in_order = isinstance(encoder_outputs, tuple | list)
-            source = BaseModelOutput(*encoder_outputs) if is_in_order else encoder_outputs
+        is_in_order = isinstance(encoder_outputs, tuple | list)
+        source = BaseModelOutput(*encoder_outputs) if is_in_order else encoder_outputs
         given = cast(Tensor, decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds)
+        bounds = {"cu_seq_lens_q": cu_seq_lens_q, "max_length_q": max_length_q}
+        bounds |= {"cu_seq_lens_k": cu_seq_lens_k, "max_length_k": max_length_k}
+        tokens = require_tokens(input_ids, inputs_embeds) if source is None else source.last_hidden_state
+        told = cast(Tensor, tokens), attention_mask, position_ids, bounds
+        sequences = sequences or self.encoder.find_sequences(*told, side="k")
+        told = given, decoder_attention_mask, decoder_position_ids, bounds, cache
+        decoder_sequences = decoder_sequences or self.find_target(*told)
+        if source is None:
+            inputs = input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds
+            own = {"global_attention_mask": global_attention_mask, "sequences": sequences}
+            source = self.encoder(*inputs, **own, **kwargs)
+        packed = sequences if isinstance(sequences, PackedStream) else None
+        read = decoder_input_ids, decoder_attention_mask, decoder_position_ids, cache, decoder_inputs_embeds
         target = self.decoder(
-            decoder_input_ids,
-            decoder_attention_mask,
-            decoder_position_ids,
-            cache,
-            decoder_inputs_embeds,
+            *read,
             encoder_hidden_states=source.last_hidden_state,
             encoder_attention_mask=tokens_of(attention_mask, given.shape[0]),
             use_cache=self.config.use_cache if use_cache is None else use_cache,
-            cu_seq_lens_q=cu_seq_lens_q,
-            cu_seq_lens_k=cu_seq_lens_k,
-            max_length_q=max_length_q,
-            max_length_k=max_length_k,
+            cu_seq_lens_k=packed and packed.cu_seq_lens,
+            max_length_k=packed and packed.max_length,
+            sequences=decoder_sequences,
             **kwargs,
         )
         return joined_output(source, target)
+
+    def find_target(self, *told: Any) -> Sequences:
+        """Find the sequences of a target by its tokens, mask, positions, further arguments and cache."""
+        return self.decoder.find_sequences(*told, prefix="decoder_")
 
     def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Pass on what the whole model's configuration records: the two halves have their own."""
@@ -215,12 +221,15 @@ class TercetSeq2SeqForConditionalGeneration(
         `TercetSeq2SeqModel.forward` for the inputs, `TercetLMHeadModel.compute_loss_and_logits` for what is
         returned when, and `LossArguments` for the loss.
         """
-        loss_arguments = take_loss_arguments(kwargs)
+        loss_arguments, sequences, targets = take_loss_arguments(kwargs), None, None
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_input_ids, decoder_attention_mask = read_of_labels(labels, self.config, *bounds)
+            read = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
+            told = decoder_attention_mask, decoder_position_ids, kwargs, cache
+            sequences, decoder_attention_mask = find_target(self.model.find_target, labels, read, *told)
+            if read is None:
+                decoder_input_ids = behind_start(labels, self.config, sequences.is_first)
+            targets = without_pads(labels, sequences)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -235,15 +244,13 @@ class TercetSeq2SeqForConditionalGeneration(
             token_type_ids,
             use_cache=use_cache,
             global_attention_mask=global_attention_mask,
+            decoder_sequences=sequences,
             **kwargs,
         )
-        targets = None if labels is None else without_pads(labels, decoder_attention_mask)
+        states, asked = outputs.last_hidden_state, output_positions
+        states, targets = select_positions(states, asked), select_targets(targets, asked)
         loss, logits = self.compute_loss_and_logits(
-            select_positions(outputs.last_hidden_state, output_positions),
-            select_targets(targets, output_positions),
-            logits_to_keep,
-            loss_arguments,
-            is_selected=output_positions is not None,
+            states, targets, logits_to_keep, loss_arguments, is_selected=asked is not None
         )
         return Seq2SeqLMOutput(loss=loss, logits=logits, **recordings(outputs, Seq2SeqLMOutput))
 

@@ -3,11 +3,13 @@
 Shapes: B batch, T positions, C model width, E width that the LM head reads, V vocabulary.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
+from transformers.cache_utils import Cache
 from transformers.modeling_utils import PreTrainedModel
 
 from .attention.multi_head import SelfAttention
@@ -18,6 +20,7 @@ from .generation.prepacked_weights import free_prepacked_weights
 from .heads.losses import IGNORE, LossArguments, LossChunk, lm_head_loss, logits_loss, require_size
 from .layers.block import Block
 from .layers.position_wise import build_activation, build_norm, init_scale
+from .sequences import Sequences, find_sequences
 
 
 class HeadTransform(nn.Module):
@@ -177,6 +180,34 @@ class TercetPreTrainedModel(NeuralPreTrainedModel):
             self.config, self.config._attn_implementation
         )  # a kernel of the Hub is known now
 
+    def find_sequences(
+        self,
+        tokens: Tensor,
+        attention_mask: object,
+        position_ids: Tensor | None,
+        arguments: Mapping[str, Any],
+        cache: Cache | None = None,
+        side: str = "q",
+        prefix: str = "",
+    ) -> Sequences:
+        """Find the sequences of tokens (B, T) or (B, T, C) by what `forward` is given.
+
+        `arguments` may bound what attends ("q") and what is attended to ("k"); where they bound the other
+        side alone, positions tell nothing. `prefix` begins the name of the mask.
+        """
+        bounds = {each: arguments.get(f"cu_seq_lens_{each}") for each in "qk"}
+        is_bounded = any(each is not None for each in bounds.values())
+        return find_sequences(
+            tokens,
+            attention_mask,
+            None if is_bounded else position_ids,
+            bounds[side],
+            arguments.get(f"max_length_{side}"),
+            num_heads=self.config.num_attention_heads,
+            past_length=None if cache is None else cache.get_seq_length(),
+            names=(f"{prefix}attention_mask", f"cu_seq_lens_{side}"),
+        )
+
     def set_attn_implementation(self, attn_implementation: str | dict, *args: Any, **kwargs: Any) -> None:
         """Choose the kernel of attention as transformers does; one that cannot serve changes nothing."""
         by_model = attn_implementation if isinstance(attn_implementation, dict) else {"": attn_implementation}
@@ -203,7 +234,7 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
 
     def asked_positions(
         self,
-        tokens: Tensor,
+        size: torch.Size,
         targets: Tensor | None,
         output_positions: Tensor | None,
         logits_to_keep: int | Tensor,
@@ -216,10 +247,10 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
         where states are to be returned or some logits kept, and behind an encoder.
 
         Raises:
-            ValueError: If there are not as many targets as `tokens` (B, T).
+            ValueError: If there are not as many targets as tokens of `size` (B, T).
         """
         if targets is not None:
-            require_size(targets, tokens.shape[:2])
+            require_size(targets, size)
         if output_positions is not None or targets is None or not self.training or is_tracing():
             return output_positions
         is_whole = isinstance(logits_to_keep, int) and logits_to_keep == 0

@@ -17,22 +17,16 @@ from transformers.utils import logging
 
 from .attention.dot_product import is_sparse
 from .attention.kernels import has_kernel, with_tiles
-from .attention.masks import kernel_masks, refuse_mask_of_packed, require_mask
+from .attention.masks import kernel_masks
 from .attention.packing import (
     Layout,
     Mask,
     Masks,
     PackedSequences,
     Padding,
-    bounds_of,
     filling,
     has_holes,
     is_padding_mask,
-    positions_in,
-    positions_of,
-    require_bounds,
-    restarts,
-    sequence_ids,
 )
 from .attention.patterns import PATTERNS, AttentionPattern
 from .attention.relative_bias import dtype_of_scores
@@ -42,6 +36,7 @@ from .layers.block import BLOCKS, Block
 from .layers.position_wise import Dropout, Embeddings, build_norm, look_up
 from .layers.positions import POSITIONS
 from .pretrained import TercetPreTrainedModel
+from .sequences import PackedStream, PaddedRows, Sequences
 
 logger = logging.get_logger(__name__)
 
@@ -69,12 +64,14 @@ class StackCall(NamedTuple):
         output_attentions: Attentions are recorded, by the definition, which knows masks only.
         can_unpad: Whether pads may be removed: no states between layers are returned, nothing is cached yet.
             They are in training without a cache, and from long texts of sparse patterns.
+        has_pairs: A mask says which pairs may attend, and so keeps apart what it should.
         past_length: Tokens already in the cache; `None` without a cache.
         use_cache: A cache is to be returned.
     """
 
     output_attentions: bool
     can_unpad: bool
+    has_pairs: bool = False
     past_length: int | Tensor | None = None
     use_cache: bool = False
 
@@ -85,12 +82,8 @@ class StackCall(NamedTuple):
 
     @property
     def may_hold_sequences(self) -> bool:
-        """Whether positions that restart begin a sequence: behind a cache they go on, also in its graph."""
-        return self.past_length is None and not (self.use_cache and is_tracing())
-
-    def num_keys(self, num_tokens: int) -> int | None:
-        """Count the keys of so many tokens; `None` if a graph does not know the length of the cache."""
-        return None if isinstance(self.past_length, Tensor) else num_tokens + (self.past_length or 0)
+        """Whether rows may have several sequences: behind a cache they go on, also in its graph."""
+        return not (self.has_pairs or self.past_length is not None or (self.use_cache and is_tracing()))
 
 
 def dtype_of_stream(x: Tensor) -> torch.dtype:
@@ -258,62 +251,36 @@ class TercetStack(TercetPreTrainedModel):
         self.gradient_checkpointing = False
         self.post_init()
 
-    def lay_out(
-        self,
-        tokens: Tensor,
-        attention_mask: Tensor | Masks | None,
-        position_ids: Tensor | None,
-        sequences: PackedSequences | None,
-        call: StackCall,
-    ) -> Layout:
-        """Find the layout of the input: packed by the user, to be packed here, or padded.
+    def lay_out(self, sequences: Sequences, position_ids: Tensor | None, call: StackCall) -> Layout:
+        """Choose the layout in which to compute: packed by the user, to be packed here, or padded.
 
         Args:
-            tokens: Ids (B, T) or vectors (B, T, C), for their size and device.
-            attention_mask: Of tokens, (B, T), or of pairs; see `attention/masks.py`.
-            position_ids: (B, T); restarting positions without a mask mean packed sequences.
-            sequences: Bounds of sequences packed by the user.
+            sequences: Where those of the tokens lie.
+            position_ids: (B, T); by default real tokens are counted.
             call: What is recorded and cached.
         """
-        size = tokens.shape[:2]
-        require_mask(attention_mask, size, call.num_keys(size[1]), self.config.num_attention_heads)
-        if sequences is not None:
-            refuse_mask_of_packed(attention_mask)
-            require_bounds("cu_seq_lens", sequences.cu_seq_lens_q, size)
-            return self.lay_out_packed(sequences, position_ids, size[1], call)
-        if attention_mask is None and position_ids is not None and call.may_hold_sequences:
-            numbers = restarts(position_ids)
-            if is_tracing() or numbers[:, -1].any():
-                return self.lay_out_restarting(position_ids, numbers.expand(size), call)
-        if call.can_unpad and self.reads_bounds(call):
+        if isinstance(sequences, PackedStream):
+            positions = sequences.positions if position_ids is None else position_ids
+            if self.reads_bounds(call):
+                bounds = PackedSequences.of(sequences.cu_seq_lens, sequences.max_length)
+                return Layout(positions, bounds)
+            separate_by_mask(self.implementation(call))
+            return Layout(positions, sequence_ids=sequences.numbers)
+        assert isinstance(sequences, PaddedRows)
+        if call.may_hold_sequences and (parts := sequences.parts) is not None:
+            assert position_ids is not None  # which tell the parts
+            separate_by_mask(self.implementation(call))
+            return Layout(position_ids, sequence_ids=parts)
+        if call.can_unpad and not call.has_pairs and self.reads_bounds(call):
             unpads = self.training and not call.has_cache
-            if (padding := self.find_padding(attention_mask, tokens, unpads)) is not None:
+            if (padding := self.find_padding(sequences, unpads)) is not None:
                 return Layout.unpadded(padding, position_ids)
-        if position_ids is None and is_padding_mask(attention_mask):
-            position_ids = positions_in(attention_mask)[:, -size[1] :]
-        elif position_ids is None:
-            # The length of a static cache is a tensor, whose value a compiled graph does not know.
-            first = 0 if call.past_length is None else call.past_length
-            position_ids = torch.arange(size[1], device=tokens.device)[None] + first
+        if position_ids is None:
+            position_ids = sequences.positions
+            if sequences.mask is None and call.past_length is not None:
+                # The length of a static cache is a tensor, whose value a compiled graph does not know.
+                position_ids = position_ids + call.past_length
         return Layout(position_ids)
-
-    def lay_out_packed(
-        self, sequences: PackedSequences, position_ids: Tensor | None, num_tokens: int, call: StackCall
-    ) -> Layout:
-        """Keep the sequences of a stream apart by their bounds, or by a mask where kernels read none."""
-        bounds = sequences.cu_seq_lens_q
-        position_ids = positions_of(bounds, num_tokens) if position_ids is None else position_ids
-        if self.reads_bounds(call):
-            return Layout(position_ids, sequences)
-        separate_by_mask(self.implementation(call))
-        return Layout(position_ids, sequence_ids=sequence_ids(bounds, num_tokens))
-
-    def lay_out_restarting(self, position_ids: Tensor, numbers: Tensor, call: StackCall) -> Layout:
-        """Do the same with sequences that positions alone tell apart; `numbers` (B, T) count them in rows."""
-        if len(numbers) == 1 and self.reads_bounds(call):
-            return Layout(position_ids, PackedSequences.of(bounds_of(position_ids)))
-        separate_by_mask(self.implementation(call))
-        return Layout(position_ids, sequence_ids=numbers)
 
     def reads_bounds(self, call: StackCall) -> bool:
         """Return whether a kernel keeps packed sequences apart by their bounds."""
@@ -324,25 +291,23 @@ class TercetStack(TercetPreTrainedModel):
         """Return the `attn_implementation` that serves: the definition, where attentions are recorded."""
         return "eager" if call.output_attentions else self.config._attn_implementation
 
-    def find_padding(
-        self, attention_mask: Tensor | Masks | None, tokens: Tensor, unpads: bool
-    ) -> Padding | None:
+    def find_padding(self, sequences: PaddedRows, unpads: bool) -> Padding | None:
         """Find the pads to remove if `unpads`; or, of long texts with sparse patterns, the pads if any."""
-        size, is_long = tokens.shape[:2], self.has_sparse_attention(tokens)
-        if attention_mask is None and is_long:
-            return Padding(torch.ones(size, dtype=torch.bool, device=tokens.device))
-        if not is_padding_mask(attention_mask) or attention_mask.shape != size or not (unpads or is_long):
+        mask, is_long = sequences.mask, self.has_sparse_attention(sequences.size[1], sequences.device)
+        if mask is None:
+            return Padding(sequences.is_own) if is_long else None
+        if mask.shape != sequences.size or not (unpads or is_long):
             return None
         # Windows and relative positions count the places of a hole, which packing would close.
-        removes = attention_mask.any() and not has_holes(attention_mask)
-        return Padding(attention_mask) if removes and (is_long or not attention_mask.all()) else None
+        removes = mask.any() and not has_holes(mask)
+        return Padding(mask) if removes and (is_long or not mask.all()) else None
 
-    def has_sparse_attention(self, tokens: Tensor) -> bool:
-        """Return whether blocks of patterns save time in texts as long as `tokens`, (B, T) or (B, T, C)."""
+    def has_sparse_attention(self, num_tokens: int, device: torch.device) -> bool:
+        """Return whether blocks of patterns save time in texts of so many tokens."""
         drops = self.training and self.config.attention_dropout > 0
         can_be_sparse = self.config.has_dot_products and not (self.config.has_score_bias or drops)
-        kinds = self.patterns.values() if can_be_sparse and tokens.is_cpu else ()
-        return any(is_sparse(pattern, tokens.shape[1]) for pattern in kinds)
+        kinds = self.patterns.values() if can_be_sparse and device.type == "cpu" else ()
+        return any(is_sparse(pattern, num_tokens) for pattern in kinds)
 
     def embed(
         self,

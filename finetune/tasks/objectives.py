@@ -17,7 +17,7 @@ from ...data.steps.objective import IGNORE, INDEX, NOWHERE, Batch, Example, Obje
 from ...data.steps.packing import Ragged
 from ...data.steps.static_shapes import POSITIONS
 from ...data.steps.streams import fields_of, one_stream
-from ...modeling.attention.packing import bounds_of
+from ...modeling.sequences import bounds_of
 
 Outputs = TypeVar("Outputs")
 """What a model returns of a batch: tensors."""

@@ -80,13 +80,6 @@ def require_mask(
         )
 
 
-def require_mask_of_tokens(mask: object, size: tuple[int, ...], cu_seq_lens: Tensor | None) -> None:
-    """Raise a `ValueError` unless a mask fits a model without attention, and tokens of `size` (B, T)."""
-    require_mask(mask, size, size[1], None)
-    if cu_seq_lens is not None:
-        refuse_mask_of_packed(mask)
-
-
 def refuse_mask_of_packed(mask: object) -> None:
     """Raise a `ValueError` if a mask is given beside the bounds of packed sequences, which say it all."""
     if mask is None or (is_padding_mask(mask) and (not mask.is_cpu or is_tracing() or bool(mask.all()))):

@@ -341,44 +341,6 @@ def cumulative(lengths: Tensor) -> Tensor:
     return F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
 
 
-def require_bounds(name: str, cu_seq_lens: Tensor, size: torch.Size) -> None:
-    """Raise a `ValueError` unless cumulative lengths (S+1,) cut a single row of tokens, of `size` (1, N).
-
-    Values are checked on the CPU alone, where no device has to be waited for.
-    """
-    if is_tracing():
-        return
-    if size[0] != 1:
-        raise ValueError(
-            f"{name} is given with {size[0]} rows: packed input has one row, so flatten (B, T) to (1, B * "
-            f"T) and continue the count from row to row, or pass an attention_mask instead"
-        )
-    is_sound = not cu_seq_lens.is_cpu or (
-        cu_seq_lens[0] == 0 and cu_seq_lens[-1] == size[1] and bool((cu_seq_lens.diff() >= 0).all())
-    )
-    if not is_sound:
-        raise ValueError(
-            f"{name} is {cu_seq_lens.tolist()} for {size[1]} tokens: give cumulative lengths, from 0 "
-            "up to the number of tokens"
-        )
-
-
-def require_source_bounds(
-    cu_seq_lens: Tensor | None, size: torch.Size, targets: PackedSequences | None
-) -> None:
-    """Raise a `ValueError` unless packed targets have a source each, in one row of `size` (1, M)."""
-    if cu_seq_lens is None:
-        raise ValueError(
-            "the targets are packed, but cu_seq_lens_k is missing: pass the cumulative lengths of the sources"
-        )
-    require_bounds("cu_seq_lens_k", cu_seq_lens, size)
-    if targets is not None and len(cu_seq_lens) != len(targets.cu_seq_lens_q):
-        raise ValueError(
-            f"cu_seq_lens_k bounds {len(cu_seq_lens) - 1} sources, but cu_seq_lens_q "
-            f"{len(targets.cu_seq_lens_q) - 1} targets: give each target its source, in the same order"
-        )
-
-
 def filling(num_tokens: int) -> int:
     """Count the tokens, one or more, that fill a stream up to one of few sizes.
 
@@ -422,30 +384,14 @@ def sequence_ids(cu_seq_lens: Tensor, num_tokens: int) -> Tensor:
     return torch.searchsorted(cu_seq_lens[1:].contiguous(), stream, right=True)[None]
 
 
-def restarts(position_ids: Tensor) -> Tensor:
-    """Number the sequences in rows (B, T) whose positions do not simply go on: a jump begins a new one."""
-    return (position_ids.diff(dim=-1, prepend=position_ids[:, :1] - 1) != 1).cumsum(-1)
-
-
-def bounds_of(position_ids: Tensor) -> Tensor:
-    """Cumulative lengths (S+1,) of the sequences in one row of restarting positions (1, N)."""
-    return cumulative(torch.unique_consecutive(restarts(position_ids)[0], return_counts=True)[1])
-
-
-def packed_bounds(
-    position_ids: Tensor | None, decoder_position_ids: Tensor | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """Cumulative lengths of packed sources and targets, from positions that restart; none if they do not."""
-    if position_ids is None or decoder_position_ids is None or position_ids.shape[0] > 1:
-        return None, None
-    if not restarts(position_ids).any():
-        return None, None
-    return bounds_of(position_ids), bounds_of(decoder_position_ids)
-
-
 def is_padding_mask(mask: object) -> TypeGuard[Tensor]:
     """Return whether a mask is (B, S), and says which tokens are real."""
     return isinstance(mask, Tensor) and mask.dim() == 2
+
+
+def is_of_pairs(mask: object) -> bool:
+    """Return whether a mask is given that says of pairs whether they may attend, in whatever form."""
+    return mask is not None and not is_padding_mask(mask)
 
 
 def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> Tensor | None:

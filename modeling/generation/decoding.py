@@ -260,7 +260,8 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         """
         decoder, cache = cast(TercetStack, self.get_decoder()), kwargs.get(CACHE)
         has_positions = attention_mask is None or position_ids is not None
-        if has_positions and decoder.has_sparse_attention(inputs_embeds) and is_empty(cache):
+        is_long = decoder.has_sparse_attention(inputs_embeds.shape[1], inputs_embeds.device)
+        if has_positions and is_long and is_empty(cache):
             return attention_mask
         return decoder.build_masks(inputs_embeds, attention_mask, cache)
 

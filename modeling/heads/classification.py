@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from ..configuration_neural import NeuralConfig
 from ..configuration_tercet import TercetConfig
 from ..layers.position_wise import FEED_FORWARD, Dropout, build_activation, build_norm
+from ..sequences import Sequences
 from .losses import (
     IGNORE,
     LossArguments,
@@ -25,7 +26,32 @@ from .losses import (
     require_plain_loss,
     require_size,
 )
-from .pooling import POOLING, Sequences
+
+
+def pool_first(states: Tensor, sequences: Sequences) -> Tensor:
+    """Take the state of each sequence's first token."""
+    return states[sequences.first]
+
+
+def pool_last(states: Tensor, sequences: Sequences) -> Tensor:
+    """Take the state of each sequence's last token."""
+    return states[sequences.last]
+
+
+def pool_mean(states: Tensor, sequences: Sequences) -> Tensor:
+    """Average the states of each sequence's tokens, in float32: their sum may exceed what float16 holds."""
+    with torch.autocast(states.device.type, enabled=False):
+        total = sequences.total(at_least_float32(states))
+    return (total / sequences.lengths.clamp(min=1)[:, None]).to(states.dtype)
+
+
+# Functions with names, since whole models are pickled, too.
+POOLING: dict[str, Callable[[Tensor, Sequences], Tensor]] = {
+    "first": pool_first,
+    "last": pool_last,
+    "mean": pool_mean,
+}
+"""One vector for each sequence, (S, C), of states (B, T, C), by `classifier_pooling`."""
 
 
 class SequenceClassificationHead(nn.Module):

@@ -12,41 +12,36 @@ instead of all of them.
 Shapes: B batch, T positions, N tokens, C model width, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Literal, TypedDict, TypeGuard, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers import PreTrainedConfig
+from transformers.cache_utils import Cache
 from transformers.utils import logging
 
-from ..attention.packing import Masks, is_padding_mask, positions_in, positions_of
 from ..compatibility import is_tracing
 from ..layers.position_wise import is_plain
+from ..sequences import Sequences
 
 IGNORE = -100
 """Label of a position that is not a target, as in `torch.nn.functional.cross_entropy`."""
 
 
-def without_pads(labels: Tensor, attention_mask: object) -> Tensor:
-    """Ignore labels (B, T) at the pads of a mask (B, T), or (B, past + T): they become `IGNORE`.
+def without_pads(labels: Tensor, sequences: Sequences) -> Tensor:
+    """Ignore labels (B, T) at the pads of a mask: they become `IGNORE`.
 
     Training packs a batch without its pads, so that nothing is known of them, and evaluation would measure
-    what training has not learned. A mask of another form, made for a kernel, tells no pads.
+    what training has not learned. A mask of pairs tells no pads.
     """
-    if not tells_pads(attention_mask, labels):
+    if (is_pad := sequences.is_pad) is None:
         return labels
-    return labels.masked_fill(attention_mask[:, -labels.shape[1] :] == 0, IGNORE)
-
-
-def tells_pads(attention_mask: object, labels: Tensor) -> TypeGuard[Tensor]:
-    """Return whether a mask is of the tokens that labels (B, T) are for, and maybe of a cache before them."""
-    if not is_padding_mask(attention_mask) or len(attention_mask) != len(labels):
-        return False
-    return attention_mask.shape[1] >= labels.shape[1] > 0
+    require_size(labels, sequences.size)
+    return labels.masked_fill(is_pad, IGNORE)
 
 
 def require_size(labels: Tensor, size: torch.Size, instead: str = "") -> None:
@@ -117,15 +112,9 @@ def checked_shares(labels: Tensor) -> Tensor:
     return labels.masked_fill(is_wrong, torch.nan) if labels.is_floating_point() else labels
 
 
-def next_tokens(
-    labels: Tensor,
-    attention_mask: Tensor | Masks | None,
-    position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
-) -> Tensor:
+def next_tokens(labels: Tensor, sequences: Sequences) -> Tensor:
     """Target of each position: the label after it (B, T), unless that is a pad or begins another sequence."""
-    targets = predicted_tokens(labels, attention_mask, position_ids, cu_seq_lens)
-    return F.pad(targets, (0, 1), value=IGNORE)[..., 1:]
+    return F.pad(predicted_tokens(labels, sequences), (0, 1), value=IGNORE)[..., 1:]
 
 
 def select_targets(targets: Tensor | None, positions: Tensor | None) -> Tensor | None:
@@ -133,58 +122,36 @@ def select_targets(targets: Tensor | None, positions: Tensor | None) -> Tensor |
     return targets if targets is None or positions is None else targets.flatten()[positions][None]
 
 
-def predicted_tokens(
-    labels: Tensor,
-    attention_mask: Tensor | Masks | None,
-    position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
-) -> Tensor:
+def predicted_tokens(labels: Tensor, sequences: Sequences) -> Tensor:
     """Ignore labels (B, T) that no token of their sequence precedes, and those of pads."""
-    is_first = begin_sequences(labels, attention_mask, position_ids, cu_seq_lens)
-    return without_pads(labels, attention_mask).masked_fill(is_first, IGNORE)
+    require_size(labels, sequences.size)
+    return without_pads(labels, sequences).masked_fill(sequences.is_first, IGNORE)
 
 
-def begin_sequences(
+def find_target(
+    find: Callable[..., Sequences],
     labels: Tensor,
-    attention_mask: object,
-    position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
-) -> Tensor:
-    """Tell which labels (B, T) no token of their sequence precedes, as (B, T) or (1, T); no device waits.
-
-    Without a mask, positions that jump begin a sequence, as they do for the models.
-    """
-    num_tokens = labels.shape[1]
-    if cu_seq_lens is not None:
-        return positions_of(cu_seq_lens, num_tokens) == 0
-    if tells_pads(attention_mask, labels):
-        return positions_in(attention_mask)[:, -num_tokens:] == 0
-    if position_ids is None:
-        position_ids = torch.arange(num_tokens, device=labels.device)[None]
-    if attention_mask is not None:
-        return position_ids == 0
-    return F.pad(position_ids.diff(dim=-1) != 1, (1, 0), value=True)
-
-
-def read_of_labels(
-    labels: Tensor,
-    config: PreTrainedConfig,
+    read: Tensor | None,
     attention_mask: Any,
     position_ids: Tensor | None,
-    cu_seq_lens: Tensor | None,
-) -> tuple[Tensor, Any]:
-    """Return what a decoder reads in front of labels (B, T), and its mask.
+    arguments: Mapping[str, Any],
+    cache: Cache | None,
+) -> tuple[Sequences, Any]:
+    """Find the sequences of a target that has labels (B, T), and return them with its mask.
 
-    Where no argument tells where texts begin, the leading `IGNORE` of a row, which pads on the left are, is
-    hidden, unless the row has no label. Graphs and transformed passes, which look at no value, need a mask.
+    A decoder reads ids or vectors, or else the labels, shifted (`None`). If then nothing tells where texts
+    begin, the leading `IGNORE` of a row, which pads on the left are, is hidden, unless the row has no label.
+    Graphs and transformed passes, which look at no value, need a mask.
     """
-    looks = not (is_tracing() or labels.is_meta)
-    if attention_mask is position_ids is cu_seq_lens is None and looks:
+    told = attention_mask, position_ids, arguments.get("cu_seq_lens_q")
+    is_told = read is not None or any(each is not None for each in told)
+    if not (is_told or is_tracing() or labels.is_meta):
         is_text = (labels != IGNORE).cumsum(-1) > 0
         is_text |= ~is_text[:, -1:]
         attention_mask = None if is_text.all() else is_text.long()
-    is_first = begin_sequences(labels, attention_mask, position_ids, cu_seq_lens)
-    return behind_start(labels, config, is_first), attention_mask
+    tokens = labels if read is None else read
+    told = tokens, attention_mask, position_ids, arguments, cache
+    return find(*told), attention_mask
 
 
 logger = logging.get_logger(__name__)

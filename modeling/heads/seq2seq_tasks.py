@@ -21,13 +21,14 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from ..attention.masks import require_mask, tokens_of
+from ..attention.packing import is_of_pairs
 from ..compatibility import known_arguments
 from ..configuration_tercet import TercetSeq2SeqConfig
 from ..modeling_tercet_seq2seq import TercetSeq2SeqModel, TercetSeq2SeqPreTrainedModel
 from ..outputs import Keywords, recordings
+from ..sequences import Sequences
 from .classification import ANSWER_HEADS, span_loss
 from .losses import LOSS_KEYWORDS, take_loss_arguments
-from .pooling import Sequences, find_sequences
 from .tasks import ChosenText, LabelTask, SequenceLabels, TokenLabels
 
 
@@ -51,7 +52,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         position_ids: Tensor | None,
         **kwargs: Any,
     ) -> tuple[Seq2SeqModelOutput, Sequences]:
-        """Apply the model, and find the sequences that the decoder reads; a cache is made only if requested.
+        """Find the sequences that the decoder reads, and apply the model; a cache is made only if requested.
 
         Without `decoder_input_ids` the decoder reads the source again.
         """
@@ -59,12 +60,20 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         if decoder_input_ids is None:
             own, sequences = self.repeat_source(input_ids, attention_mask, position_ids, kwargs)
         else:
-            positions, bounds = kwargs.get("decoder_position_ids"), kwargs.get("cu_seq_lens_q")
-            pad = self.config.pad_token_id
-            sequences = find_sequences(decoder_input_ids, decoder_attention_mask, positions, bounds, pad)
-        arguments = {"use_cache": False} | kwargs | own
+            positions, cache = kwargs.get("decoder_position_ids"), kwargs.get("cache")
+            sequences = self.model.find_target(
+                decoder_input_ids, decoder_attention_mask, positions, kwargs, cache
+            )
+        arguments = {"use_cache": False} | kwargs | own | {"decoder_sequences": sequences}
         outputs = self.model(input_ids, attention_mask, position_ids=position_ids, **arguments)
         return outputs, sequences
+
+    def texts(
+        self, sequences: Sequences, input_ids: Tensor | None, decoder_input_ids: Tensor | None
+    ) -> Sequences:
+        """Leave out pads that ids (B, T) alone tell: the model reads them, no head takes them for text."""
+        ids = input_ids if decoder_input_ids is None else decoder_input_ids
+        return sequences.with_pads(ids, self.config.pad_token_id)
 
     def repeat_source(
         self,
@@ -85,17 +94,18 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
                 f"{missing} is None: pass it, because the decoder reads the source's ids after a start "
                 f"token, or pass decoder_input_ids"
             )
-        bounds, pad = arguments.get("cu_seq_lens_q"), self.config.pad_token_id
         require_mask(attention_mask, input_ids.shape, input_ids.shape[1], self.config.num_attention_heads)
         mask = tokens_of(attention_mask, input_ids.shape[0])
-        sequences = find_sequences(input_ids, mask, position_ids, bounds, pad)
+        sequences = self.model.find_target(input_ids, mask, position_ids, arguments)
+        first = self.texts(sequences, input_ids, None).first
         shifted = F.pad(input_ids, (1, 0), value=start)[:, :-1]
         own = {
-            "decoder_input_ids": shifted.index_put(sequences.first, input_ids.new_full((), start)),
+            "decoder_input_ids": shifted.index_put(first, input_ids.new_full((), start)),
             "decoder_attention_mask": mask,
             "decoder_position_ids": position_ids,
-            "cu_seq_lens_k": bounds,
+            "cu_seq_lens_k": arguments.get("cu_seq_lens_q"),
             "max_length_k": arguments.get("max_length_q"),
+            "sequences": None if is_of_pairs(attention_mask) else sequences,
         }
         return own, sequences
 
@@ -124,18 +134,22 @@ class TercetSeq2SeqLabelModel(LabelTask, TercetSeq2SeqTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         inputs = (input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, position_ids)
+        ids, mask, decoder_ids, *others = map(self.as_rows, inputs)
         outputs, sequences = self.forward_base(
-            *map(self.as_rows, inputs),
+            ids,
+            mask,
+            decoder_ids,
+            *others,
             global_attention_mask=self.as_rows(global_attention_mask),
             token_type_ids=self.as_rows(token_type_ids),
             **kwargs,
         )
         tokens = decoder_input_ids if input_ids is None else input_ids
         assert tokens is not None  # or nothing could have been read
-        logits, loss = self.scores(cast(Tensor, outputs.last_hidden_state), sequences, tokens.shape[0]), None
+        states, texts = cast(Tensor, outputs.last_hidden_state), self.texts(sequences, ids, decoder_ids)
+        logits, loss = self.scores(states, texts, tokens.shape[0]), None
         if labels is not None:
-            mask = attention_mask if decoder_input_ids is None else decoder_attention_mask
-            loss = self.loss(logits, self.targets(labels, mask), loss_arguments)
+            loss = self.loss(logits, self.targets(labels, sequences), loss_arguments)
         kind = Seq2SeqSequenceClassifierOutput
         return kind(loss=loss, logits=logits, **recordings(outputs, kind))
 
@@ -199,8 +213,9 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
             **kwargs,
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        texts = self.texts(sequences, input_ids, decoder_input_ids)
         return Seq2SeqQuestionAnsweringModelOutput(
-            loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),
+            loss=span_loss(start, end, start_positions, end_positions, texts, **loss_arguments),
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
             **recordings(outputs, Seq2SeqQuestionAnsweringModelOutput),

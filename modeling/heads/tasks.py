@@ -28,9 +28,11 @@ from ..compatibility import is_tracing, known_arguments
 from ..configuration_tercet import TercetConfig
 from ..outputs import Keywords, LabelOutput, TercetSentenceEmbeddingOutput, recordings
 from ..pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
+from ..sequences import PackedStream, Sequences
 from ..stack import TercetStack, refuse_output_positions, require_tokens
 from .classification import (
     ANSWER_HEADS,
+    POOLING,
     SequenceClassificationHead,
     TokenClassificationHead,
     classification_loss,
@@ -45,7 +47,6 @@ from .losses import (
     take_loss_arguments,
     without_pads,
 )
-from .pooling import POOLING, PackedStream, Sequences, find_sequences
 
 
 class LabelTask(NeuralPreTrainedModel):
@@ -66,7 +67,7 @@ class LabelTask(NeuralPreTrainedModel):
         """Compute the logits of states (B, T, C), for an input that had `num_rows`."""
         raise NotImplementedError
 
-    def targets(self, labels: Tensor, attention_mask: object) -> Tensor:
+    def targets(self, labels: Tensor, sequences: Sequences) -> Tensor:
         """Return the labels that are learned of those that are given."""
         return labels
 
@@ -112,9 +113,9 @@ class TokenLabels(LabelTask):
         """Score the labels of each token, (B, T, L)."""
         return self.classifier(states)
 
-    def targets(self, labels: Tensor, attention_mask: object) -> Tensor:
+    def targets(self, labels: Tensor, sequences: Sequences) -> Tensor:
         """Ignore the labels of pads."""
-        return without_pads(labels, attention_mask)
+        return without_pads(labels, sequences)
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
         """Compute the cross-entropy of labels (B, T)."""
@@ -175,30 +176,34 @@ class TercetTaskModel(TercetPreTrainedModel):
         position_ids: Tensor | None,
         inputs_embeds: Tensor | None,
         **kwargs: Any,
-    ) -> tuple[BaseModelOutput, Sequences]:
-        """Apply the stack, and find the sequences of its states; a decoder makes no cache unless requested.
+    ) -> tuple[BaseModelOutput, Sequences, Sequences]:
+        """Apply the stack, and find the sequences of the batch, and the texts that heads read in the states.
 
-        In training, and of packed texts, the last layer computes no states that the head leaves out.
+        The stack reads pads that their id alone tells, but no head does. In training, and of packed texts,
+        the last layer computes no states that the head leaves out. A decoder makes a cache if requested.
         """
         refuse_output_positions(kwargs, type(self).__name__)
-        tokens, bounds = require_tokens(input_ids, inputs_embeds), kwargs.get("cu_seq_lens_q")
-        pad = self.config.pad_token_id if self.finds_pads else None
-        sequences = find_sequences(tokens, attention_mask, position_ids, bounds, pad)
+        tokens, cache = require_tokens(input_ids, inputs_embeds), kwargs.get("cache")
+        sequences = self.find_sequences(tokens, attention_mask, position_ids, kwargs, cache)
+        texts = sequences.with_pads(input_ids, self.config.pad_token_id) if self.finds_pads else sequences
         pooling = self.config.classifier_pooling if self.pools else "mean"
         is_noted = kwargs.get("layer_states") is not None or self.records("output_hidden_states", kwargs)
-        if pooling != "mean" and (self.training or bounds is not None) and not (is_noted or is_tracing()):
-            rows, columns = getattr(sequences, pooling)
+        is_read_in_part = self.training or kwargs.get("cu_seq_lens_q") is not None
+        if pooling != "mean" and is_read_in_part and not (is_noted or is_tracing()):
+            rows, columns = getattr(texts, pooling)
             kwargs["output_positions"] = rows * tokens.shape[1] + columns
-            sequences = PackedStream(torch.arange(len(rows) + 1, device=rows.device), len(rows))
+            bounds = torch.arange(len(rows) + 1, device=rows.device)
+            texts = PackedStream(torch.Size((1, len(rows))), bounds)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
+            sequences=sequences,
             **{"use_cache": False} | kwargs,
         )
-        return outputs, sequences
+        return outputs, sequences, texts
 
 
 class TercetLabelModel(LabelTask, TercetTaskModel):
@@ -224,16 +229,17 @@ class TercetLabelModel(LabelTask, TercetTaskModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         num_rows = require_tokens(input_ids, inputs_embeds).shape[0]
-        rows = map(self.as_rows, (input_ids, attention_mask, token_type_ids, position_ids))
-        outputs, sequences = self.forward_base(
-            *rows,
+        ids, *others = map(self.as_rows, (input_ids, attention_mask, token_type_ids, position_ids))
+        outputs, sequences, texts = self.forward_base(
+            ids,
+            *others,
             inputs_embeds=self.as_rows(inputs_embeds, num_dims=3),
             global_attention_mask=self.as_rows(global_attention_mask),
             **kwargs,
         )
-        logits, loss = self.scores(cast(Tensor, outputs.last_hidden_state), sequences, num_rows), None
+        logits, loss = self.scores(cast(Tensor, outputs.last_hidden_state), texts, num_rows), None
         if labels is not None:
-            loss = self.loss(logits, self.targets(labels, attention_mask), loss_arguments)
+            loss = self.loss(logits, self.targets(labels, sequences), loss_arguments)
         return self.output(loss=loss, logits=logits, **recordings(outputs, self.output))
 
 
@@ -264,7 +270,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
         `LossArguments` for the loss.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        outputs, sequences = self.forward_base(
+        outputs, _, texts = self.forward_base(
             input_ids,
             attention_mask,
             token_type_ids,
@@ -275,7 +281,7 @@ class TercetForQuestionAnswering(TercetTaskModel):
         )
         start, end = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
         return QuestionAnsweringModelOutput(
-            loss=span_loss(start, end, start_positions, end_positions, sequences, **loss_arguments),
+            loss=span_loss(start, end, start_positions, end_positions, texts, **loss_arguments),
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
             **recordings(outputs, QuestionAnsweringModelOutput),
@@ -312,7 +318,7 @@ class TercetForSentenceEmbedding(TercetTaskModel):
         See `TercetLabelModel.forward` for the inputs. There is no loss: vectors are learned in
         pairs of texts, and a batch does not say which belong together.
         """
-        outputs, sequences = self.forward_base(
+        outputs, _, texts = self.forward_base(
             input_ids,
             attention_mask,
             token_type_ids,
@@ -322,7 +328,7 @@ class TercetForSentenceEmbedding(TercetTaskModel):
             **kwargs,
         )
         assert outputs.last_hidden_state is not None
-        pooled = self.pool(outputs.last_hidden_state, sequences)
+        pooled = self.pool(outputs.last_hidden_state, texts)
         return TercetSentenceEmbeddingOutput(
             sentence_embeddings=F.normalize(at_least_float32(pooled), dim=-1).to(pooled.dtype),
             **recordings(outputs, TercetSentenceEmbeddingOutput),

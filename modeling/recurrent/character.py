@@ -44,16 +44,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from ..attention.masks import require_mask_of_tokens
-from ..attention.packing import (
-    Padding,
-    bounds_of,
-    cumulative,
-    longest,
-    require_bounds,
-    restarts,
-    sequence_ids,
-)
+from ..attention.packing import Padding, cumulative, longest, sequence_ids
 from ..compatibility import is_tracing, known_arguments
 from ..heads.losses import (
     IGNORE,
@@ -66,6 +57,7 @@ from ..heads.losses import (
 from ..layers.position_wise import Dropout, look_up
 from ..outputs import Keywords, TercetCharacterLanguageModelOutput
 from ..pretrained import NeuralPreTrainedModel, build_head_transform
+from ..sequences import PackedStream, Sequences, find_sequences
 from .configurations import TercetCharacterConfig
 from .layers import read_in_full
 
@@ -134,6 +126,22 @@ class Characters(NamedTuple):
     padding: Padding | None
     """None if the user gave a packed stream."""
 
+    @classmethod
+    def of(cls, input_ids: Tensor, sequences: Sequences) -> "Characters":
+        """Put the ids (B, T) or (1, N) of sequences into a stream, and find the orders in which it is read.
+
+        Raises:
+            ValueError: Nothing but pads is given.
+        """
+        packed, padding = sequences.packed()
+        if packed.size[1] == 0:
+            raise ValueError(
+                f"a batch of {(*input_ids.shape,)} holds pads alone: give at least one character"
+            )
+        stream = (input_ids if padding is None else padding.pack(input_ids))[0]
+        orders = reading_orders(packed.cu_seq_lens, packed.size[1], packed.max_length)
+        return cls(stream, orders, padding)
+
     def flat(self, labels: Tensor) -> Tensor:
         """Bring labels (B, T) or (1, N) into the stream (N,)."""
         return (labels if self.padding is None else self.padding.pack(labels))[0]
@@ -144,39 +152,6 @@ class Characters(NamedTuple):
         At pads it is zero.
         """
         return stream[None] if self.padding is None else self.padding.unpack(stream[None])
-
-
-def find_characters(
-    input_ids: Tensor,
-    attention_mask: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    cu_seq_lens: Tensor | None = None,
-    max_length: int | None = None,
-) -> Characters:
-    """Find the sequences in a batch, padded on any side (B, T) or packed (1, N).
-
-    Args:
-        input_ids: Ids of characters.
-        attention_mask: (B, T), 0 at pads; by default there are none.
-        position_ids: (1, N); those that restart tell of packed sequences where no bounds do.
-        cu_seq_lens: Cumulative lengths (S + 1,) of packed sequences.
-        max_length: The longest of them, if it is known.
-
-    Raises:
-        ValueError: The bounds do not cut the stream, the mask does not fit, or nothing but pads is given.
-    """
-    require_mask_of_tokens(attention_mask, input_ids.shape, cu_seq_lens)
-    if cu_seq_lens is not None:
-        require_bounds("cu_seq_lens_q", cu_seq_lens, input_ids.shape)
-        return Characters(input_ids[0], reading_orders(cu_seq_lens, input_ids.shape[1], max_length), None)
-    may_restart = attention_mask is None and len(input_ids) == 1 and not is_tracing()
-    if may_restart and position_ids is not None and restarts(position_ids).any():
-        return Characters(input_ids[0], reading_orders(bounds_of(position_ids), input_ids.shape[1]), None)
-    padding = Padding(torch.ones_like(input_ids) if attention_mask is None else attention_mask)
-    if len(padding.indices) == 0:
-        raise ValueError(f"a batch of {tuple(input_ids.shape)} holds pads alone: give at least one character")
-    orders = reading_orders(padding.cu_seq_lens, len(padding.indices))
-    return Characters(padding.pack(input_ids)[0], orders, padding)
 
 
 CHARACTERS_AT_ONCE = 2**12
@@ -255,8 +230,8 @@ def vectors_of(model: CharacterStates, batch: Sequence[SentenceCharacters]) -> S
     stream, bounds, first, last = (
         x.to(model.device) for x in (stream, bounds, begins + first, begins + last)
     )
-    text = find_characters(stream[None], cu_seq_lens=bounds, max_length=int(lengths.max()))
-    return model.read(text, (last, first)).split(num_words)
+    sequences = PackedStream(stream[None].shape, bounds, int(lengths.max()))
+    return model.read(Characters.of(stream[None], sequences), (last, first)).split(num_words)
 
 
 def encode_sentences(
@@ -396,7 +371,8 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
             ValueError: The bounds do not cut the stream, or attentions or states of layers are requested.
         """
         refuse_recording(kwargs)
-        text = find_characters(input_ids, attention_mask, position_ids, cu_seq_lens_q, max_length_q)
+        told = attention_mask, position_ids, cu_seq_lens_q, max_length_q
+        text = Characters.of(input_ids, find_sequences(input_ids, *told))
         return BaseModelOutput(last_hidden_state=text.restore(self.read(text)))
 
     @property
@@ -466,7 +442,8 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
         """
         loss_arguments = take_loss_arguments(kwargs)
         refuse_recording(kwargs)
-        text = find_characters(input_ids, attention_mask, position_ids, cu_seq_lens_q, max_length_q)
+        told = attention_mask, position_ids, cu_seq_lens_q, max_length_q
+        text = Characters.of(input_ids, find_sequences(input_ids, *told))
         targets = None if labels is None else text.flat(labels)
         if targets is not None and self.training and not is_tracing():
             return with_losses(self.learn(text, targets, loss_arguments))

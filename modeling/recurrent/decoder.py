@@ -28,8 +28,9 @@ from ..attention.packing import group_sequences
 from ..attention.pairs import blocked_attention
 from ..attention.scores import SCORES
 from ..layers.position_wise import Dropout
+from ..sequences import PackedStream, Sequences
 from .configurations import TercetRecurrentSeq2SeqConfig
-from .encoder import time_steps
+from .encoder import TimeSteps
 from .layers import RecurrentLayer, build_layers
 
 
@@ -161,13 +162,11 @@ class Source(NamedTuple):
 
     Args:
         states: (B, S, C), or packed (1, M, C).
-        mask: (B, S), 0 at pads; `None`: there are none.
-        cu_seq_lens: Cumulative lengths, if it is packed.
+        sequences: Where they lie.
     """
 
     states: Tensor
-    mask: Tensor | None = None
-    cu_seq_lens: Tensor | None = None
+    sequences: Sequences
 
 
 class Decoded(NamedTuple):
@@ -200,8 +199,7 @@ class RecurrentDecoder(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None,
-        cu_seq_lens: Tensor | None,
+        sequences: Sequences,
         source: Source,
         state: Tensor,
         cache: RecurrentCache | None = None,
@@ -210,30 +208,28 @@ class RecurrentDecoder(nn.Module):
 
         Args:
             x: Vectors of the target's tokens.
-            mask: (B, T), 0 at pads, on either side; `None`: there are none.
-            cu_seq_lens: Cumulative lengths of packed targets.
+            sequences: Where the targets lie.
             source: What is attended to.
             state: Before the first token, (B, L, P, C); a cache has its own.
             cache: What the decoder has read before.
 
         Raises:
-            ValueError: If a mask or cumulative lengths do not fit, or a sequence is empty.
+            ValueError: If a sequence is empty.
         """
         state = state if cache is None else cache.state
-        hidden_states, state = self.read(x, mask, cu_seq_lens, state)
+        hidden_states, state = self.read(x, sequences, state)
         keys = self.keys_of(source, cache)
-        attended, weights = self.attend(hidden_states[-1], cu_seq_lens, source, keys)
+        attended, weights = self.attend(hidden_states[-1], sequences, source, keys)
         num_tokens = x.shape[1] + (0 if cache is None else cache.num_tokens)
         return Decoded(
             self.dropout(attended), RecurrentCache(state, keys, num_tokens), hidden_states, weights
         )
 
-    def read(
-        self, x: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None, state: Tensor
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
+    def read(self, x: Tensor, sequences: Sequences, state: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """Let the layers read vectors (B, T, C): those and each layer's outputs, and the state at the end."""
-        is_step = x.shape[1] == 1 and mask is None and cu_seq_lens is None
-        steps = None if is_step else time_steps(x, mask, cu_seq_lens, "cu_seq_lens_q")
+        is_packed = isinstance(sequences, PackedStream)
+        is_step = x.shape[1] == 1 and sequences.is_pad is None and not is_packed
+        steps = None if is_step else TimeSteps(sequences)
         states, finals = [x], []
         for number, layer in enumerate(self.layers):
             x = self.dropout(x) if number else x
@@ -247,22 +243,21 @@ class RecurrentDecoder(nn.Module):
         """Prepare the keys of a padded source, unless a cache has them: (B, H, S, D)."""
         if cache is not None:
             return cache.keys
-        if self.attention is None or source.cu_seq_lens is not None:
+        if self.attention is None or isinstance(source.sequences, PackedStream):
             return None
         return self.attention.prepare_keys(source.states)
 
     def attend(
-        self, states: Tensor, cu_seq_lens: Tensor | None, source: Source, keys: Tensor | None
+        self, states: Tensor, sequences: Sequences | None, source: Source, keys: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         """Let states attend to the source: what the vocabulary reads, and the weights of a padded batch."""
         if self.attention is None:
             return states, None
-        if cu_seq_lens is not None and source.cu_seq_lens is not None:
-            return self.attention.attend_packed(
-                states, source.states, (cu_seq_lens, source.cu_seq_lens)
-            ), None
+        if isinstance(sequences, PackedStream) and isinstance(source.sequences, PackedStream):
+            bounds = sequences.cu_seq_lens, source.sequences.cu_seq_lens
+            return self.attention.attend_packed(states, source.states, bounds), None
         assert keys is not None
-        is_real = None if source.mask is None else (source.mask != 0)[:, None, None]
+        is_real = None if (is_pad := source.sequences.is_pad) is None else ~is_pad[:, None, None]
         return self.attention(states, source.states, keys, is_real)
 
     def define(self, x: Tensor, source: Source, state: Tensor) -> Tensor:

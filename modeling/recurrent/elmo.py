@@ -40,15 +40,14 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import ModelOutput, can_return_tuple
 
-from ..attention.masks import require_mask_of_tokens
 from ..compatibility import known_arguments
 from ..configuration_neural import NeuralConfig
 from ..heads.losses import IGNORE, LOSS_KEYWORDS, LossArguments, LossChunk, take_loss_arguments
-from ..heads.pooling import Sequences, find_sequences
 from ..heads.tasks import LabelTask, SequenceLabels, TokenLabels
 from ..layers.position_wise import Dropout
 from ..outputs import Keywords, LabelOutput
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from ..sequences import Sequences, find_sequences
 from .configurations import TercetElmoConfig
 from .layers import read_in_full
 from .spelling import CharacterEncoder, Spelling, spelling_of
@@ -198,35 +197,32 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         Raises:
             ValueError: Tokens and characters are given, or neither; or the spelling of tokens is unknown.
         """
-        words, characters = self.read(input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q)
+        told = attention_mask, position_ids, cu_seq_lens_q
+        words, characters = self.read(
+            self.find_sequences(input_ids, character_ids, *told), input_ids, character_ids
+        )
         if not self.records("output_hidden_states", kwargs):
             return BaseModelOutput(last_hidden_state=words.to_tokens(self.layers(words, characters)[-1]))
         layers = self.recorded_layers(words, characters)
         return BaseModelOutput(last_hidden_state=layers[-1], hidden_states=layers)
 
     def read(
-        self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None,
-        character_ids: Tensor | None,
-        cu_seq_lens: Tensor | None,
+        self, sequences: Sequences, input_ids: Tensor | None, character_ids: Tensor | None
     ) -> tuple[Words, Tensor]:
         """Find the words of a batch and their characters (N, L); see `forward`."""
-        sequences = self.find_sequences(input_ids, attention_mask, position_ids, character_ids, cu_seq_lens)
         if character_ids is not None:
-            words = find_words(sequences, character_ids.shape[:2])
+            words = find_words(sequences)
             return words, character_ids.flatten(0, 1)[words.tokens]
         assert input_ids is not None
-        words = find_words(sequences, input_ids.shape, self.spelling.begins_word(input_ids))
+        words = find_words(sequences, self.spelling.begins_word(input_ids))
         return words, self.spelling.spell(input_ids, words)
 
     def find_sequences(
         self,
         input_ids: Tensor | None,
+        character_ids: Tensor | None,
         attention_mask: Tensor | None,
         position_ids: Tensor | None,
-        character_ids: Tensor | None,
         cu_seq_lens: Tensor | None,
     ) -> Sequences:
         """Find the sequences of a batch; without a mask, pads are pad ids, or positions without a word."""
@@ -236,8 +232,7 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         if character_ids is not None:
             tokens, pad = character_ids.amax(-1), NO_WORD
         assert tokens is not None
-        require_mask_of_tokens(attention_mask, tokens.shape, cu_seq_lens)
-        return find_sequences(tokens, attention_mask, position_ids, cu_seq_lens, pad)
+        return find_sequences(tokens, attention_mask, position_ids, cu_seq_lens).with_pads(tokens, pad)
 
     def layers(self, words: Words, characters: Tensor) -> list[Tensor]:
         """Compute the n + 1 layers of states (N, C) of words that are spelled (N, L)."""
@@ -352,9 +347,9 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
             ValueError: As in `TercetElmoModel.forward` and `known_words`.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        words, characters = self.model.read(
-            input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
-        )
+        told = attention_mask, position_ids, cu_seq_lens_q
+        sequences = self.model.find_sequences(input_ids, character_ids, *told)
+        words, characters = self.model.read(sequences, input_ids, character_ids)
         recorded = None
         if self.records("output_hidden_states", kwargs):
             recorded = self.model.recorded_layers(words, characters)
@@ -422,13 +417,13 @@ class TercetElmoLabelModel(LabelTask, TercetElmoPreTrainedModel):
         on the mix is added.
         """
         loss_arguments = take_loss_arguments(kwargs)
-        inputs = input_ids, attention_mask, position_ids, character_ids, cu_seq_lens_q
-        words, characters = self.model.read(*inputs)
+        told = attention_mask, position_ids, cu_seq_lens_q
+        sequences = self.model.find_sequences(input_ids, character_ids, *told)
+        words, characters = self.model.read(sequences, input_ids, character_ids)
         layers = tuple(map(words.to_tokens, self.model.layers(words, characters)))
-        sequences = self.model.find_sequences(*inputs)
         logits, loss = self.scores(self.mix(layers), sequences, words.shape[0]), None
         if labels is not None:
-            targets = self.targets(labels, sequences.numbers >= 0)
+            targets = self.targets(labels, sequences)
             loss = self.loss(logits, targets, loss_arguments)
             loss = self.with_penalty(loss, targets, loss_arguments)
         recorded = layers if self.records("output_hidden_states", kwargs) else None

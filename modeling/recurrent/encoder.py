@@ -12,62 +12,40 @@ real tokens.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from transformers.utils.generic import ModelOutput
 
-from ..attention.masks import require_mask_of_tokens
-from ..attention.packing import positions_in, positions_of, require_bounds, sequence_ids
 from ..layers.position_wise import Dropout, Embeddings
 from ..layers.positions import NoPositions
+from ..sequences import Sequences, find_sequences
 from .configurations import TercetRecurrentSeq2SeqConfig
 from .layers import RecurrentLayer, build_layers
 
 
 class TimeSteps:
-    """Where the tokens of a batch stand in the order of steps, and back.
-
-    Args:
-        shape: Of the batch: (B, T), or packed (1, N).
-        indices: Where the real tokens are in the flattened batch, (N,).
-        positions: Of each in its sequence, (N,).
-        rows: The sequence of each, (N,), by its number.
-        lengths: Of the sequences, (S,).
+    """Where the tokens of sequences stand in the order of steps, and back.
 
     Raises:
         ValueError: If a sequence is empty.
     """
 
-    def __init__(self, shape: torch.Size, indices: Tensor, positions: Tensor, rows: Tensor, lengths: Tensor):
-        lengths = lengths.cpu()
+    def __init__(self, sequences: Sequences):
+        numbers, lengths = sequences.numbers.flatten(), sequences.lengths.cpu()
         require_lengths(lengths)
+        indices = (numbers >= 0).nonzero().squeeze(-1)  # of the real tokens in the flattened batch, (N,)
+        positions = sequences.positions.expand(sequences.size).flatten()[indices]
         ordered, order = lengths.sort(descending=True, stable=True)
         sizes = (ordered[:, None] > torch.arange(int(ordered[0]))).sum(0)
         firsts = (sizes.cumsum(0) - sizes).to(indices.device)
-        self.shape = shape
+        self.shape = sequences.size
         self.batch_sizes = sizes
         self.order = order.to(indices.device)
         self.rank = self.order.argsort()
-        slots = firsts[positions] + self.rank[rows]
+        slots = firsts[positions] + self.rank[numbers[indices]]
         self.indices = torch.empty_like(indices).index_copy(0, slots, indices)
-
-    @classmethod
-    def of_mask(cls, mask: Tensor) -> Self:
-        """Order a padded batch by its mask (B, T), 0 at pads, whichever side they are on."""
-        is_real = mask != 0
-        rows, columns = is_real.nonzero(as_tuple=True)
-        indices = rows * mask.shape[1] + columns
-        return cls(mask.shape, indices, positions_in(mask)[rows, columns], rows, is_real.sum(-1))
-
-    @classmethod
-    def of_bounds(cls, cu_seq_lens: Tensor, num_tokens: int) -> Self:
-        """Order a packed stream (1, N) by its cumulative lengths (S+1,)."""
-        indices = torch.arange(num_tokens, device=cu_seq_lens.device)
-        positions, rows = positions_of(cu_seq_lens, num_tokens)[0], sequence_ids(cu_seq_lens, num_tokens)[0]
-        return cls(torch.Size((1, num_tokens)), indices, positions, rows, cu_seq_lens.diff())
 
     def gather(self, x: Tensor) -> PackedSequence:
         """Read a batch (B, T, C) or stream (1, N, C) in the order of steps."""
@@ -131,6 +109,7 @@ class RecurrentEncoder(nn.Module):
         inputs_embeds: Tensor | None = None,
         cu_seq_lens: Tensor | None = None,
         *,
+        sequences: Sequences | None = None,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
         return_dict: bool = True,
@@ -143,6 +122,7 @@ class RecurrentEncoder(nn.Module):
             token_type_ids: Segments, of a model that has an embedding for them.
             inputs_embeds: Token vectors (B, S, E) instead of ids.
             cu_seq_lens: Cumulative lengths of packed sources.
+            sequences: The sources, if they are found already.
             output_attentions: Ignored: an encoder without attention has no weights of it.
             output_hidden_states: Whether the states of all layers are returned.
             return_dict: Ignored: outputs are always named.
@@ -152,7 +132,10 @@ class RecurrentEncoder(nn.Module):
                 sequence is empty.
         """
         x = embed(self.embeddings, input_ids, inputs_embeds, token_type_ids)
-        steps = time_steps(x, attention_mask, cu_seq_lens)
+        if sequences is None:
+            names = "attention_mask", "cu_seq_lens_k"
+            sequences = find_sequences(x, attention_mask, None, cu_seq_lens, names=names)
+        steps = TimeSteps(sequences)
         states, finals = [x], []
         for number, layer in enumerate(self.layers):
             outputs, final = layer.read(steps.gather(self.dropout(x) if number else x), None)
@@ -173,32 +156,20 @@ def embed(
     token_type_ids: Tensor | None = None,
     prefix: str = "",
 ) -> Tensor:
-    """Look token vectors up, or take those that are given: (B, T, C).
-
-    Raises:
-        ValueError: If both or neither of ids and vectors are given; `prefix` begins their names.
-    """
-    if (input_ids is None) == (inputs_embeds is None):
-        given = "both are given" if inputs_embeds is not None else "both are missing"
-        raise ValueError(f"pass either {prefix}input_ids or {prefix}inputs_embeds: {given}")
-    tokens = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
-    assert tokens is not None
+    """Look token vectors up, or take those that are given: (B, T, C)."""
+    tokens = given_tokens(input_ids, inputs_embeds, prefix)
     no_positions = torch.zeros(1, 1, dtype=torch.long, device=tokens.device)
     return embeddings(input_ids, inputs_embeds, token_type_ids, no_positions)
 
 
-def time_steps(
-    x: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None, name: str = "cu_seq_lens_k"
-) -> TimeSteps:
-    """Find the order in which vectors (B, T, C) are read; `name` is that of the cumulative lengths.
+def given_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None, prefix: str = "") -> Tensor:
+    """Return whichever of ids (B, T) and vectors (B, T, C) is given.
 
     Raises:
-        ValueError: If a mask or the cumulative lengths do not fit the vectors, or a sequence is empty.
+        ValueError: If both or neither are given; `prefix` begins their names.
     """
-    require_mask_of_tokens(mask, x.shape[:2], cu_seq_lens)
-    if cu_seq_lens is not None:
-        require_bounds(name, cu_seq_lens, x.shape[:2])
-        return TimeSteps.of_bounds(cu_seq_lens, x.shape[1])
-    if mask is None:
-        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-    return TimeSteps.of_mask(mask)
+    tokens = input_ids if inputs_embeds is None else inputs_embeds
+    if tokens is None or (input_ids is not None and inputs_embeds is not None):
+        given = "both are missing" if tokens is None else "both are given"
+        raise ValueError(f"pass either {prefix}input_ids or {prefix}inputs_embeds: {given}")
+    return tokens

@@ -11,26 +11,27 @@ Shapes: B batch, S source positions, T target positions, C model width, V vocabu
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import GenerationMixin
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from ..attention.masks import require_mask, require_mask_of_tokens
-from ..attention.packing import PackedSequences, is_empty, packed_bounds, require_source_bounds
+from ..attention.masks import require_mask
+from ..attention.packing import is_empty
 from ..compatibility import CACHE, GENERATION_KEYWORDS, by_name, known_arguments, with_one_cache
 from ..generation.decoding import refuse_prompt_chunks
-from ..heads.losses import LOSS_KEYWORDS, behind_start, read_of_labels, take_loss_arguments, without_pads
+from ..heads.losses import LOSS_KEYWORDS, behind_start, find_target, take_loss_arguments, without_pads
 from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
+from ..sequences import PackedStream, Sequences, find_sequences, require_pairs
 from .configurations import TercetRecurrentSeq2SeqConfig
 from .decoder import Decoded, RecurrentCache, RecurrentDecoder, Source
-from .encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
+from .encoder import RecurrentEncoder, RecurrentEncoderOutput, embed, given_tokens
 
 
 class TercetRecurrentSeq2SeqPreTrainedModel(NeuralPreTrainedModel):
@@ -75,20 +76,19 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         use_cache: bool | None = None,
         cu_seq_lens_q: Tensor | None = None,
         cu_seq_lens_k: Tensor | None = None,
+        decoder_sequences: Sequences | None = None,
         **kwargs: Keywords,
     ) -> Seq2SeqModelOutput:
         """States (B, T, C) of the target's tokens (B, T), which have attended to the source (B, S).
 
         Arguments are those of `TercetSeq2SeqModel.forward`. Positions say where packed sequences begin, and
         nothing else. `cache` is the cache of an earlier call; `attention_mask` is the source's all
-        the same.
+        the same. A head may have found the `decoder_sequences`.
 
         Raises:
             ValueError: If there is nothing to read, masks or bounds do not fit, or packed sequences cannot
                 give what is asked for.
         """
-        if cu_seq_lens_q is cu_seq_lens_k is None and attention_mask is None:
-            cu_seq_lens_k, cu_seq_lens_q = packed_bounds(position_ids, decoder_position_ids)
         x = embed(
             self.encoder.embeddings,
             decoder_input_ids,
@@ -97,28 +97,44 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
             prefix="decoder_",
         )
         cache, has_states = own_cache(cache), self.records("output_hidden_states", kwargs)
-        if encoder_outputs is None:
-            encoder_outputs = self.encoder(
-                input_ids,
-                attention_mask,
-                token_type_ids,
-                inputs_embeds,
-                cu_seq_lens_k,
-                output_hidden_states=has_states,
-            )
+        was_read = encoder_outputs is not None
+        tokens = required_state(encoder_outputs)[1] if was_read else given_tokens(input_ids, inputs_embeds)
+        bounds = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
+        told = attention_mask, position_ids if cu_seq_lens_q is None else None, cu_seq_lens_k
+        sources = find_sequences(tokens, *told, names=("attention_mask", "cu_seq_lens_k"))
+        if not was_read:
+            read = {"sequences": sources, "output_hidden_states": has_states}
+            encoder_outputs = self.encoder(input_ids, None, token_type_ids, inputs_embeds, **read)
         read, states, first = required_state(encoder_outputs)
         has_maps = self.records("output_attentions", kwargs)
         if has_maps and not self.config.has_attention:
             raise ValueError(
                 "output_attentions is given, but attention_score is 'none': there are no weights"
             )
-        require_layouts(cu_seq_lens_q, cu_seq_lens_k, states.shape, cache, has_maps)
-        require_mask_of_tokens(attention_mask, states.shape[:2], cu_seq_lens_k)
-        mask = mask_of_target(decoder_attention_mask, x.shape[:2], has_cache=cache is not None)
-        source = Source(states, attention_mask, cu_seq_lens_k)
-        decoded = self.decoder(x, mask, cu_seq_lens_q, source, first, cache)
+        told = decoder_attention_mask, decoder_position_ids, bounds, cache
+        targets = decoder_sequences or self.find_target(x, *told)
+        require_layouts(targets, sources, cache, has_maps)
+        decoded = self.decoder(x, targets, Source(states, sources), first, cache)
         keeps_cache = self.config.use_cache if use_cache is None else use_cache
         return named(read, decoded, keeps_cache=keeps_cache, has_maps=has_maps, has_states=has_states)
+
+    def find_target(
+        self,
+        tokens: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        arguments: Mapping[str, Any],
+        cache: Cache | None = None,
+    ) -> Sequences:
+        """Find the sequences of a target (B, T); a mask may also be of tokens in a cache, which were read."""
+        size, names = tokens.shape[:2], ("decoder_attention_mask", "cu_seq_lens_q")
+        position_ids = position_ids if arguments.get("cu_seq_lens_k") is None else None
+        if own_cache(cache) is not None:
+            require_mask(attention_mask, size, None, None, names[0])
+            attention_mask = None if attention_mask is None else attention_mask[:, -size[1] :]
+            position_ids = None
+        told = attention_mask, position_ids, arguments.get("cu_seq_lens_q")
+        return find_sequences(tokens, *told, names=names)
 
 
 class TercetRecurrentSeq2SeqForConditionalGeneration(
@@ -161,12 +177,15 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         `TercetRecurrentSeq2SeqModel.forward` for the inputs, `NeuralLMHeadModel.compute_loss_and_logits` for
         what is returned when, and `LossArguments` for the loss.
         """
-        loss_arguments = take_loss_arguments(kwargs)
+        loss_arguments, sequences, targets = take_loss_arguments(kwargs), None, None
         if labels is not None:
             use_cache = False if use_cache is None else use_cache
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                bounds = decoder_attention_mask, decoder_position_ids, kwargs.get("cu_seq_lens_q")
-                decoder_input_ids, decoder_attention_mask = read_of_labels(labels, self.config, *bounds)
+            read = decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds
+            told = decoder_attention_mask, decoder_position_ids, kwargs, cache
+            sequences, decoder_attention_mask = find_target(self.model.find_target, labels, read, *told)
+            if read is None:
+                decoder_input_ids = behind_start(labels, self.config, sequences.is_first)
+            targets = without_pads(labels, sequences)
         outputs = self.model(
             input_ids,
             attention_mask,
@@ -179,9 +198,9 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
             inputs_embeds,
             decoder_inputs_embeds,
             use_cache=use_cache,
+            decoder_sequences=sequences,
             **kwargs,
         )
-        targets = None if labels is None else without_pads(labels, decoder_attention_mask)
         loss, logits = self.compute_loss_and_logits(
             outputs.last_hidden_state, targets, logits_to_keep, loss_arguments
         )
@@ -239,38 +258,20 @@ def own_cache(cache: Cache | None) -> RecurrentCache | None:
     )
 
 
-def mask_of_target(mask: Tensor | None, size: torch.Size, *, has_cache: bool) -> Tensor | None:
-    """Return the part (B, T) of a mask that is of target tokens of `size` (B, T), behind those in a cache.
-
-    Raises:
-        ValueError: If the mask does not fit.
-    """
-    require_mask(mask, size, None if has_cache else size[1], None, "decoder_attention_mask")
-    return None if mask is None else mask[:, -size[1] :]
-
-
 def require_layouts(
-    targets: Tensor | None,
-    sources: Tensor | None,
-    source_shape: torch.Size,
-    cache: RecurrentCache | None,
-    has_maps: bool,
+    targets: Sequences, sources: Sequences, cache: RecurrentCache | None, has_maps: bool
 ) -> None:
     """Raise a `ValueError` unless source and target are both padded, or both packed for what packing can do.
 
     Args:
-        targets: Cumulative lengths of packed targets.
-        sources: Those of packed sources.
-        source_shape: Of the encoder's states, (1, M, C) if they are packed.
+        targets: What the decoder reads.
+        sources: What the encoder has read.
         cache: Of an earlier call.
         has_maps: Whether attention weights are requested.
     """
-    if targets is None and sources is None:
-        return
-    if targets is None:
-        raise ValueError("the sources are packed, but cu_seq_lens_q is missing: pass that of the targets")
-    require_source_bounds(sources, source_shape[:2], PackedSequences.of(targets))
-    if cache is not None or has_maps:
+    bounds = sources.cu_seq_lens if isinstance(sources, PackedStream) else None
+    require_pairs(bounds, sources.size, targets.count if isinstance(targets, PackedStream) else None)
+    if bounds is not None and (cache is not None or has_maps):
         unsuited = "output_attentions" if has_maps else "cache"
         raise ValueError(f"{unsuited} is given with packed sequences: pass a padded batch")
 

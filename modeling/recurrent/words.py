@@ -34,8 +34,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ..attention.masks import require_mask_of_tokens
-from ..heads.pooling import Sequences, find_sequences
+from ..sequences import Sequences, find_sequences
 
 
 @dataclass(frozen=True)
@@ -117,16 +116,12 @@ class Words:
 
 
 def find_words(
-    sequences: Sequences,
-    shape: torch.Size,
-    begins_word: Tensor | None = None,
-    is_outside: Tensor | None = None,
+    sequences: Sequences, begins_word: Tensor | None = None, is_outside: Tensor | None = None
 ) -> Words:
     """Find the words of a batch.
 
     Args:
         sequences: Where the sequences are.
-        shape: (B, T).
         begins_word: (B, T), False at tokens that continue the word before them, if any do. The first token of
             a sequence begins a word all the same.
         is_outside: (B, T), True at tokens that are of no word, as pads are.
@@ -139,7 +134,7 @@ def find_words(
         number = number.masked_fill(is_outside.flatten(), -1)
     tokens = (number >= 0).nonzero().squeeze(-1)
     if len(tokens) == 0:
-        raise ValueError(f"a batch of {tuple(shape)} holds pads alone: give at least one word")
+        raise ValueError(f"a batch of {(*sequences.size,)} holds pads alone: give at least one word")
     sequence_of_token = number[tokens]
     is_new = sequence_of_token != sequence_of_token.roll(1)
     is_new[0] = True
@@ -151,7 +146,7 @@ def find_words(
     place = torch.arange(len(sequence), device=sequence.device) - (lengths.cumsum(0) - lengths)[sequence]
     num_tokens = torch.bincount(word_of_token, minlength=len(first_tokens))
     return Words(
-        shape=shape,
+        shape=sequences.size,
         tokens=tokens,
         word_of_token=word_of_token,
         first_tokens=first_tokens,
@@ -188,7 +183,7 @@ def read_words(
         cu_seq_lens: Cumulative lengths (S+1,) of packed sentences.
 
     Raises:
-        ValueError: There is no word, an id stands for no byte, or the mask does not fit.
+        ValueError: There is no word, an id stands for no byte, or mask or cumulative lengths do not fit.
     """
     if input_ids.numel() == 0:
         raise ValueError(f"input_ids has the shape {tuple(input_ids.shape)}: give at least one word")
@@ -197,10 +192,10 @@ def read_words(
             f"input_ids has ids from {int(input_ids.min())} to {int(input_ids.max())}, but bytes have those "
             f"below {NUM_IDS}: use the tokenizer that is saved with the model"
         )
-    require_mask_of_tokens(attention_mask, input_ids.shape, cu_seq_lens)
-    sequences = find_sequences(input_ids, attention_mask, position_ids, cu_seq_lens, PAD)
+    sequences = find_sequences(input_ids, attention_mask, position_ids, cu_seq_lens)
+    sequences = sequences.with_pads(input_ids, PAD)
     is_outside = precedes_text(input_ids, sequences.numbers)
-    words = find_words(sequences, input_ids.shape, begins_word(input_ids), is_outside)
+    words = find_words(sequences, begins_word(input_ids), is_outside)
     return words, texts_of(input_ids, words)
 
 

@@ -26,10 +26,10 @@ from ...data.steps.streams import one_stream
 from ...data.tokenizers.special_tokens import required_token_id
 from ...data.tokenizers.tokenizer import frame_ids
 from ...modeling import TercetElmoForLanguageModeling
-from ...modeling.heads.pooling import find_sequences
 from ...modeling.recurrent.elmo import known_words
 from ...modeling.recurrent.spelling import TokenSpelling, spelling_of
 from ...modeling.recurrent.words import Words, find_words
+from ...modeling.sequences import find_sequences
 from ...training.token_objective import token_scores, without_targets
 from .base_recipe import BaseObjectiveRecipe, Corpus, FullSequence, ObjectiveContext, Trainable, single_text
 
@@ -80,8 +80,8 @@ class BidirectionalLanguageModeling(Objective):
     def words(self, batch: Batch) -> Words:
         """Find the words of a packed batch."""
         ids = batch["input_ids"]
-        sequences = find_sequences(ids, None, None, batch["cu_seq_lens_q"])
-        return find_words(sequences, ids.shape, self.spelling.begins_word(ids))
+        sequences = find_sequences(ids, cu_seq_lens=batch["cu_seq_lens_q"])
+        return find_words(sequences, self.spelling.begins_word(ids))
 
 
 @dataclass(frozen=True)

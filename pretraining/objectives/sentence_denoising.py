@@ -133,7 +133,7 @@ class SentenceAutoencoder(JointModel):
 
     def embed(self, batch: Batch) -> Tensor:
         """Compute the vectors (S, C) of the encoder's sentences; they have any length, as in the paper."""
-        outputs, sequences = self.encoder.forward_base(
+        outputs, _, texts = self.encoder.forward_base(
             batch["input_ids"],
             None,
             None,
@@ -143,7 +143,7 @@ class SentenceAutoencoder(JointModel):
             max_length_q=batch["max_length_k"],
         )
         assert outputs.last_hidden_state is not None
-        return self.encoder.pool(outputs.last_hidden_state, sequences)
+        return self.encoder.pool(outputs.last_hidden_state, texts)
 
 
 def decoder_config(config: TercetEncoderConfig) -> TercetDecoderConfig:

@@ -211,7 +211,7 @@ WRONG = {
     "other heads": (torch.ones(3, 3, 8, 8), r"has the size \(3, 3, 8, 8\)"),
     "five dimensions": (torch.ones(1, 1, 1, 8, 8), r"has the size \(1, 1, 1, 8, 8\)"),
     "a list": ([[1] * 8] * 3, "is a list: give a tensor of size"),
-    "addends of tokens": (torch.zeros(3, 8).log(), r"holds -inf .* attention_mask\[:, None, None\]"),
+    "addends of tokens": (torch.zeros(3, 8).log(), r"holds -inf .*attention_mask\[:, None, None\]"),
     "another type of layer": ({"sliding_attention": None}, "some of type 'full_attention'"),
 }
 

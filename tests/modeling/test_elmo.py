@@ -60,10 +60,16 @@ def tokens_of(tokenizer, sentences, **options):
     return tokenizer(texts, padding=True, return_tensors="pt", **options)
 
 
+def read(model, input_ids=None, attention_mask=None, character_ids=None):
+    """Find the words of a batch and their characters, as the model does."""
+    sequences = model.find_sequences(input_ids, character_ids, attention_mask, None, None)
+    return model.read(sequences, input_ids, character_ids)
+
+
 def test_tokens_spell_the_words_of_a_text_known_or_not(model, tokenizer):
     tokens, characters = tokens_of(tokenizer, SENTENCES), encode_words(SENTENCES)
     assert tokens["input_ids"].shape[1] > characters["character_ids"].shape[1]
-    words, spelled = model.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
+    words, spelled = read(model, **tokens)
     is_word = characters["attention_mask"] == 1
     assert_close(spelled, characters["character_ids"][is_word])
     assert words.lengths.tolist() == is_word.sum(1).tolist()
@@ -75,7 +81,7 @@ def test_tokens_spell_the_words_of_a_text_known_or_not(model, tokenizer):
 def test_what_follows_a_special_token_begins_a_word(model, tokenizer):
     inside = tokenizer.convert_tokens_to_ids("##a")
     ids = torch.tensor([[tokenizer.cls_token_id, inside, inside, tokenizer.sep_token_id]])
-    words, _ = model.read(ids, None, None, None, None)
+    words, _ = read(model, ids)
     assert words.positions.tolist() == [0, 1, 3]
     assert words.is_whole.tolist() == [True, False, True]
 
@@ -83,7 +89,7 @@ def test_what_follows_a_special_token_begins_a_word(model, tokenizer):
 @pytest.mark.parametrize("words", [["bank"], ["the", "bank", "lends", "money"]])
 def test_forward_states_see_no_later_word_and_backward_states_no_earlier_one(model, words):
     batch = encode_words([words])
-    found, characters = model.read(None, None, None, batch["character_ids"], None)
+    found, characters = read(model, **batch)
     x = model.characters(characters).detach().requires_grad_()
     model.characters = torch.nn.Identity()
     for layer in model.layers(found, x)[1:]:
@@ -127,7 +133,7 @@ def test_padded_equals_alone_and_packed(model, tokenizer, side, has_mask):
 def test_tokens_and_characters_have_the_same_states(model, tokenizer):
     tokens = tokens_of(tokenizer, SENTENCES[:1])
     states = model(**tokens, output_hidden_states=True).hidden_states
-    words, _ = model.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
+    words, _ = read(model, **tokens)
     of_words = torch.stack(states)[:, 0, words.positions[1:-1]]
     assert_close(model.embed_words(SENTENCES[:1])[0], of_words)
     assert_close(states[-1][0], states[-1][0, words.positions[words.word_of_token]])
@@ -138,7 +144,7 @@ def test_recorded_layers_are_those_of_the_words_and_pass_gradients(part, request
     model, tokens = request.getfixturevalue(part), tokens_of(tokenizer, SENTENCES)
     plain, outputs = model(**tokens), model(**tokens, output_hidden_states=True)
     base = model if part == "model" else model.model
-    words, characters = base.read(**tokens, position_ids=None, character_ids=None, cu_seq_lens=None)
+    words, characters = read(base, **tokens)
     layers = base.layers(words, characters)
     # A product's last bits depend on where in memory its numbers lie.
     assert_close(outputs.hidden_states, tuple(map(words.to_tokens, layers)), rtol=1e-12, atol=1e-15)

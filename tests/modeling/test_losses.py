@@ -31,7 +31,6 @@ from tercet.modeling.heads import losses as cross_entropy
 from tercet.modeling.heads.losses import (
     IGNORE,
     LossChunk,
-    begin_sequences,
     behind_start,
     checked_shares,
     cross_entropy_sum,
@@ -39,6 +38,7 @@ from tercet.modeling.heads.losses import (
     lm_head_loss,
     logits_loss,
 )
+from tercet.modeling.sequences import find_sequences
 
 from ..small_elmo import TEXTS, small_config
 
@@ -80,7 +80,7 @@ def test_where_sequences_begin_is_found_in_one_graph_without_waiting(mask, posit
     config = TercetSeq2SeqConfig(vocab_size=V, decoder_start_token_id=7, pad_token_id=0)
 
     def read(labels, *given):
-        return behind_start(labels, config, begin_sequences(labels, *given))
+        return behind_start(labels, config, find_sequences(labels, *given).is_first)
 
     given, labels = (mask, positions, bounds), torch.tensor([[1, 2, 3, 4, 5]])
     expected = read(labels, *given)

@@ -19,6 +19,7 @@ from tercet.modeling.heads.losses import next_tokens, take_loss_arguments
 from tercet.modeling.layers.position_wise import Embeddings
 from tercet.modeling.layers.positions import NoPositions
 from tercet.modeling.pretrained import NeuralLMHeadModel
+from tercet.modeling.sequences import find_sequences
 
 from ..architectures import CONFIGURATIONS
 
@@ -54,7 +55,7 @@ class RecurrentLanguageModel(NeuralLMHeadModel):
     def forward(self, input_ids, labels=None, **kwargs):
         x = self.embeddings(input_ids, None, None, torch.arange(input_ids.shape[1])[None])
         states = self.model(x.transpose(0, 1))[0].transpose(0, 1)
-        targets = None if labels is None else next_tokens(labels, None, None, None)
+        targets = None if labels is None else next_tokens(labels, find_sequences(labels))
         loss, logits = self.compute_loss_and_logits(states, targets, 0, take_loss_arguments(kwargs))
         return CausalLMOutput(loss=loss, logits=logits)
 

@@ -32,6 +32,7 @@ from tercet.modeling.recurrent.elmo import DirectedLayers
 from tercet.modeling.recurrent.encoder import TimeSteps
 from tercet.modeling.recurrent.layers import CELLS, build_layers
 from tercet.modeling.recurrent.tagger import BidirectionalLayer
+from tercet.modeling.sequences import find_sequences
 
 from .conftest import Ragged, perturbed
 
@@ -151,11 +152,11 @@ def test_the_decoder_equals_its_definition(cell_type, attention_score):
 
     def outcome(step_by_step: bool):
         inputs = [each.clone().requires_grad_() for each in (x, states, first)]
-        source = Source(inputs[1])
+        source = Source(inputs[1], find_sequences(inputs[1]))
         if step_by_step:
             found = decoder.define(inputs[0], source, inputs[2])
         else:
-            found = decoder(inputs[0], None, None, source, inputs[2]).states
+            found = decoder(inputs[0], find_sequences(inputs[0]), source, inputs[2]).states
         found.square().sum().backward()
         gradients = {name: p.grad.clone() for name, p in decoder.named_parameters()}
         decoder.zero_grad()
@@ -359,7 +360,7 @@ def test_a_layer_equals_its_equations(cell_type):
 
 def test_both_directions_begin_at_their_own_end_of_each_sequence(cell_type):
     layer = layer_of(cell_type, is_bidirectional=True)
-    x, steps = torch.randn(*MASK.shape, WIDTH), TimeSteps.of_mask(MASK)
+    x, steps = torch.randn(*MASK.shape, WIDTH), TimeSteps(find_sequences(MASK, MASK))
     sequences, final = layer.read(steps.gather(x), None)
     outputs = steps.scatter(sequences)
     for row, is_real in enumerate(MASK.bool()):
@@ -373,9 +374,9 @@ def test_both_directions_begin_at_their_own_end_of_each_sequence(cell_type):
 
 def test_padded_and_packed_batches_are_read_in_the_same_order():
     x = torch.randn(*MASK.shape, WIDTH)
-    bounds = torch.nn.functional.pad(MASK.sum(1).cumsum(0), (1, 0)).int()
-    padded, packed = TimeSteps.of_mask(MASK), TimeSteps.of_bounds(bounds, int(MASK.sum()))
     stream = x[MASK.bool()][None]
+    bounds = torch.nn.functional.pad(MASK.sum(1).cumsum(0), (1, 0)).int()
+    padded, packed = TimeSteps(find_sequences(x, MASK)), TimeSteps(find_sequences(stream, cu_seq_lens=bounds))
     sequences = padded.gather(x)
     assert torch.equal(sequences.data, packed.gather(stream).data)
     assert torch.equal(packed.scatter(sequences), stream)
@@ -389,7 +390,7 @@ def test_padded_and_packed_batches_are_read_in_the_same_order():
 
 def test_an_empty_sequence_is_refused():
     with pytest.raises(ValueError, match="sequence 1 of the batch is empty: give each sequence at least one"):
-        TimeSteps.of_mask(torch.tensor([[1, 1], [0, 0]]))
+        TimeSteps(find_sequences(MASK[:2, :2], torch.tensor([[1, 1], [0, 0]])))
 
 
 def test_a_cache_selects_repeats_and_reorders_rows():
@@ -516,7 +517,7 @@ def test_resized_embeddings_are_those_of_source_target_and_head(source):
 
 
 def read_recurrent(cell_type: str, x: Tensor) -> list[Tensor]:
-    layer, steps = layer_of(cell_type, is_bidirectional=False), TimeSteps.of_mask(torch.ones(x.shape[:2]))
+    layer, steps = layer_of(cell_type, is_bidirectional=False), TimeSteps(find_sequences(x))
     outputs, final = layer.read(x, x.new_zeros(len(x), layer.num_parts, WIDTH))
     sequences, _ = layer.read(steps.gather(x), None)
     return [outputs, final, sequences.data]

@@ -30,7 +30,7 @@ from ...data.files.bad_rows import RowError
 from ...data.steps.packing import pack
 from ...data.tokenizers.special_tokens import DroppedText
 from ...modeling.generation.prepacked_weights import prepacked_weights
-from ...modeling.heads.pooling import POOLING, PackedStream
+from ...modeling.heads.classification import POOLING
 from ...modeling.pretrained import TercetPreTrainedModel
 from ...modeling.saved.checkpoint import Checkpoint
 from ...modeling.saved.length import max_length
@@ -47,6 +47,7 @@ from ...modeling.saved.sentence_vectors import (
     without_vectors,
 )
 from ...modeling.saved.weights import NO_KERNELS, require_no_adapter
+from ...modeling.sequences import PackedStream
 from ...modeling.stock.architectures import NAMES
 from ...modeling.stock.models import as_ours
 from ...training.devices.precision import fastest_float32_products, products_in
@@ -236,7 +237,7 @@ class PackedEmbedder:
             max_length_q=packed.max_length,
             max_length_k=packed.max_length,
         ).last_hidden_state.float()
-        pooled = POOLING[self.vectors.pooling](states, PackedStream(bounds, states.shape[1]))
+        pooled = POOLING[self.vectors.pooling](states, PackedStream(states.shape[:2], bounds))
         return F.normalize(pooled, dim=-1) if self.vectors.is_normalized else pooled
 
 

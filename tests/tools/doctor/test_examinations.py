@@ -11,7 +11,7 @@ from transformers.models.bart import modeling_bart
 from transformers.models.bert import modeling_bert
 from transformers.models.llama import modeling_llama
 
-from tercet.modeling import TercetDecoderForMaskedLM, TercetEncoderModel, stack
+from tercet.modeling import TercetDecoderForMaskedLM, TercetEncoderModel, sequences
 from tercet.modeling.attention import patterns
 from tercet.modeling.attention.patterns import FullAttention
 from tercet.tools.doctor.diagnosis import diagnose
@@ -221,5 +221,5 @@ def test_the_bidirectional_reading_of_a_decoder_is_an_encoder(folder_of, edit_js
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_packed_documents_that_see_each_other_are_found(kind, folder_of, complaints, monkeypatch):
     folder = folder_of(kind)
-    monkeypatch.setattr(stack, "restarts", torch.zeros_like)
+    monkeypatch.setattr(sequences, "restarts", torch.zeros_like)
     assert complaints(folder) == {"packed documents": "failed"}
