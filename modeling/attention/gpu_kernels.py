@@ -4,10 +4,6 @@ The flash kernel (Dao, 2024) reads cumulative lengths itself, in half precision,
 between heads, and drops weights. The operator is torch's own, with its gradients, but not public. Where
 a machine does not run it, it is left alone, and the log says so.
 
-On Hopper GPUs torch 2.11 can put FlashAttention 3 (Shah et al., 2024) in its place, from the package
-`flash_attn_interface`. The operator is the same, but drops nothing, and the exchange is one of the whole
-process. So it ends for good as soon as weights are to be dropped.
-
 Flex attention serves patterns and biases. The kernel computes the tiles of queries and keys that it is told
 of, and asks a function about each pair in them (Dong et al., 2024, "Flex Attention"). Which tiles there are
 is found on the device, from the bounds of the sequences: nothing is read back, all sizes are known, and no
@@ -22,12 +18,10 @@ sequence; Z cells, n tiles of a row.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import attention
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers.masking_utils import and_masks
@@ -45,12 +39,6 @@ ENDLESS = -1
 OLDEST_GPU = (8, 0)
 """Compute capability from which flash kernels run (Ampere)."""
 
-HOPPER = (9, 0)
-"""Compute capability for which FlashAttention 3 is written."""
-
-THIRD = "FA3"
-"""torch's name for it."""
-
 WIDEST_HEAD = 256
 """Most channels of a head that flash kernels take."""
 
@@ -67,18 +55,9 @@ CHANNELS = 8
 @torch.compiler.assume_constant_result
 def has_varlen_kernel(gpu: torch.device) -> bool:
     """Return whether this torch has the kernel, and a GPU runs it."""
-    exchange_kernel(False)
     if flash_operator is None:
         return False
     return torch.cuda.get_device_capability(gpu) >= OLDEST_GPU and runs("flash", varlen_attention, gpu)
-
-
-@torch.compiler.assume_constant_result
-def has_third_kernel(gpu: torch.device) -> bool:
-    """Return whether FlashAttention 3 takes the kernel's place, and runs."""
-    if _ended or torch.cuda.get_device_capability(gpu) != HOPPER or find_spec("flash_attn_interface") is None:
-        return False
-    return exchange_kernel(True) and runs("FlashAttention 3", varlen_attention, gpu)
 
 
 @torch.compiler.assume_constant_result
@@ -86,30 +65,6 @@ def lacks_memory(gpu: torch.device) -> bool:
     """Return whether a GPU is one of those: the trial of the kernel has small heads."""
     capability = torch.cuda.get_device_capability(gpu)
     return any(first <= capability <= last for first, last in LACKING_GPUS)
-
-
-_ended: list[bool] = []
-"""Whether FlashAttention 3 is out of question in this process."""
-
-
-def exchange_kernel(wants_third: bool) -> bool:
-    """Put FlashAttention 3 in the kernel's place, or the kernel back for good; tells whether it is there."""
-    if _ended:
-        return False
-    name_kernel = getattr(attention, "current_flash_attention_impl", lambda: None)
-    current = name_kernel()
-    try:
-        if wants_third and current is None:
-            attention.activate_flash_attention_impl(THIRD)
-        elif not wants_third:
-            _ended.append(True)
-            if current == THIRD:
-                attention.restore_flash_attention_impl()
-        return name_kernel() == THIRD
-    except (AttributeError, ImportError, RuntimeError, ValueError) as error:
-        _ended.append(True)
-        logger.warning(f"FlashAttention 3 is not used: {error}")
-        return False
 
 
 @cache

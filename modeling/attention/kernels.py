@@ -3,7 +3,6 @@
 kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
 single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
 flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
-varlen_fa3    packed  sdpa            bounds             no    no       GPU, half  torch's    no
 varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
 flex          packed  sdpa            tiles              yes   no       GPU        torch's    no
 grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
@@ -51,7 +50,6 @@ from .gpu_kernels import (
     WIDEST_HEAD,
     find_tiles,
     has_flex_kernel,
-    has_third_kernel,
     has_varlen_kernel,
     lacks_memory,
     tiled_attention,
@@ -351,20 +349,6 @@ def lacks_wide_heads(situation: Situation) -> bool:
     return is_lacked and lacks_memory(situation.device)
 
 
-VARLEN = Kernel(
-    stream_attention,
-    "packed",
-    cannot=("bias", "pairs", "scores", "tiles"),
-    implementations=("sdpa",),
-    devices=("cuda",),
-    dtypes=(torch.float16, torch.bfloat16),
-    most_channels=WIDEST_HEAD,
-    multiple_of_channels=CHANNELS,
-    is_available=has_varlen_kernel,
-    lacks_gradients=lacks_wide_heads,
-)
-"""torch's own flash kernel."""
-
 KERNELS: dict[str, Kernel] = {
     "single_query": Kernel(
         single_query_attention,
@@ -376,8 +360,18 @@ KERNELS: dict[str, Kernel] = {
     "flash": Kernel(
         flash_attention, "packed", cannot=("bias", "pairs", "scores", "tiles"), implementations=(FLASH,)
     ),
-    "varlen_fa3": replace(VARLEN, cannot=("dropout", *VARLEN.cannot), is_available=has_third_kernel),
-    "varlen": VARLEN,
+    "varlen": Kernel(
+        stream_attention,
+        "packed",
+        cannot=("bias", "pairs", "scores", "tiles"),
+        implementations=("sdpa",),
+        devices=("cuda",),
+        dtypes=(torch.float16, torch.bfloat16),
+        most_channels=WIDEST_HEAD,
+        multiple_of_channels=CHANNELS,
+        is_available=has_varlen_kernel,
+        lacks_gradients=lacks_wide_heads,
+    ),
     TILED: Kernel(
         tiled_attention,
         "packed",

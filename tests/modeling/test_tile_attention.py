@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from tercet.modeling.attention import gpu_kernels, kernels
 from tercet.modeling.attention.gpu_kernels import TILE, find_tiles, near_by_tiles
-from tercet.modeling.attention.kernels import KERNELS, Situation, name_kernel
+from tercet.modeling.attention.kernels import KERNELS, name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
 from tercet.modeling.attention.patterns import PATTERNS
 from tercet.training.devices import compiling
@@ -222,8 +222,6 @@ SITUATIONS = {
     ("narrow", HALF, 0.0): ("varlen", "varlen"),
     ("narrow t5", HALF, 0.0): ("grouped", "operator"),
     ("older GPU", HALF, 0.0): ("grouped", "operator"),
-    ("Hopper", HALF, 0.0): ("varlen_fa3", "varlen_fa3"),
-    ("Hopper", HALF, 0.1): ("varlen", "varlen"),
     ("grouped", HALF, 0.0): ("varlen", "varlen"),
     ("sliding_alibi", HALF, 0.0): ("flex", "flex"),
     ("decoder", HALF, 0.1): ("varlen", "varlen"),
@@ -246,7 +244,6 @@ BUILT = {
     "narrow": ("modern", {"head_dim": 8}),
     "narrow t5": ("t5", {"head_dim": 8}),
     "older GPU": ("modern", {}),
-    "Hopper": ("modern", {}),
     "decoder": ("modern", {}, "decoder"),
     "decoder with a bias": ("t5", {}, "decoder"),
     "seq2seq": ("modern", {}, "seq2seq"),
@@ -258,9 +255,8 @@ BUILT = {
 def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch):
     """By pattern, bias and score, dropout, type, and whether a compiler writes the layer down."""
     monkeypatch.setattr(gpu_kernels, "runs", lambda *_: True)
-    capability = {"older GPU": (7, 5), "Hopper": (9, 0)}.get(case, (8, 0))
+    capability = {"older GPU": (7, 5)}.get(case, (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    active = third_kernel(monkeypatch)
     variant, fields, *member = BUILT.get(case, (case, {}))
     options = {"head_dim": 16, "attention_dropout": dropout, "max_position_embeddings": 256} | fields
     stack = builder(*member or ["encoder"], variant, **options).model
@@ -274,7 +270,6 @@ def test_the_table_chooses_for_a_gpu(case, dtype, dropout, builder, monkeypatch)
             monkeypatch.setattr(block, "is_compiled", True)
             compiled = block.attention_name
     assert (written, compiled) == SITUATIONS[case, dtype, dropout]
-    assert active == (["FA3"] if "fa3" in written else [])
 
 
 BESIDE = {
@@ -310,27 +305,3 @@ def test_attention_to_an_encoder_has_a_kernel_of_its_own(variant, dtype, dropout
         model.model(**inputs, **others, max_length_k=150, use_cache=False)
         found.append(tuple(chosen[-2:]))
     assert found == BESIDE[variant, dtype, dropout]
-
-
-def third_kernel(monkeypatch) -> list[str]:
-    """Offer FlashAttention 3 by stand-ins for torch's functions; gives what is active."""
-    active: list[str] = []
-    monkeypatch.setattr(gpu_kernels, "find_spec", lambda name: name)
-    monkeypatch.setattr(gpu_kernels, "_ended", [])
-    for name, function in (
-        ("activate_flash_attention_impl", active.append),
-        ("restore_flash_attention_impl", active.clear),
-        ("current_flash_attention_impl", lambda: active[-1] if active else None),
-    ):
-        monkeypatch.setattr(torch.nn.attention, name, function, raising=False)
-    return active
-
-
-def test_flash_attention_3_ends_for_good_where_weights_are_dropped(monkeypatch):
-    monkeypatch.setattr(gpu_kernels, "runs", lambda *_: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    active = third_kernel(monkeypatch)
-    plain = Situation("sdpa", "packed", torch.device("cuda"), HALF, 64)
-    chosen = [name_kernel(situation) for situation in (plain, plain.also("dropout"), plain)]
-    assert chosen == ["varlen_fa3", "varlen", "varlen"]
-    assert not active

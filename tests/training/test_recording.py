@@ -245,7 +245,6 @@ def test_a_fault_of_the_micro_batch_itself_is_raised(graphs, pair):
         ({"scaler": object()}, "float16"),
         ({"can_be_recorded": False}, "an objective that asks the host"),
         ({"gradient_checkpointing": True}, "gradient checkpointing"),
-        ({"kernel": "varlen_fa3"}, ""),
         ({"kernel": "operator"}, "attention by operator"),
         ({"kernel": "flex"}, "attention by flex"),
     ],

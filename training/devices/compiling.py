@@ -167,7 +167,7 @@ def reason_against_recording(model: nn.Module, objective: Objective, accelerator
     """
     with accelerator.autocast():
         kernels = {str(layer.attention_kernel(is_traced=True)) for layer in layers_of(model)}
-    others = sorted(kernel for kernel in kernels if not kernel.startswith("varlen"))
+    others = sorted(kernels - {"varlen"})
     reasons = {
         "several processes": accelerator.num_processes > 1,
         "float16": accelerator.scaler is not None,
