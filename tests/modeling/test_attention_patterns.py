@@ -9,7 +9,8 @@ from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 from tercet.modeling import TercetDecoderConfig
 from tercet.modeling.attention.patterns import PATTERNS, MappedPattern
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+from .one_lesson import assert_one_lesson
+
 GREEDY = {"do_sample": False, "eos_token_id": None, "max_new_tokens": 4, "pad_token_id": 0}
 WINDOW, LENGTH = 3, 9
 BIG_BIRD = {
@@ -106,25 +107,14 @@ def test_full_sequences_have_no_pairs_to_forbid_but_the_future(kind, is_causal):
         assert pattern.is_full(length) == (not forbidden.any())
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "grouped"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 @pytest.mark.parametrize("kind", [*MAPPED, NEW])
-def test_padded_is_packed_is_alone_is_the_definition(kind, member, variant, builder, batch):
-    model = builder(member, variant, **fields_of(kind))
-    ids, mask = batch.padded()
-    padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
-    assert_close(model(**batch.packed()).logits[0], padded, **CLOSE)
-    left_ids, left_mask = batch.padded("left")
-    left = model(input_ids=left_ids, attention_mask=left_mask).logits[left_mask.bool()]
-    assert_close(left, padded, **CLOSE)
-    alone = torch.cat([model(input_ids=ids[None]).logits[0] for ids in batch.sequences])
-    assert_close(alone, padded, **CLOSE)
-    definition = builder(member, variant, "eager", **fields_of(kind))
-    assert_close(definition(ids, mask).logits[mask.bool()], padded, **CLOSE)
-    masked = definition(**batch.packed(), output_attentions=True).logits[0]
-    assert_close(masked, padded, **CLOSE)
-    usual = builder(member, variant)
-    assert not torch.allclose(usual(input_ids=ids, attention_mask=mask).logits[mask.bool()], padded)
+def test_every_layout_and_kernel_has_the_pattern(kind, member, variant, builder, batch, targets):
+    fields = fields_of(kind)
+    assert_one_lesson(lambda kernel: builder(member, variant, kernel, **fields), member, batch, targets)
+    (ids, mask), usual = batch.padded(), builder(member, variant)
+    assert not torch.allclose(builder(member, variant, **fields)(ids, mask).logits, usual(ids, mask).logits)
 
 
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
@@ -138,24 +128,6 @@ def test_weights_beyond_the_map_are_zero(kind, member, builder, batch):
     far = ~pattern.allows(positions[:, None], positions)
     of_longest = [weights[2][..., far] for weights in recorded.attentions]
     assert of_longest[0].max() == 0 < of_longest[1].max()
-
-
-@pytest.mark.parametrize("member", ["encoder", "decoder"])
-@pytest.mark.parametrize("kind", MAPPED)
-def test_kernels_have_the_gradients_of_the_definition(kind, member, builder, batch):
-    ids, mask = batch.padded()
-    labels = ids.masked_fill(mask == 0, -100)
-    results = []
-    for kernel, inputs in (
-        ("eager", {"input_ids": ids, "attention_mask": mask, "labels": labels}),
-        ("sdpa", {"input_ids": ids, "attention_mask": mask, "labels": labels}),
-        ("sdpa", batch.packed() | {"labels": batch.packed()["input_ids"]}),
-    ):
-        model = builder(member, "grouped", kernel, **fields_of(kind))
-        model(**inputs, reduction="sum").loss.backward()
-        results.append({name: weight.grad for name, weight in model.named_parameters()})
-    for result in results[1:]:
-        assert_close(result, results[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("cache", ["dynamic", "static"])

@@ -20,6 +20,8 @@ from tercet.modeling.attention.scores import GATES, SCORES, ElementwiseGate
 from tercet.modeling.generation import prepacked_weights
 from tercet.modeling.stock import to_stock
 
+from .one_lesson import assert_one_lesson
+
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 OTHERS = [name for name in SCORES if name != "scaled_dot_product"]
 B, T, S, C, H, G, D = 2, 5, 7, 24, 4, 2, 6
@@ -203,26 +205,12 @@ def test_concatenated_scores_ignore_the_query():
 @pytest.mark.parametrize("variant", ["modern", "grouped", "t5", "sliding", "sliding_t5", "qwen"])
 @pytest.mark.parametrize("member", ["encoder", "decoder"])
 @pytest.mark.parametrize("score", ["bilinear", "additive"])
-def test_padded_packed_and_defined_are_one_lesson(score, member, variant, builder, batch):
-    ids, mask = batch.padded()
-    fields = {"attention_score": score}
-    definition = with_weights(builder(member, variant, "eager", **fields))
-    model = with_weights(builder(member, variant, **fields))
-    lessons = []
-    for each, inputs in (
-        (definition, {"input_ids": ids, "attention_mask": mask}),
-        (model, {"input_ids": ids, "attention_mask": mask}),
-        (model, batch.packed()),
-    ):
-        logits = each(**inputs).logits
-        logits = logits[0] if "cu_seq_lens_q" in inputs else logits[mask.bool()]
-        weighting = torch.randn(logits.shape, generator=torch.Generator().manual_seed(2))
-        parameters = [p for p in each.parameters() if p.requires_grad]
-        lessons.append(
-            (logits, torch.autograd.grad((logits * weighting).sum(), parameters, allow_unused=True))
-        )
-    for lesson in lessons[1:]:
-        assert_close(lesson, lessons[0], rtol=1e-3, atol=1e-3)
+def test_every_layout_and_kernel_has_the_score(score, member, variant, builder, batch, targets):
+    def build(kernel):
+        return with_weights(builder(member, variant, kernel, attention_score=score))
+
+    wide = {"rtol": 1e-3, "atol": 1e-3}
+    assert_one_lesson(build, member, batch, targets, close=wide, near=wide)
 
 
 @pytest.mark.parametrize("variant", ["modern", "t5"])

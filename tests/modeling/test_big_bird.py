@@ -17,6 +17,8 @@ from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2
 from tercet.modeling.attention.big_bird import BigBirdAttention, StockBigBirdAttention
 from tercet.modeling.stock import from_stock
 
+from .one_lesson import assert_one_lesson
+
 FIELDS = {
     "attention_block_size": 2,
     "attention_window_blocks": 2,
@@ -228,40 +230,20 @@ def test_keys_of_the_first_block_count_once_more_for_each_random_block():
         assert_close(weights[query], repeated)
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5", "alibi"])
-def test_padded_is_packed_is_alone_is_the_definition(variant, builder, batch, monkeypatch):
-    model = builder("encoder", variant, **fields_of())
-    ids, mask = batch.padded()
-    padded = model(input_ids=ids, attention_mask=mask).logits[mask.bool()]
-    assert_close(model(**batch.packed()).logits[0], padded, **CLOSE)
-    left_ids, left_mask = batch.padded("left")
-    left = model(input_ids=left_ids, attention_mask=left_mask).logits[left_mask.bool()]
-    assert_close(left, padded, **CLOSE)
-    alone = torch.cat([model(input_ids=ids[None]).logits[0] for ids in batch.sequences])
-    assert_close(alone, padded, **CLOSE)
-    definition = builder("encoder", variant, "eager", **fields_of())
-    assert_close(definition(ids, mask).logits[mask.bool()], padded, **CLOSE)
-    assert_close(definition(**batch.packed(), output_attentions=True).logits[0], padded, **CLOSE)
-    uncounted = builder("encoder", variant, **fields_of())
+@pytest.mark.parametrize(
+    ("variant", "score"),
+    [(variant, "scaled_dot_product") for variant in ("modern", "t5", "alibi", "grouped")]
+    + [("grouped", "additive")],
+)
+def test_every_layout_and_kernel_counts_keys_alike(variant, score, builder, batch, targets, monkeypatch):
+    def build(kernel):
+        return builder("encoder", variant, kernel, **fields_of(attention_score=score))
+
+    assert_one_lesson(build, "encoder", batch, targets)
+    (ids, mask), counted = batch.padded(), build("sdpa")
+    logits = counted(ids, mask).logits
     monkeypatch.setattr(StockBigBirdAttention, "adds_to_scores", False)
-    assert not torch.allclose(uncounted(input_ids=ids, attention_mask=mask).logits[mask.bool()], padded)
-
-
-@pytest.mark.parametrize("score", ["scaled_dot_product", "additive"])
-def test_kernels_have_the_gradients_of_the_definition(score, builder, batch):
-    ids, mask = batch.padded()
-    labels = ids.masked_fill(mask == 0, -100)
-    results = []
-    for kernel, inputs in (
-        ("eager", {"input_ids": ids, "attention_mask": mask, "labels": labels}),
-        ("sdpa", {"input_ids": ids, "attention_mask": mask, "labels": labels}),
-        ("sdpa", batch.packed() | {"labels": batch.packed()["input_ids"]}),
-    ):
-        model = builder("encoder", "grouped", kernel, **fields_of(attention_score=score))
-        model(**inputs, reduction="sum").loss.backward()
-        results.append({name: weight.grad for name, weight in model.named_parameters()})
-    for result in results[1:]:
-        assert_close(result, results[0], rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(counted(ids, mask).logits, logits)
 
 
 @pytest.mark.parametrize("length", [300, 20])

@@ -15,6 +15,7 @@ from tercet.modeling import (
 from tercet.modeling.attention.patterns import PATTERNS
 
 from ..architectures import ARCHITECTURES
+from .one_lesson import assert_one_lesson
 
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 FIELDS = {
@@ -43,9 +44,9 @@ def chosen_in(batch):
     return rows
 
 
-def padded(rows, side="right"):
+def padded(rows):
     """Give rows as one tensor."""
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_side=side)
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 @pytest.mark.parametrize("kind", SPARSE)
@@ -71,28 +72,17 @@ def test_a_causal_map_keeps_its_direction(kind):
     assert found[20:, 20].all()
 
 
-@pytest.mark.parametrize("variant", ["modern", "t5"])
+@pytest.mark.parametrize("variant", ["modern", "t5", "grouped"])
 @pytest.mark.parametrize("kind", SPARSE)
-def test_padded_is_packed_is_alone_is_the_definition(kind, variant, builder, batch):
-    model = builder("encoder", variant, **fields_of(kind))
-    rows = chosen_in(batch)
-    ids, mask = batch.padded()
-    states = model(ids, mask, global_attention_mask=padded(rows)).logits[mask.bool()]
-    stream = torch.cat(rows)[None]
-    assert_close(model(**batch.packed(), global_attention_mask=stream).logits[0], states, **CLOSE)
-    left_ids, left_mask = batch.padded("left")
-    left = model(left_ids, left_mask, global_attention_mask=padded(rows, "left")).logits[left_mask.bool()]
-    assert_close(left, states, **CLOSE)
-    texts = zip(batch.sequences, rows, strict=True)
-    alone = [model(ids[None], global_attention_mask=row[None]).logits[0] for ids, row in texts]
-    assert_close(torch.cat(alone), states, **CLOSE)
-    definition = builder("encoder", variant, "eager", **fields_of(kind))
-    assert_close(
-        definition(ids, mask, global_attention_mask=padded(rows)).logits[mask.bool()], states, **CLOSE
-    )
-    masked = definition(**batch.packed(), global_attention_mask=stream, output_attentions=True)
-    assert_close(masked.logits[0], states, **CLOSE)
-    assert not torch.allclose(model(ids, mask).logits[mask.bool()], states)
+def test_every_layout_and_kernel_takes_the_choice(kind, variant, builder, batch, targets):
+    def build(kernel):
+        return builder("encoder", variant, kernel, **fields_of(kind))
+
+    chosen = chosen_in(batch)
+    assert_one_lesson(build, "encoder", batch, targets, chosen)
+    (ids, mask), model = batch.padded(), build("sdpa")
+    told = model(ids, mask, global_attention_mask=padded(chosen)).logits
+    assert not torch.allclose(model(ids, mask).logits, told)
 
 
 @pytest.mark.parametrize("kind", SPARSE)
@@ -102,21 +92,6 @@ def test_weights_are_those_of_the_map(kind, builder, batch):
     recorded = model(ids[None], global_attention_mask=chosen[None], output_attentions=True).attentions[0]
     allowed = PATTERNS[kind](model.config, is_causal=False).map_of(len(ids), chosen.bool())
     assert recorded[..., ~allowed].max() == 0 < recorded[..., allowed].min()
-
-
-@pytest.mark.parametrize("kind", SPARSE)
-def test_training_has_the_gradients_of_the_definition(kind, builder, batch):
-    """In training a padded batch is packed, with its choice."""
-    (ids, mask), rows = batch.padded(), chosen_in(batch)
-    inputs = {"input_ids": ids, "attention_mask": mask, "global_attention_mask": padded(rows)}
-    results = []
-    for kernel in ("eager", "sdpa"):
-        model = builder("encoder", "grouped", kernel, **fields_of(kind))
-        model.train(kernel == "sdpa")
-        labels = ids.masked_fill(mask == 0, -100)
-        model(**inputs, labels=labels, reduction="sum").loss.backward()
-        results.append({name: weight.grad for name, weight in model.named_parameters()})
-    assert_close(results[1], results[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["sliding_attention", "big_bird_attention"])

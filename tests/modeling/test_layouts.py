@@ -16,50 +16,7 @@ from tercet.modeling.attention.kernels import KERNELS
 from tercet.modeling.attention.packing import MOST_GROUPS, group_cuts, group_sequences
 from tercet.modeling.layers.block import Block
 
-from ..corners import corners
-from .conftest import VARIANTS
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-
-
-def gradients(model) -> dict[str, torch.Tensor]:
-    """Take the gradients of all parameters, and clear them."""
-    taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    model.zero_grad()
-    return taken
-
-
-def inputs_of(member: str, batch, targets, index: slice, side: str) -> dict:
-    """Padded inputs of a part of the batch, with labels."""
-    batch, targets = (type(part)(part.sequences[index]) for part in (batch, targets))
-    ids, mask = batch.padded(side)
-    if member != "seq2seq":
-        return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
-    target_ids, target_mask = targets.padded("right")
-    return {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "decoder_attention_mask": target_mask,
-        "labels": target_ids.masked_fill(target_mask == 0, -100),
-    }
-
-
-def packed_inputs_of(member: str, batch, targets) -> dict:
-    """All sequences in one stream, with labels; for seq2seq, sources and targets in one stream each."""
-    packed = batch.packed()
-    if member != "seq2seq":
-        return packed | {"labels": packed["input_ids"]}
-    target = targets.packed()
-    starts = [torch.cat((torch.tensor([0]), ids[:-1])) for ids in targets.sequences]
-    return {
-        "input_ids": packed["input_ids"],
-        "position_ids": packed["position_ids"],
-        "cu_seq_lens_k": packed["cu_seq_lens_q"],
-        "decoder_input_ids": torch.cat(starts)[None],
-        "decoder_position_ids": target["position_ids"],
-        "cu_seq_lens_q": target["cu_seq_lens_q"],
-        "labels": target["input_ids"],
-    }
+from .one_lesson import CLOSE, assert_one_lesson, gradients, inputs_of, packed_inputs_of
 
 
 @pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "sliding_t5", "alibi"])
@@ -104,40 +61,8 @@ def test_filled_streams_give_the_same_loss_and_gradients(
         assert_close(result, before, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("variant", "kernel"),
-    corners(
-        VARIANTS,
-        ("sdpa", "eager"),
-        keep=lambda variant, kernel: kernel == "sdpa" or variant in ("modern", "t5", "alibi", "sliding_neox"),
-    ),
-)
-def test_every_layout_gives_the_same_loss_and_gradients(member, variant, kernel, builder, batch, targets):
-    model = builder(member, variant, kernel)
-    whole = slice(None)
-
-    def loss_and_gradients(training: bool, inputs: list[dict]):
-        model.train(training)
-        total = torch.stack([model(**each, reduction="sum").loss for each in inputs]).sum()
-        total.backward()
-        return total.detach(), gradients(model)
-
-    alone = [inputs_of(member, batch, targets, slice(i, i + 1), "right") for i in range(5)]
-    expected_loss, expected = loss_and_gradients(False, alone)
-    for training, inputs in [
-        (False, inputs_of(member, batch, targets, whole, "right")),
-        (False, inputs_of(member, batch, targets, whole, "left")),
-        (True, inputs_of(member, batch, targets, whole, "right")),
-        (True, inputs_of(member, batch, targets, whole, "left")),
-        (False, packed_inputs_of(member, batch, targets)),
-        (True, packed_inputs_of(member, batch, targets)),
-    ]:
-        loss, found = loss_and_gradients(training, [inputs])
-        assert_close(loss, expected_loss, **CLOSE)
-        for name, gradient in expected.items():
-            assert_close(
-                found[name], gradient, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
-            )
+def test_every_layout_and_kernel_gives_the_same_loss_and_gradients(member, variant, builder, batch, targets):
+    assert_one_lesson(lambda kernel: builder(member, variant, kernel), member, batch, targets)
 
 
 def test_training_in_mixed_precision_takes_every_variant(member, variant, builder, batch, targets):
