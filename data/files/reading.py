@@ -24,14 +24,7 @@ from typing import Any, TextIO
 
 from ...configs.messages import first_line
 from ...configs.paths import nearest
-from .compressed_files import (
-    COMPRESSIONS,
-    damage_at,
-    ending,
-    lines_of,
-    problem_of_bytes,
-    text_of,
-)
+from .compressed_files import COMPRESSIONS, damage_at, ending, lines_of, problem_of_bytes, text_of
 from .problems import TEXT_REMEDY, DamageError, Limit, Place, Problem, Record, Row, foreign_character, listed
 from .tables import delimiter_of, table_rows
 
@@ -119,7 +112,9 @@ Numbered = tuple[int, Row | str]
 """The line or row at which a record begins or is bad, and its contents or what is wrong."""
 
 
-def read(file: Path, columns: Sequence[str], limit: Limit | None = None) -> Iterator[Record]:
+def read(
+    file: Path, columns: Sequence[str], limit: Limit | None = None, reader: "Reader | None" = None
+) -> Iterator[Record]:
     """Read the records of a file, each with its place; in place of a bad one stands its problem.
 
     Reading goes on behind a bad record, unless the file is damaged from there on.
@@ -128,13 +123,15 @@ def read(file: Path, columns: Sequence[str], limit: Limit | None = None) -> Iter
         file: Its ending says what it is.
         columns: Those that are needed.
         limit: How long a record may be.
+        reader: Of its records; that of its ending if left out.
 
     Raises:
         ValueError: The file cannot be opened, or has no such columns.
     """
     is_lined, row = has_lines(file), 0
+    numbered = (reader or READERS[ending(file)])(file, columns, limit or Limit())
     try:
-        for row, (number, found) in enumerate(READERS[ending(file)](file, columns, limit or Limit()), 1):
+        for row, (number, found) in enumerate(numbered, 1):
             place = Place(file, row, number if is_lined else None)
             yield place, Problem(found) if isinstance(found, str) else found
     except DamageError as damage:
@@ -254,7 +251,10 @@ def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: 
 PARQUET = ".parquet"
 """Ending of the files that have no lines."""
 
-READERS: dict[str, Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]] = {
+Reader = Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]
+"""Reads some columns of a file; no text of a record may be longer than a limit."""
+
+READERS: dict[str, Reader] = {
     ".txt": _rows_of_text,
     ".text": _rows_of_text,
     ".md": _whole_text,

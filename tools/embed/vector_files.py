@@ -29,8 +29,8 @@ from ...data.files.atomic_writes import written_beside
 from ...data.files.bad_rows import RowError
 from ...data.files.columns import text_of
 from ...data.files.compressed_files import ending, lines_of, problem_of_bytes
-from ...data.files.problems import DamageError, Limit, foreign_character
-from ...data.files.reading import TEXT_LINES, find_file, naming_keys
+from ...data.files.problems import Limit, Tally, foreign_character, usable
+from ...data.files.reading import TEXT_LINES, Numbered, find_file, naming_keys, read
 from ...data.files.rows import STANDARD, stream_rows
 from ...training.inputs import require_replaceable
 from .embedding import load_embedder
@@ -266,17 +266,16 @@ def lines_of_texts(path: Path, column: str) -> Iterator[str]:
     """
     if column != TEXT:
         raise ValueError(f"--column is {column!r}, but {path} has lines and no columns: leave it out")
-    limit = Limit()
-    try:
-        for number, line in lines_of(path, limit):
-            long = limit.problem() if len(line) > limit.characters else ""
-            if problem := long or problem_of_bytes(line, path):
-                raise ValueError(f"{path}, line {number}: {problem}: correct it")
-            yield line.removesuffix("\n")
-    except DamageError as damage:
-        raise ValueError(
-            f"{path}, line {damage.number}: cannot be read ({damage.__cause__}): repair it"
-        ) from damage
+    records = read(path, (), reader=rows_of_lines)
+    for _, row in usable(records, Tally(), lambda row: "", "correct it", skip=False):
+        yield row[TEXT]
+
+
+def rows_of_lines(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
+    """Read the lines of a text, each of which is a record, blank ones too."""
+    for number, line in lines_of(file, limit):
+        too_long = limit.problem() if len(line) > limit.characters else ""
+        yield number, too_long or problem_of_bytes(line, file) or {TEXT: line.removesuffix("\n")}
 
 
 def values_of_rows(source: str, column: str) -> Iterator[Any]:
