@@ -193,7 +193,7 @@ def turns(names: list[str], rounds: int) -> Iterator[str]:
         yield from reversed(names) if number % 2 else names
 
 
-def find_peaks(conditions: Conditions, is_smoke: bool) -> dict[str, dict[str, float]]:
+def find_peaks(conditions: Conditions, is_smoke: bool) -> dict[str, Any]:
     """Measure the `peaks` of the machine, but in a smoke: without bfloat16, a processor takes minutes."""
     peaks = dict.fromkeys(("fp32", "bf16"), 1e12) if is_smoke else in_fresh_process(conditions, measure_peaks)
     return {"peaks": peaks}
