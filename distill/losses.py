@@ -34,12 +34,12 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..configs.numbers import Positive
 from ..data.steps.objective import Batch, has_example
 from ..finetune.tasks.objectives import in_rows
 from ..modeling import TercetConfig, TercetSeq2SeqConfig
 from ..modeling.heads.losses import at_least_float32
 from ..pretraining.objectives.base_recipe import Share
-from ..training.recipe import Positive
 from .layers import paired_layers
 from .model_outputs import Heads, ModelOutputs, RequiredOutputs
 

@@ -13,12 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from ..configs.numbers import NonNegative, Positive
 from ..data.files.paths import named_path
 from ..finetune.recipe import DataRecipe, FineTuningSchedule
 from ..pretraining.objectives.base_recipe import Share
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, texts_of
-from ..training.recipe import NonNegative, Positive, TrainingRecipe
+from ..training.recipe import TrainingRecipe
 from .layers import LayerChoice
 from .losses import PUBLISHED, Loss, Temperature
 

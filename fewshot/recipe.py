@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..configs.numbers import Positive
 from ..data.files.paths import named_path
-from ..training.recipe import Positive
 from .member import Head
 from .prompts.boundary import Opening, SpecialTokenPolicy
 from .prompts.items import Draw

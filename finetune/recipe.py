@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ..configs.by_kind import OptionalPart
+from ..configs.numbers import Fraction, NonNegative, Positive
 from ..configs.recipe import parse_recipe, recipe_data
 from ..data.files.bad_rows import OnBadRow
 from ..data.files.paths import named_path
-from ..training.recipe import Fraction, NonNegative, Positive, Trackers, Workers
+from ..training.recipe import Trackers, Workers
 from .tasks.task_recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")

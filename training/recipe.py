@@ -5,20 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-Positive = Annotated[int, Field(gt=0)]
-"""An integer of at least 1."""
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
-"""A number between 0 and 1."""
+from ..configs.numbers import Fraction, NonNegative, Positive
 
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 """What a mean keeps of itself with every new number: with 1 it would take up none."""
 
 Workers = Annotated[int, Field(ge=0)] | Literal["auto"]
 """A number of data workers, or that the device decides."""
-
-NonNegative = Annotated[float, Field(ge=0)]
-"""A number of at least 0."""
 
 
 def as_trackers(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ...training.recipe import Positive
+from ...configs.numbers import Positive
 
 Normalization = Literal["none", "token", "char", "pmi", "calibrated"]
 """Normalization of the log-likelihoods of answers; see `comparison.py`."""

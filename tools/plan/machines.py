@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from ...configs.numbers import Positive
 from ...configs.recipe import load_recipe, parse_recipe, read_overrides, split_overrides
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.devices.precision import computes_on_cpu, fast_bfloat16, fastest_float32_products
 from ...training.devices.utilization import measure_peak
-from ...training.recipe import Positive
 
 Peaks = dict[str, float]
 """Floating-point operations per second by format of the products, without sparsity."""

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -24,8 +24,10 @@ from accelerate.utils import (
 )
 
 from ...data.steps.exchange import Timeout, patient_group
-from ..recipe import TrainingRecipe
 from .compatibility import forget_accelerator
+
+if TYPE_CHECKING:
+    from ..recipe import TrainingRecipe
 
 Precision = str
 """`fp32`, `bf16` or `fp16`: the format of products; weights stay in float32."""
@@ -55,7 +57,7 @@ OTHER_ENGINES = {
 
 
 def build_accelerator(
-    recipe: TrainingRecipe, folder: Path, *, kept_precision: Precision | None = None
+    recipe: "TrainingRecipe", folder: Path, *, kept_precision: Precision | None = None
 ) -> Accelerator:
     """Take hold of this process's device, in the recipe's precision; trackers write below `folder`.
 
@@ -102,18 +104,20 @@ def build_accelerator(
     return accelerator
 
 
-def join_processes(timeout: float = TrainingRecipe.timeout) -> PartialState:
+def join_processes(timeout: float | None = None) -> PartialState:
     """Meet the processes of a launch, before anything is known of how they compute.
 
     Every process loads models whole: accelerate's launcher would let all but one leave weights out.
 
     Args:
-        timeout: Seconds after which an exchange fails, `training.timeout`; that of the first call holds.
+        timeout: Seconds after which an exchange fails, `training.timeout`, or half an hour; that of the first
+            call holds.
     """
     disable_fsdp_ram_efficient_loading()
     if torch.distributed.is_initialized():
         return PartialState()
-    Timeout.value = timedelta(seconds=timeout)
+    if timeout is not None:
+        Timeout.value = timedelta(seconds=timeout)
     # Said explicitly, because without a GPU accelerate would let every process train a model of its own.
     processes = PartialState(cpu=computes_on_cpu(), timeout=Timeout.value)
     if processes.num_processes > 1:
