@@ -13,7 +13,6 @@ from pathlib import Path
 from ..data.steps.exchange import main_first
 from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
-from ..training.stages import require_consistent
 from .facts import keep_student
 from .output import run_folder
 from .recipe import DistillationRecipe
@@ -37,7 +36,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
     if recipe.general is None:
         processes = join_processes()
     else:
-        require_consistent(recipe.general.training)
+        recipe.general.training.require_consistent()
         processes = join_processes(recipe.general.training.timeout)
     with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
         with main_first():

@@ -13,7 +13,6 @@ from transformers import PreTrainedConfig
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe
 from ..training.recipe import TrainingRecipe
-from ..training.stages import require_consistent
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class AdaptationRecipe:
 
     def require_consistent(self) -> None:
         """Raise a `ValueError` if the stages of its training do not fit: runs without it come before."""
-        require_consistent(self.training)
+        self.training.require_consistent()
 
     def require_adaptable(self, config: PreTrainedConfig, path: str, folder: Path) -> None:
         """Make sure that the objective trains a model's member, and that the text is there.

@@ -29,11 +29,10 @@ from ..data.tokenizers.new_terms import read_terms
 from ..data.tokenizers.tokenization import tokenized_corpus
 from ..data.tokenizers.tokenizer import load_tokenizer
 from ..modeling.saved.checkpoint import opening_once
-from ..training.checkpoints.final_weights import EMA, MEAN
 from ..training.evaluation import HeldOut
 from ..training.learning import Parts
-from ..training.recipe import StageRecipe
-from ..training.stages import prepare_data, require_consistent
+from ..training.recipe import EMA, MEAN, StageRecipe
+from ..training.stages import prepare_data
 from .continuation import TOKENS, TOKENS_BEFORE, tell_of_replaced, told_of_tokens
 from .model import build_config, build_model, former_tokenizer
 from .recipe import PretrainingRecipe, listed
@@ -69,7 +68,7 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
         ValueError: Parts of the recipe do not fit each other, or the tokenizer cannot be loaded.
         FileNotFoundError: A file that it names does not exist.
     """
-    require_consistent(recipe.training)
+    recipe.training.require_consistent()
     for stage in recipe.training.stages:
         require_shorter(stage.sequence_length or 1, recipe.corpus.sequence_length)
     tell_of_replaced(recipe)

@@ -23,16 +23,8 @@ from ..data.files.atomic_writes import partial_path, publish_folder, removing_on
 from ..data.steps.examples import ExampleSource, left_out_of
 from ..data.steps.exchange import main_first
 from ..data.steps.windows import tokens_of_pass
-from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights, tokens_asked
-from ..training.checkpoints.final_weights import (
-    FILES,
-    each_kind,
-    final_kind,
-    folder_of,
-    judged_kind,
-    kinds_of,
-    scores_of,
-)
+from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
+from ..training.checkpoints.final_weights import FILES, each_kind, folder_of, scores_of
 from ..training.checkpoints.revisions import BABYLM, RevisionSeries
 from ..training.devices.environment import environment_of
 from ..training.finite_json import as_json
@@ -72,7 +64,7 @@ def keeping_revisions(
     def keep(
         name: str, weights: Mapping[str, Tensor], progress: Progress, scores: Mapping[str, float]
     ) -> None:
-        about = {"weights": judged_kind(training), "scores": dict(scores)}
+        about = {"weights": training.judged_kind, "scores": dict(scores)}
         if training.revisions == BABYLM:
             about["words"] = round(progress.words)
         about["trained_on"] = environment_of(parts.model, accelerator)
@@ -110,17 +102,17 @@ def keep_models(session: Session, parts: Prepared, outcome: Outcome, training: T
     models: Mapping[str, SavedModel] = {}
     saved: dict[str, str] = {}
     folder, accelerator = session.folder, session.accelerator
-    for kind, weights in each_kind(parts.model, training, outcome.checkpoint, accelerator):
+    for kind, weights in each_kind(parts.model, training.kinds_of_weights, outcome.checkpoint, accelerator):
         if accelerator.is_main_process:
             models = saved_models(parts.model, parts.saved, weights)
             saved[kind] = hash_of_weights(weights)
             for name, (model, own) in models.items():
-                place = folder / folder_of(name, kind, training)
+                place = folder / folder_of(name, kind, training.final_kind)
                 save_model(place, model, own, parts.tokenizer, training, folder)
     if not accelerator.is_main_process:
         return
-    kinds = {kind: scores_of(kind, outcome.scores) for kind in kinds_of(training)}
-    final, text, progress = final_kind(training), parts.text, outcome.progress
+    kinds = {kind: scores_of(kind, outcome.scores) for kind in training.kinds_of_weights}
+    final, text, progress = training.final_kind, parts.text, outcome.progress
     left_out = {"train": text.left_out, "validation": text.held_out.left_out}
     summary = progress.state_dict() | {
         "weights": final,
@@ -137,7 +129,7 @@ def keep_models(session: Session, parts: Prepared, outcome: Outcome, training: T
         for kind in FILES.keys() - (kinds.keys() - {final}):
             delete(folder / f"{name}-{kind}")
     replace_text(folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
-    asked = tokens_asked(training, progress.step)
+    asked = training.tokens_asked(progress.step)
     tolerance = (1 - LEAST_FILL) * asked
     tell_of_amount(folder.name, "tokens", progress.tokens, asked, progress, tolerance=tolerance)
     tell_of_weights(folder.name, progress.scored, saved)

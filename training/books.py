@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .recipe import TrainingRecipe
-
 if TYPE_CHECKING:
     from .loop import Progress
 
@@ -25,15 +23,6 @@ def hash_of_weights(weights: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def tokens_asked(recipe: TrainingRecipe, steps: int) -> int:
-    """Add up the tokens that a recipe asks its first steps to hold."""
-    total, left = 0, steps
-    for stage in recipe.stages:
-        total += min(stage.steps, left) * (stage.tokens_per_step or recipe.tokens_per_step)
-        left -= min(stage.steps, left)
-    return total + left * recipe.tokens_per_step
 
 
 def tell_of_amount(

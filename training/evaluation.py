@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from ..data.steps.batches import Step, StepDataset, one_pass
 from ..data.steps.examples import ExampleSource, LeftOut
 from ..data.steps.objective import Batch, Objective
-from .recipe import TrainingRecipe
 
 SUMS = ("targets", "loss", "accuracy")
 """What is added up for every term."""
@@ -48,15 +47,6 @@ class HeldOut:
     """What is known of the text, whatever the model: the share of its tokens that are unknown, ..."""
     parts: Mapping[str, "HeldOut"] = field(default_factory=dict)
     """Texts that it consists of, which are scored by themselves, too; their names stand before the scores."""
-
-
-def require_evaluations(recipe: TrainingRecipe, *, are_possible: bool = True) -> None:
-    """Raise a `ValueError` if a recipe has a patience, but no evaluation before its end."""
-    if recipe.patience is not None and (recipe.evaluate_every is None or not are_possible):
-        raise ValueError(
-            f"training.patience = {recipe.patience}, but there is no evaluation before the end: set "
-            f"training.evaluate_every, or leave patience out"
-        )
 
 
 def evaluate_held_out(

@@ -26,7 +26,7 @@ from ..data.steps.objective import Objective
 from ..data.steps.workers import choose_workers, leaving_no_workers
 from .checkpoints.checkpoint import CHECKPOINTS, latest, load_checkpoint, read_state
 from .checkpoints.checkpoint_writer import CheckpointSeries
-from .checkpoints.final_weights import EMA, FILES, judged_kind, scores_of
+from .checkpoints.final_weights import EMA, FILES, scores_of
 from .checkpoints.recovery import precision_kept, require_resumable, starting_point
 from .checkpoints.revisions import RevisionSeries
 from .devices.compiling import compiled_blocks
@@ -322,7 +322,7 @@ def keep_revisions(
 ) -> None:
     """Keep the intermediate models that are due after a step, with the scores of an evaluation in it."""
     if names := revisions.due(training.progress):
-        kind, is_scored = judged_kind(scores.recipe), scores.step == training.progress.step
+        kind, is_scored = scores.recipe.judged_kind, scores.step == training.progress.step
         with tracker.paused():
             own = scores_of(kind, scores.values) if is_scored else {}
             revisions.keep_due(names, training, FILES[kind], own)

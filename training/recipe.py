@@ -23,6 +23,20 @@ def as_trackers(value: Any) -> Any:
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
+WARMUP_RATIO = 0.06
+"""Share of the run that warms up where the recipe says nothing (Liu et al., 2019, section 3.1: 6 %)."""
+
+USED_BY = {
+    "final_ratio": (("linear", "cosine", "warmup_stable_decay"), "does not fall to a final learning rate"),
+    "decay_ratio": (("warmup_stable_decay",), "has no decay of its own length"),
+    "decay_shape": (("warmup_stable_decay",), "has a shape of its own"),
+    "factor": (("noam",), "does not derive the learning rate from the hidden size"),
+}
+"""Key of a schedule -> the kinds that use it, and why the others do not."""
+
+LAST, EMA, MEAN = "last", "ema", "mean"
+"""Kinds of weights that a run may have in the end."""
+
 Tracker = Literal[
     "aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"
 ]
@@ -64,6 +78,34 @@ class OptimizerRecipe:
     """Weight decay of matrices, relative to the learning rate; by default 0.01 for `adamw` and 0.1 for
     `muon` and `normuon`."""
 
+    def require_used_constants(self, *, sets_learning_rate: bool) -> None:
+        """Raise a `ValueError` if a constant is named that nothing would read."""
+        for name in ("learning_rate", "matrix_learning_rate"):
+            if sets_learning_rate and (rate := getattr(self, name)) is not None:
+                raise ValueError(
+                    f"optimizer.{name} = {rate}: the noam schedule derives the learning rate from the hidden "
+                    f"size; remove it, and scale the learning rate with schedule.factor"
+                )
+        if self.kind == "adam" and self.weight_decay:
+            raise ValueError(
+                f"optimizer.weight_decay = {self.weight_decay}: adam has no weight decay; choose kind adamw"
+            )
+        if self.kind != "adamw" and self.layer_decay < 1:
+            raise ValueError(
+                f"optimizer.layer_decay = {self.layer_decay}: {self.kind} has one learning rate for all "
+                f"layers; remove it, or choose kind adamw"
+            )
+        if self.kind not in ("muon", "normuon") and self.matrix_learning_rate is not None:
+            raise ValueError(
+                f"optimizer.matrix_learning_rate = {self.matrix_learning_rate}: {self.kind} has one "
+                f"learning rate for all weights; remove it, or choose kind muon or normuon"
+            )
+        if self.kind != "normuon" and self.neuron_beta is not None:
+            raise ValueError(
+                f"optimizer.neuron_beta = {self.neuron_beta}: {self.kind} does not normalize neurons; remove "
+                f"it, or choose kind normuon"
+            )
+
 
 @dataclass(frozen=True)
 class ScheduleRecipe:
@@ -86,6 +128,41 @@ class ScheduleRecipe:
     """Shape of that decay: 1 - sqrt(x) or 1 - x, where x is the part of it that is over."""
     factor: Annotated[float, Field(gt=0)] = 1.0
     """Multiplier of the learning rate that `noam` derives from the hidden size."""
+
+    def warmup_updates(self, steps: int) -> int:
+        """Count the updates of the warm-up.
+
+        Raises:
+            ValueError: It is given twice, is longer than the run, or missing where the curve needs it.
+        """
+        if self.warmup_steps is not None and self.warmup_ratio is not None:
+            raise ValueError(
+                f"training.schedule.warmup_steps = {self.warmup_steps} and warmup_ratio = "
+                f"{self.warmup_ratio}: give only one of the two, and set the other to null"
+            )
+        ratio = WARMUP_RATIO if self.warmup_ratio is None else self.warmup_ratio
+        warmup = round(ratio * steps) if self.warmup_steps is None else self.warmup_steps
+        if warmup > steps:
+            raise ValueError(
+                f"training.schedule.warmup_steps = {warmup} exceeds training.steps = {steps}: set it to "
+                f"{round(WARMUP_RATIO * steps)}, say"
+            )
+        if self.kind in ("noam", "inverse_square_root") and warmup == 0:
+            raise ValueError(
+                f"schedule.kind = {self.kind} is infinite at the first step without a warm-up: set "
+                f"warmup_steps to 1 or more"
+            )
+        return warmup
+
+    def require_used_keys(self) -> None:
+        """Raise a `ValueError` if a key is set that the curve does not use; defaults are no choice."""
+        for key, (kinds, problem) in USED_BY.items():
+            value = getattr(self, key)
+            if self.kind not in kinds and value != getattr(ScheduleRecipe, key):
+                raise ValueError(
+                    f"schedule.{key} = {value}: the {self.kind} schedule {problem}; remove it, or choose "
+                    f"kind {' or '.join(kinds)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -207,4 +284,97 @@ class TrainingRecipe:
             raise ValueError(
                 f"push_checkpoints is {repo}, but the run keeps no intermediate models to push: set "
                 "revisions to a number of steps, or to babylm"
+            )
+
+    @property
+    def final_kind(self) -> str:
+        """Which weights become the finished model: those that are named, or the average."""
+        if self.final_weights is not None:
+            return self.final_weights
+        if self.ema_decay is not None:
+            return EMA
+        return LAST if self.average_checkpoints is None else MEAN
+
+    @property
+    def kinds_of_weights(self) -> list[str]:
+        """The kinds of weights that a run has in the end, the final one last."""
+        made = {LAST: True, EMA: self.ema_decay is not None, MEAN: self.average_checkpoints is not None}
+        return sorted((kind for kind in made if made[kind]), key=lambda kind: kind == self.final_kind)
+
+    @property
+    def judged_kind(self) -> str:
+        """The weights that a run evaluates: the final ones, where they exist before the end."""
+        return EMA if self.final_kind == EMA else LAST
+
+    def tokens_asked(self, steps: int) -> int:
+        """Add up the tokens that the first steps are to hold."""
+        total, left = 0, steps
+        for stage in self.stages:
+            total += min(stage.steps, left) * (stage.tokens_per_step or self.tokens_per_step)
+            left -= min(stage.steps, left)
+        return total + left * self.tokens_per_step
+
+    def require_consistent(self) -> None:
+        """Make sure that the settings fit each other; that needs no model and no text.
+
+        Raises:
+            ValueError: The warm-up does not fit the run, schedule or optimizer do not use a constant that is
+                named, patience has nothing to wear it out, averages cannot be made, or stages last as long as
+                the run.
+        """
+        self.schedule.warmup_updates(self.steps)
+        self.schedule.require_used_keys()
+        self.optimizer.require_used_constants(sets_learning_rate=self.schedule.kind == "noam")
+        self.require_evaluations()
+        self.require_averages()
+        self.require_time()
+
+    def require_evaluations(self, *, are_possible: bool = True) -> None:
+        """Raise a `ValueError` if there is a patience, but no evaluation before the end."""
+        if self.patience is not None and (self.evaluate_every is None or not are_possible):
+            raise ValueError(
+                f"training.patience = {self.patience}, but there is no evaluation before the end: set "
+                f"training.evaluate_every, or leave patience out"
+            )
+
+    def require_averages(self) -> None:
+        """Make sure that the averages that are asked for can be made.
+
+        Raises:
+            ValueError: The final weights are not made, or are either of two kinds, or a run has or keeps
+                fewer checkpoints than are to be averaged.
+        """
+        number, every = self.average_checkpoints, self.checkpoint_every
+        missing = {EMA: self.ema_decay is None, MEAN: number is None}
+        if missing.get(self.final_weights or LAST):
+            key = "ema_decay" if self.final_weights == EMA else "average_checkpoints"
+            raise ValueError(
+                f"training.final_weights = {self.final_weights}, but there is no such average: set "
+                f"training.{key}, or leave final_weights out"
+            )
+        if self.final_weights is None and not any(missing.values()):
+            raise ValueError(
+                "training.ema_decay and training.average_checkpoints are both set: say with "
+                "training.final_weights = ema, mean or last which weights become the finished model"
+            )
+        if number is None:
+            return
+        there = 1 if every is None else (self.steps - 1) // every + 1
+        if there < number:
+            raise ValueError(
+                f"training.average_checkpoints = {number}, but a run of {self.steps} steps has {there} with "
+                f"training.checkpoint_every = {every}: lower that, or average fewer"
+            )
+        if self.keep_checkpoints < number:
+            raise ValueError(
+                f"training.average_checkpoints = {number}, but training.keep_checkpoints = "
+                f"{self.keep_checkpoints}: keep at least as many as are averaged"
+            )
+
+    def require_time(self) -> None:
+        """Raise a `ValueError` if the stages leave no step of the run to its own values."""
+        if (taken := sum(stage.steps for stage in self.stages)) >= self.steps:
+            raise ValueError(
+                f"training.stages last {taken} steps, but training.steps = {self.steps}: shorten them, or "
+                "set training.stages=[]"
             )

@@ -22,11 +22,8 @@ from ..data.steps.examples import ExampleSource
 from ..data.steps.objective import Objective
 from ..data.steps.static_shapes import wants_graphs
 from ..data.steps.workers import DataCursor, PrefetchLoader
-from .checkpoints.final_weights import require_averages
 from .devices.sharding import sharding_plugin
-from .evaluation import HeldOut, require_evaluations
-from .optimizers.optimizers import require_used_constants
-from .optimizers.schedules import require_used_keys, warmup_updates
+from .evaluation import HeldOut
 from .recipe import StageRecipe, TrainingRecipe
 
 SourceOf = Callable[[StageRecipe], ExampleSource]
@@ -74,7 +71,7 @@ def build_stages(
         tokens = stage.tokens_per_step or recipe.tokens_per_step
         stages.append(Stage(first_step, cut(its_source, tokens, objective, recipe, accelerator)))
         first_step += stage.steps
-    require_time(recipe)
+    recipe.require_time()
     last = cut(
         *(source, recipe.tokens_per_step, objective, recipe, accelerator), examples_per_step=examples_per_step
     )
@@ -82,15 +79,6 @@ def build_stages(
     for stage in stages:
         stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
     return stages
-
-
-def require_time(recipe: TrainingRecipe) -> None:
-    """Raise a `ValueError` if a recipe's stages leave no step of the run to its own values."""
-    if (taken := sum(stage.steps for stage in recipe.stages)) >= recipe.steps:
-        raise ValueError(
-            f"training.stages last {taken} steps, but training.steps = {recipe.steps}: shorten them, or "
-            "set training.stages=[]"
-        )
 
 
 def source_for(stage: StageRecipe, source_of: SourceOf | None) -> ExampleSource:
@@ -227,7 +215,7 @@ def prepare_data(
     Raises:
         ValueError: Examples and recipe do not fit each other.
     """
-    require_evaluations(recipe, are_possible=held_out is not None)
+    recipe.require_evaluations(are_possible=held_out is not None)
     stages = build_stages(source, source_of, objective, recipe, accelerator, examples_per_step)
     measured = {} if held_out is None else {"": held_out, **held_out.parts}
     steps = {
@@ -309,19 +297,3 @@ def describe_sizes(steps: StepDataset) -> list[str]:
             f"{shape.sequences:,} sequences{positions} a micro-batch; {shape.filling:.1%} filling"
         )
     return lines
-
-
-def require_consistent(recipe: TrainingRecipe) -> None:
-    """Make sure that the parts of a recipe fit each other; it needs no model and no text.
-
-    Raises:
-        ValueError: The warm-up does not fit the run, schedule or optimizer do not use a constant that is
-            named, patience has nothing to wear it out, averages cannot be made, or stages last as long as the
-            run.
-    """
-    warmup_updates(recipe.schedule, recipe.steps)
-    require_used_keys(recipe.schedule)
-    require_used_constants(recipe.optimizer, recipe.schedule.kind == "noam")
-    require_evaluations(recipe)
-    require_averages(recipe)
-    require_time(recipe)

@@ -9,7 +9,7 @@ from typing import Any
 
 from .books import hash_of_weights
 from .checkpoints.checkpoint import is_due
-from .checkpoints.final_weights import LAST, MEAN, judged_kind, scores_of
+from .checkpoints.final_weights import LAST, MEAN, scores_of
 from .devices.sharding import gathered, whole_weights
 from .evaluation import evaluate_held_out
 from .finite_json import as_scores
@@ -90,7 +90,7 @@ class WeightScores:
         """What the best checkpoint is lowest in; infinite if there is nothing to measure it on."""
         if self.data.held_out is None:
             return math.inf
-        return self.data.held_out.criterion(scores_of(judged_kind(self.recipe), self.values))
+        return self.data.held_out.criterion(scores_of(self.recipe.judged_kind, self.values))
 
     def _measure(self, kind: str) -> dict[str, float]:
         if self.data.held_out is None:

@@ -36,9 +36,9 @@ from ...pretraining.objectives.character_language_modeling import CharacterLangu
 from ...pretraining.objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
 from ...pretraining.recipe import PretrainingRecipe, in_words
 from ...pretraining.text import build_held_out, context_of, identify, open_texts
-from ...training.checkpoints.final_weights import EMA, LAST, MEAN
 from ...training.devices.precision import choose_precision, join_processes
 from ...training.evaluation import HeldOut
+from ...training.recipe import EMA, LAST, MEAN
 from ...training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
 from ...training.token_objective import TokenObjective
 from ...training.tracking import LOG, Record, as_json, read_log

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tercet.configs.recipe import load_preset, parse_recipe, read_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.training.books import hash_of_weights, tokens_asked
+from tercet.training.books import hash_of_weights
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest
 from tercet.training.checkpoints.final_weights import FILES
 from tercet.training.tracking import read_log
@@ -76,11 +76,9 @@ def require_books(run: Path, training, said: str) -> dict:
     assert sum(told["targets_of"].values()) == told["targets"] > 0
     assert {"tokens": told["tokens"], "examples": told["examples"]}.items() <= records[-1].items()
     assert (
-        0.5 * tokens_asked(training, training.steps)
-        < told["tokens"]
-        <= tokens_asked(training, training.steps)
+        0.5 * training.tokens_asked(training.steps) < told["tokens"] <= training.tokens_asked(training.steps)
     )
-    assert ("has learned from" in said) == (told["tokens"] <= 0.7 * tokens_asked(training, training.steps))
+    assert ("has learned from" in said) == (told["tokens"] <= 0.7 * training.tokens_asked(training.steps))
     assert told["scored"] == told["saved"]
     assert told["weights"] in told["saved"]
     assert told["saved"].keys() == {told["weights"], *told["scores_of_other_weights"]}

@@ -5,16 +5,7 @@ import torch
 from accelerate import Accelerator
 from safetensors.torch import save_file
 
-from tercet.training.checkpoints.final_weights import (
-    FILES,
-    each_kind,
-    final_kind,
-    folder_of,
-    judged_kind,
-    kinds_of,
-    require_averages,
-    scores_of,
-)
+from tercet.training.checkpoints.final_weights import FILES, each_kind, folder_of, scores_of
 
 FIVE = {"steps": 50, "average_checkpoints": 5, "checkpoint_every": 10, "keep_checkpoints": 5}
 EMA = {"ema_decay": 0.99}
@@ -33,11 +24,11 @@ EMA = {"ema_decay": 0.99}
 )
 def test_the_average_is_final_unless_the_recipe_says_otherwise(toys, settings, kinds, judged):
     recipe = toys.recipe(**settings)
-    require_averages(recipe)
-    assert kinds_of(recipe) == kinds
-    assert final_kind(recipe) == kinds[-1]
-    assert judged_kind(recipe) == judged
-    assert [folder_of("model", kind, recipe) for kind in kinds] == [
+    recipe.require_averages()
+    assert recipe.kinds_of_weights == kinds
+    assert recipe.final_kind == kinds[-1]
+    assert recipe.judged_kind == judged
+    assert [folder_of("model", kind, recipe.final_kind) for kind in kinds] == [
         *(f"model-{kind}" for kind in kinds[:-1]),
         "model",
     ]
@@ -65,9 +56,9 @@ def test_a_model_takes_every_kind_in_turn_and_ends_with_the_final_one(averages, 
         unique = {name: weight for name, weight in model.state_dict().items() if name != "tokens.weight"}
         save_file({name: torch.full_like(w, numbers[kind]) for name, w in unique.items()}, tmp_path / file)
     found = {}
-    for kind, weights in each_kind(model, recipe, tmp_path, Accelerator(cpu=True)):
+    for kind, weights in each_kind(model, recipe.kinds_of_weights, tmp_path, Accelerator(cpu=True)):
         found[kind] = float(weights["tokens.weight"].mean())
-    assert found == {kind: numbers[kind] for kind in kinds_of(recipe)}
+    assert found == {kind: numbers[kind] for kind in recipe.kinds_of_weights}
     assert [*found][-1] == final
     assert torch.equal(model.hidden.weight, torch.full((16, 16), numbers[final]))
 
@@ -91,4 +82,4 @@ def test_a_model_takes_every_kind_in_turn_and_ends_with_the_final_one(averages, 
 )
 def test_averages_that_cannot_be_made_are_refused(toys, settings, message):
     with pytest.raises(ValueError, match=message):
-        require_averages(toys.recipe(**settings))
+        toys.recipe(**settings).require_averages()

@@ -10,7 +10,6 @@ import torch
 from tercet.training import learning, loop, stages
 from tercet.training.checkpoints import checkpoint_writer
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS
-from tercet.training.checkpoints.final_weights import judged_kind
 from tercet.training.devices import cpu
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import HeldOut
@@ -148,7 +147,7 @@ def run(toys, tmp_path, monkeypatch):
             outcome = toys.fit(*parts, held_out=held_out, resume=begun is not None)
         seen.weights = {name: each.tolist() for name, each in weights_in(outcome.checkpoint).items()}
         seen.files = sorted(path.name for path in outcome.checkpoint.iterdir())
-        seen.judged = judged_kind(recipe)
+        seen.judged = recipe.judged_kind
         records = read_log(folder / LOG)
         seen.evaluations = [record["step"] for record in records if "evaluation/loss" in record]
         seen.records = [record["step"] for record in records if "loss" in record]

@@ -8,7 +8,7 @@ import torch
 
 from tercet.configs.recipe import load_recipe, recipe_folders
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.training.optimizers.schedules import CURVES, build_schedule, warmup_updates
+from tercet.training.optimizers.schedules import CURVES, build_schedule
 from tercet.training.recipe import ScheduleRecipe
 
 STEPS, WIDTH = 10, 64
@@ -125,7 +125,7 @@ def test_a_resumed_schedule_continues():
 
 
 def test_six_percent_warm_up_where_nothing_is_said():
-    assert warmup_updates(ScheduleRecipe(), 1000) == 60
+    assert ScheduleRecipe().warmup_updates(1000) == 60
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,4 @@ def test_the_defaults_of_unused_keys_are_no_choice(kind):
 )
 def test_shipped_recipes_warm_up_in_any_number_of_steps(name, steps):
     schedule = load_recipe(PretrainingRecipe, name).training.schedule
-    assert 0 <= warmup_updates(schedule, steps) <= steps // 5 + 1
+    assert 0 <= schedule.warmup_updates(steps) <= steps // 5 + 1

@@ -15,7 +15,6 @@ from ...pretraining.objectives.base_recipe import FullSequence, JointModel, Trai
 from ...pretraining.prepared import require_shorter
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.recipe import TrainingRecipe
-from ...training.stages import require_time
 from .layouts import Layout, Load, Memory, layouts
 from .machines import PeakShare, PlanRecipe
 from .model_costs import (
@@ -286,7 +285,7 @@ def plan_stages(
     Raises:
         ValueError: As in `plan_run`.
     """
-    require_time(recipe.training)
+    recipe.training.require_time()
     training, longest, blocks = recipe.training, recipe.corpus.sequence_length, blocks_of(model)
     remembered, products, is_cpu = optimizer_bytes(model, training), DTYPES[precision], machines.kind.is_cpu
 

@@ -67,7 +67,7 @@ def build_optimizer(
     `normuon` are described in `muon.py`, their weight decay and scaling are those of Liu et al., 2025,
     section 2.2.
     """
-    require_used_constants(recipe, sets_learning_rate)
+    recipe.require_used_constants(sets_learning_rate=sets_learning_rate)
     rate = 1.0 if sets_learning_rate else recipe.learning_rate or LEARNING_RATE
     betas = recipe.betas or (0.9, 0.98)
     fused = has_fused_kernel(model)
@@ -90,35 +90,6 @@ def build_optimizer(
         return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay, **shared))
     neuron_beta = NEURON_BETA if recipe.neuron_beta is None else recipe.neuron_beta
     return MuonWithAdamW(others, NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta, **shared))
-
-
-def require_used_constants(recipe: OptimizerRecipe, sets_learning_rate: bool) -> None:
-    """Raise a `ValueError` if a recipe names a constant that nothing would read."""
-    for name in ("learning_rate", "matrix_learning_rate"):
-        if sets_learning_rate and (rate := getattr(recipe, name)) is not None:
-            raise ValueError(
-                f"optimizer.{name} = {rate}: the noam schedule derives the learning rate from the hidden "
-                f"size; remove it, and scale the learning rate with schedule.factor"
-            )
-    if recipe.kind == "adam" and recipe.weight_decay:
-        raise ValueError(
-            f"optimizer.weight_decay = {recipe.weight_decay}: adam has no weight decay; choose kind adamw"
-        )
-    if recipe.kind != "adamw" and recipe.layer_decay < 1:
-        raise ValueError(
-            f"optimizer.layer_decay = {recipe.layer_decay}: {recipe.kind} has one learning rate for all "
-            f"layers; remove it, or choose kind adamw"
-        )
-    if recipe.kind not in ("muon", "normuon") and recipe.matrix_learning_rate is not None:
-        raise ValueError(
-            f"optimizer.matrix_learning_rate = {recipe.matrix_learning_rate}: {recipe.kind} has one "
-            f"learning rate for all weights; remove it, or choose kind muon or normuon"
-        )
-    if recipe.kind != "normuon" and recipe.neuron_beta is not None:
-        raise ValueError(
-            f"optimizer.neuron_beta = {recipe.neuron_beta}: {recipe.kind} does not normalize neurons; remove "
-            f"it, or choose kind normuon"
-        )
 
 
 def decay_groups(

@@ -18,9 +18,6 @@ from ..recipe import ScheduleRecipe
 Curve = Callable[[int], float]
 """Factor of the learning rate at update n."""
 
-WARMUP_RATIO = 0.06
-"""Share of the run that warms up where the recipe says nothing (Liu et al., 2019, section 3.1: 6 %)."""
-
 
 def build_schedule(optimizer: Optimizer, recipe: ScheduleRecipe, *, steps: int, width: int) -> LambdaLR:
     """Let the recipe's curve set the optimizer's rate over `steps` updates; `width` is d, for `noam`.
@@ -29,42 +26,9 @@ def build_schedule(optimizer: Optimizer, recipe: ScheduleRecipe, *, steps: int, 
         ValueError: The warm-up is given twice, is longer than the run, or missing where the curve needs it;
             or the curve does not use a key that is given.
     """
-    require_used_keys(recipe)
-    curve = CURVES[recipe.kind](recipe, warmup_updates(recipe, steps), steps, width)
+    recipe.require_used_keys()
+    curve = CURVES[recipe.kind](recipe, recipe.warmup_updates(steps), steps, width)
     return LambdaLR(optimizer, lambda updates_done: curve(updates_done + 1))
-
-
-def warmup_updates(recipe: ScheduleRecipe, steps: int) -> int:
-    """Count the updates of the warm-up, w."""
-    if recipe.warmup_steps is not None and recipe.warmup_ratio is not None:
-        raise ValueError(
-            f"training.schedule.warmup_steps = {recipe.warmup_steps} and warmup_ratio = "
-            f"{recipe.warmup_ratio}: give only one of the two, and set the other to null"
-        )
-    ratio = WARMUP_RATIO if recipe.warmup_ratio is None else recipe.warmup_ratio
-    warmup = round(ratio * steps) if recipe.warmup_steps is None else recipe.warmup_steps
-    if warmup > steps:
-        raise ValueError(
-            f"training.schedule.warmup_steps = {warmup} exceeds training.steps = {steps}: set it to "
-            f"{round(WARMUP_RATIO * steps)}, say"
-        )
-    if recipe.kind in ("noam", "inverse_square_root") and warmup == 0:
-        raise ValueError(
-            f"schedule.kind = {recipe.kind} is infinite at the first step without a warm-up: set "
-            f"warmup_steps to 1 or more"
-        )
-    return warmup
-
-
-def require_used_keys(recipe: ScheduleRecipe) -> None:
-    """Raise a `ValueError` if a recipe sets what its curve does not use; defaults are no choice."""
-    for key, (kinds, problem) in USED_BY.items():
-        value = getattr(recipe, key)
-        if recipe.kind not in kinds and value != getattr(ScheduleRecipe, key):
-            raise ValueError(
-                f"schedule.{key} = {value}: the {recipe.kind} schedule {problem}; remove it, or choose kind "
-                f"{' or '.join(kinds)}"
-            )
 
 
 def noam(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
@@ -114,14 +78,6 @@ CURVES = {
     "warmup_stable_decay": warmup_stable_decay,
 }
 """What makes each kind's curve from the recipe, w, N and d."""
-
-USED_BY = {
-    "final_ratio": (("linear", "cosine", "warmup_stable_decay"), "does not fall to a final learning rate"),
-    "decay_ratio": (("warmup_stable_decay",), "has no decay of its own length"),
-    "decay_shape": (("warmup_stable_decay",), "has a shape of its own"),
-    "factor": (("noam",), "does not derive the learning rate from the hidden size"),
-}
-"""Key -> the kinds that use it, and why the others do not."""
 
 DECAY_SHAPES: dict[str, Callable[[float], float]] = {
     "sqrt": lambda x: 1 - math.sqrt(x),

@@ -9,7 +9,7 @@ from lab.studies import blocks, interpretation, lessons, networks, sizes, traini
 from lab.studies.running import run_study
 from lab.studies.study import find_study
 from lab.studies.verdicts import judge_value, judged
-from tercet.training.optimizers.schedules import CURVES, warmup_updates
+from tercet.training.optimizers.schedules import CURVES
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_schedule_is_judged_where_its_rate_ends(monkeypatch, sign, verdict):
     """Where the loss is the better the lower the last rate is, the cosine wins, which has come to its end."""
 
     def learn(model, draw, score, *, steps, points, schedule, **options):
-        factor = CURVES[schedule.kind](schedule, warmup_updates(schedule, steps), steps, 1)
+        factor = CURVES[schedule.kind](schedule, schedule.warmup_updates(steps), steps, 1)
         places = range(steps // points, steps + 1, steps // points)
         return [(step, 2 + sign * factor(step)) for step in places]
 
