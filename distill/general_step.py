@@ -133,11 +133,11 @@ class GeneralStep(Step):
             write_recipe(recipe, folder)
             parts.text.tell(folder)
         wait_for_everyone()
-        outcome = learn(session, parts, general.training)
+        outcome = learn(session, parts)
         teacher = cast(Distillation, parts.objective).teacher
         if is_main and isinstance(teacher, CachedTeacher):
             replace_text(folder / CACHE, json.dumps({"missing": teacher.missing}, indent=2) + "\n")
-        keep_models(session, parts, outcome, general.training)
+        keep_models(session, parts, outcome)
         wait_for_everyone()
 
 

@@ -38,7 +38,7 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
     else:
         recipe.general.training.require_consistent()
         processes = join_processes(recipe.general.training.timeout)
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
+    with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         with main_first():
             prepared = prepare(recipe)
         prepared.require_fit(run.folder)

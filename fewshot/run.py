@@ -39,7 +39,7 @@ def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     prompting, contamination = recipe.prompting, None
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
+    with running(run_folder(recipe), resume=False, overwrite=overwrite) as run:
         items = read_items(build_task(recipe.task), recipe.data, prompting)
         if recipe.contamination is not None:
             from .contamination import find_contamination

@@ -151,7 +151,7 @@ def learn_seed(
     size, width = schedule.batch_size, pretrained.model.config.hidden_size
     data = prepare_data(train, objective, training, accelerator, held_out=held_out, examples_per_step=size)
     parts = Parts(model=learner, objective=objective, data=data, width=width, about=setting.about)
-    outcome = learn(session, parts, training)
+    outcome = learn(session, parts)
     scores = load_best_model(learner, folder, accelerator)
     scored = hash_of_weights(whole_weights(learner, accelerator))
     evaluations = evaluate_best(learner, validation, splits, scores, accelerator)

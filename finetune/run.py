@@ -42,7 +42,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
     require_unheld(recipe.folder)  # said before a model is looked for
     inputs = find_inputs(recipe)
     recipe, processes = inputs.recipe, join_processes()
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
+    with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         with main_first():
             prepared = prepare(inputs)
         if inputs.adaptation is not None:

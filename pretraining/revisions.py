@@ -30,7 +30,6 @@ from ..training.devices.environment import environment_of
 from ..training.finite_json import as_json
 from ..training.learning import Outcome, Session
 from ..training.loop import Progress
-from ..training.recipe import TrainingRecipe
 from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS, delete
 from ..training.stages import LEAST_FILL
 from .model import SavedModel, save_model, saved_models
@@ -88,7 +87,7 @@ def keeping_revisions(
         pushes.finish()
 
 
-def keep_models(session: Session, parts: Prepared, outcome: Outcome, training: TrainingRecipe) -> None:
+def keep_models(session: Session, parts: Prepared, outcome: Outcome) -> None:
     """Write the finished models with every kind of weights, what they are and score, and the run's books.
 
     Models of earlier ends are deleted. Every process calls this; the main one writes.
@@ -96,12 +95,11 @@ def keep_models(session: Session, parts: Prepared, outcome: Outcome, training: T
     Args:
         session: In whose folder they are written.
         parts: What has learned, and how its models are found in it.
-        outcome: How it ended.
-        training: Says which kinds of weights there are; the final one has the models' own folders.
+        outcome: How it ended; the final kind of weights has the models' own folders.
     """
     models: Mapping[str, SavedModel] = {}
     saved: dict[str, str] = {}
-    folder, accelerator = session.folder, session.accelerator
+    folder, accelerator, training = session.folder, session.accelerator, session.recipe
     for kind, weights in each_kind(parts.model, training.kinds_of_weights, outcome.checkpoint, accelerator):
         if accelerator.is_main_process:
             models = saved_models(parts.model, parts.saved, weights)
@@ -135,13 +133,12 @@ def keep_models(session: Session, parts: Prepared, outcome: Outcome, training: T
     tell_of_weights(folder.name, progress.scored, saved)
 
 
-def require_repository(recipe: PretrainingRecipe, session: Session) -> None:
+def require_repository(session: Session) -> None:
     """Make sure, before a run begins, that the Hub takes its intermediate models; every process calls this.
 
     A Hub that does not answer is no reason not to begin: it may answer when the first model is there.
 
     Args:
-        recipe: Of the run.
         session: Of the run; one that goes on may have pushed some.
 
     Warns:
@@ -150,7 +147,7 @@ def require_repository(recipe: PretrainingRecipe, session: Session) -> None:
     Raises:
         ValueError: There is no token, or it may not write to the repository.
     """
-    problem, repo = None, recipe.training.push_checkpoints
+    problem, repo = None, session.recipe.push_checkpoints
     if repo is None:
         return
     if session.accelerator.is_main_process:

@@ -42,9 +42,9 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     with waiting_for("the text: its files are read and compared"):
         inputs = find_inputs(recipe)
     processes = join_processes(recipe.training.timeout)
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite, processes=processes) as run:
+    with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         session = Session.begin(run.folder, recipe.training, resume=run.resume)
-        require_repository(recipe, session)
+        require_repository(session)
         with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
             parts = prepare(
                 recipe, inputs, session.accelerator, found_tokenizer(run, recipe.tokenizer, inputs)
@@ -60,8 +60,8 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
                 size = len(parts.tokenizer)
                 tell_start(start_lines(recipe, parts.model, size, parts.data, session.accelerator))
         with keeping_revisions(recipe, inputs, parts, session.accelerator) as revisions:
-            outcome = learn(session, parts, recipe.training, revisions)
-            keep_models(session, parts, outcome, recipe.training)
+            outcome = learn(session, parts, revisions)
+            keep_models(session, parts, outcome)
             wait_for_everyone()
         return run.folder / MODEL
 
@@ -78,7 +78,7 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
             "tokenizer.path=null, or tokenizer.add"
         )
     inputs = find_inputs(recipe)
-    with running(recipe, run_folder, resume=False, overwrite=overwrite) as run:
+    with running(run_folder(recipe), resume=False, overwrite=overwrite) as run:
         tokenizer = load_or_train_tokenizer(recipe, inputs, found_tokenizer(run, recipe.tokenizer, inputs))
         run.take()
         return keep_tokenizer(run.folder, recipe.tokenizer, inputs, tokenizer)

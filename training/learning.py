@@ -1,6 +1,6 @@
 """A model learns, as every kind of run lets it: everything around the loop, put together once.
 
-Session, Parts, recipe -> Training -> train() -> Outcome
+Session, Parts -> Training -> train() -> Outcome
                              |
                              +-> log, evaluations, intermediate models and checkpoints on the way
 """
@@ -78,6 +78,8 @@ class Session:
     """Receives `log.jsonl` and `checkpoints/`."""
     accelerator: Accelerator
     """Owns devices, precision and processes."""
+    recipe: TrainingRecipe
+    """How it learns."""
     resume: bool = False
     """Whether to continue from the newest whole checkpoint in the folder, if there is one."""
 
@@ -89,7 +91,7 @@ class Session:
             ValueError: As in `build_accelerator`.
         """
         kept = precision_kept(folder / CHECKPOINTS) if resume else None
-        return cls(folder, build_accelerator(recipe, folder, kept_precision=kept), resume)
+        return cls(folder, build_accelerator(recipe, folder, kept_precision=kept), recipe, resume)
 
     @property
     def goes_on(self) -> bool:
@@ -107,7 +109,7 @@ class Parts:
     objective: Objective
     """What is learned."""
     data: TrainingData
-    """What from, and what it is measured on: from `prepare_data`, with the same recipe."""
+    """What from, and what it is measured on: from `prepare_data`, with the session's recipe."""
     width: int
     """The model's, from which the Noam schedule derives the rate."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -116,15 +118,12 @@ class Parts:
     """Whether the weights to begin from are scored, too, as those of step 0."""
 
 
-def learn(
-    session: Session, parts: Parts, recipe: TrainingRecipe, revisions: RevisionSeries | None = None
-) -> Outcome:
-    """Train a model as a recipe says, in place.
+def learn(session: Session, parts: Parts, revisions: RevisionSeries | None = None) -> Outcome:
+    """Train a model, in place.
 
     Args:
-        session: Where.
+        session: Where and how.
         parts: The model, and what it learns from.
-        recipe: How.
         revisions: Keeps the intermediate models that the recipe asks for.
 
     Raises:
@@ -135,9 +134,9 @@ def learn(
         WriteError: There is no room for a checkpoint; the earlier ones are intact.
         DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
+    recipe, accelerator, folder = session.recipe, session.accelerator, session.folder / CHECKPOINTS
     if recipe.revisions is not None and revisions is None:
         raise ValueError("training.revisions is for `tercet pretrain` alone: leave it out")
-    accelerator, folder = session.accelerator, session.folder / CHECKPOINTS
     about = {**parts.about, "training": recipe_data(recipe)}
     with (
         listening() as interruption,
@@ -145,10 +144,12 @@ def learn(
         prepared_cpu(accelerator.device, retains_heap=recipe.retain_heap),
         explaining_lost_processes(),
     ):
-        training = begin(parts, recipe, accelerator)
+        training = begin(session, parts)
         if start := starting_point(folder, accelerator, resume=session.resume):
             continue_from(start, training, about)
-        tracker = begin_tracking(training, session.folder, recipe)
+        if recipe.trackers:
+            begin_trackers(accelerator, session.folder, training.progress)
+        tracker = Tracker(training, session.folder, log_every=recipe.log_every)
         scores = WeightScores(training, parts.data, recipe, tracker)
         saved = CheckpointSeries(folder, training, recipe, about, scores, tracker, start)
         observers = list_observers(training, recipe.ema_decay, tracker, scores, saved, revisions)
@@ -177,9 +178,9 @@ def learn(
     return outcome
 
 
-def begin(parts: Parts, recipe: TrainingRecipe, accelerator: Accelerator) -> Training:
+def begin(session: Session, parts: Parts) -> Training:
     """Prepare a model on its devices, with what its first step needs."""
-    model, objective = parts.model, parts.objective
+    recipe, accelerator, model, objective = session.recipe, session.accelerator, parts.model, parts.objective
     set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
     if computes_again(recipe.gradient_checkpointing, accelerator):
         enable_gradient_checkpointing(model)
@@ -218,13 +219,6 @@ def continue_from(checkpoint: Path, training: Training, about: dict[str, Any]) -
     require_resumable(checkpoint, about["training"])
     load_checkpoint(checkpoint, training)
     tell_of_resuming(checkpoint, read_state(checkpoint), training.model, training.accelerator, about)
-
-
-def begin_tracking(training: Training, folder: Path, recipe: TrainingRecipe) -> Tracker:
-    """Open a session's log, and the trackers that its recipe names."""
-    if recipe.trackers:
-        begin_trackers(training.accelerator, folder, training.progress)
-    return Tracker(training, folder, log_every=recipe.log_every)
 
 
 def list_observers(

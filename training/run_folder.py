@@ -7,7 +7,7 @@ same recipe, and `--overwrite` renames one (`ownership.py`). Nothing that the ru
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -198,20 +198,14 @@ class Run:
 
 @contextmanager
 def running(
-    recipe: Any,
-    describe: Callable[[Any], RunFolder],
-    *,
-    resume: bool,
-    overwrite: bool,
-    processes: PartialState | None = None,
+    output: RunFolder, *, resume: bool, overwrite: bool, processes: PartialState | None = None
 ) -> Iterator[Run]:
-    """Hold the folder of a recipe's run, and make sure that the run may write there; nothing is changed yet.
+    """Hold the folder of a run, and make sure that the run may write there; nothing is changed yet.
 
     A run that torchrun starts again goes on, whatever the options say.
 
     Args:
-        recipe: Of the run.
-        describe: Returns the `RunFolder` of such a recipe.
+        output: The folder.
         resume: Whether to go on with an earlier run.
         overwrite: Whether to replace one.
         processes: As in `writing`.
@@ -220,8 +214,7 @@ def running(
         ValueError: As in `writing` and `RunFolder.require_claimable`.
         WriteError: As in `writing`.
     """
-    output = describe(recipe)
-    with writing(recipe.folder, processes, REMEDY if output.kept else AGAIN):
+    with writing(output.folder, processes, REMEDY if output.kept else AGAIN):
         if is_restarted():
             resume, overwrite = True, False
         output.require_claimable(resume=resume, overwrite=overwrite)

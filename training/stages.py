@@ -11,7 +11,7 @@ A stage begins with a new epoch: so a place in the data means the same however a
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, pairwise
 
@@ -43,42 +43,81 @@ class Stage:
     """Its data."""
 
 
-def build_stages(
-    source: ExampleSource,
-    source_of: SourceOf | None,
-    objective: Objective,
-    recipe: TrainingRecipe,
-    accelerator: Accelerator,
-    examples_per_step: int | None = None,
-) -> list[Stage]:
-    """Build a recipe's stages, and at last the one in which its own values hold.
+@dataclass(frozen=True)
+class StepCutter:
+    """Cuts examples into the steps of a run, for this process."""
 
-    Args:
-        source: The run's own.
-        source_of: Makes the others; `None` if examples have a length of their own.
-        objective: Collates the examples.
-        recipe: Says what the stages do.
-        accelerator: Knows this process's share.
-        examples_per_step: Examples of a step of the last one, if it is not cut by tokens.
+    objective: Objective
+    """Collates the examples."""
+    training: TrainingRecipe
+    """Says how large steps are, and what the stages do."""
+    accelerator: Accelerator
+    """Knows this process's share."""
 
-    Raises:
-        ValueError: The stages last as long as the run, ask for a length that cannot be had, or one of them
-            does not fit the corpus.
-    """
-    stages, first_step = [], 0
-    for stage in recipe.stages:
-        its_source = source if stage.sequence_length is stage.shares is None else source_for(stage, source_of)
-        tokens = stage.tokens_per_step or recipe.tokens_per_step
-        stages.append(Stage(first_step, cut(its_source, tokens, objective, recipe, accelerator)))
-        first_step += stage.steps
-    recipe.require_time()
-    last = cut(
-        *(source, recipe.tokens_per_step, objective, recipe, accelerator), examples_per_step=examples_per_step
-    )
-    stages.append(Stage(first_step, last))
-    for stage in stages:
-        stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
-    return stages
+    def stages(
+        self, source: ExampleSource, source_of: SourceOf | None = None, examples_per_step: int | None = None
+    ) -> list[Stage]:
+        """Build the recipe's stages, and at last the one in which its own values hold.
+
+        Args:
+            source: The run's own.
+            source_of: Makes the others; `None` if examples have a length of their own.
+            examples_per_step: Examples of a step of the last one, if it is not cut by tokens.
+
+        Raises:
+            ValueError: The stages last as long as the run, ask for a length that cannot be had, or one of
+                them does not fit the corpus.
+        """
+        stages, first_step = [], 0
+        for stage in self.training.stages:
+            is_own = stage.sequence_length is stage.shares is None
+            its_source = source if is_own else source_for(stage, source_of)
+            tokens = stage.tokens_per_step or self.training.tokens_per_step
+            stages.append(Stage(first_step, self.cut(its_source, tokens)))
+            first_step += stage.steps
+        self.training.require_time()
+        last = self.cut(source, self.training.tokens_per_step, examples_per_step=examples_per_step)
+        stages.append(Stage(first_step, last))
+        for stage in stages:
+            stage.steps.plan(0)  # what is wrong with a later stage shows before the first one begins
+        return stages
+
+    def held_out(self, source: ExampleSource) -> StepDataset:
+        """Cut what a run is measured on into steps that keep its order; it may be smaller than one of them.
+
+        Raises:
+            ValueError: It does not fit into steps.
+        """
+        tokens = min(self.training.tokens_per_step, int(source.epoch(0).lengths.sum()))
+        steps = replace(self, objective=self.objective.at(1.0)).cut(source, tokens, shuffle=False)
+        steps.plan(0)  # what is wrong with it shows before the run begins
+        return steps
+
+    def cut(
+        self,
+        source: ExampleSource,
+        tokens_per_step: int,
+        *,
+        examples_per_step: int | None = None,
+        shuffle: bool = True,
+    ) -> StepDataset:
+        """Cut a source into steps of one size."""
+        training, accelerator = self.training, self.accelerator
+        device = accelerator.device
+        return StepDataset(
+            source,
+            self.objective,
+            tokens_per_step=tokens_per_step,
+            examples_per_step=examples_per_step,
+            tokens_per_micro_batch=training.tokens_per_micro_batch or tokens_per_step,
+            seed=training.seed,
+            shuffle=shuffle,
+            num_steps=training.steps if shuffle else None,
+            has_fixed_sizes=shuffle and (device.type == "cuda" or wants_graphs(training.compile, device)),
+            are_parts_equal=shuffle and sharding_plugin(accelerator) is not None,  # evaluation gathers all
+            num_processes=accelerator.num_processes,
+            process_index=accelerator.process_index,
+        )
 
 
 def source_for(stage: StageRecipe, source_of: SourceOf | None) -> ExampleSource:
@@ -92,48 +131,6 @@ def source_for(stage: StageRecipe, source_of: SourceOf | None) -> ExampleSource:
             f"cannot be {what}: leave it out"
         )
     return source_of(stage)
-
-
-def cut(
-    source: ExampleSource,
-    tokens_per_step: int,
-    objective: Objective,
-    recipe: TrainingRecipe,
-    accelerator: Accelerator,
-    *,
-    examples_per_step: int | None = None,
-    shuffle: bool = True,
-) -> StepDataset:
-    """Cut a source into steps for this process."""
-    return StepDataset(
-        source,
-        objective,
-        tokens_per_step=tokens_per_step,
-        examples_per_step=examples_per_step,
-        tokens_per_micro_batch=recipe.tokens_per_micro_batch or tokens_per_step,
-        seed=recipe.seed,
-        shuffle=shuffle,
-        num_steps=recipe.steps if shuffle else None,
-        has_fixed_sizes=shuffle
-        and (accelerator.device.type == "cuda" or wants_graphs(recipe.compile, accelerator.device)),
-        are_parts_equal=shuffle and sharding_plugin(accelerator) is not None,  # evaluation gathers all
-        num_processes=accelerator.num_processes,
-        process_index=accelerator.process_index,
-    )
-
-
-def cut_held_out(
-    source: ExampleSource, objective: Objective, recipe: TrainingRecipe, accelerator: Accelerator
-) -> StepDataset:
-    """Cut what a run is measured on into steps that keep its order; it may be smaller than one of them.
-
-    Raises:
-        ValueError: It does not fit into steps.
-    """
-    tokens = min(recipe.tokens_per_step, int(source.epoch(0).lengths.sum()))
-    steps = cut(source, tokens, objective.at(1.0), recipe, accelerator, shuffle=False)
-    steps.plan(0)  # what is wrong with it shows before the run begins
-    return steps
 
 
 @dataclass(frozen=True)
@@ -216,13 +213,10 @@ def prepare_data(
         ValueError: Examples and recipe do not fit each other.
     """
     recipe.require_evaluations(are_possible=held_out is not None)
-    stages = build_stages(source, source_of, objective, recipe, accelerator, examples_per_step)
+    cutter = StepCutter(objective, recipe, accelerator)
+    stages = cutter.stages(source, source_of, examples_per_step)
     measured = {} if held_out is None else {"": held_out, **held_out.parts}
-    steps = {
-        name: cut_held_out(each.source, objective, recipe, accelerator)
-        for name, each in measured.items()
-        if each.source is not None
-    }
+    steps = {name: cutter.held_out(each.source) for name, each in measured.items() if each.source is not None}
     return TrainingData(stages, held_out, steps.pop("", None), steps, is_stream)
 
 

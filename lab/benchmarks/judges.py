@@ -44,7 +44,7 @@ from tercet.training.evaluation import evaluate_held_out
 from tercet.training.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.training.metrics.numbers import spearman
 from tercet.training.run_folder import MODEL, RECIPE, SCORES
-from tercet.training.stages import cut_held_out
+from tercet.training.stages import StepCutter
 
 TEXTS_AT_ONCE = 64
 
@@ -170,7 +170,7 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
     held_out = build_held_out(recipe, open_text(recipe, "validation"), tokenizer)
     assert held_out.source is not None
     objective = recipe.objective.build(context_of(recipe, tokenizer)).at(1.0)
-    steps = cut_held_out(held_out.source, objective, recipe.training, accelerator)
+    steps = StepCutter(objective, recipe.training, accelerator).held_out(held_out.source)
     network = accelerator.prepare(Checkpoint.open(str(exam.model)).ours())
     scores = evaluate_held_out(network, objective, held_out, steps, accelerator)
     loss = scores[f"{exam.options['term']}/loss"]

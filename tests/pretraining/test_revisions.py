@@ -100,21 +100,24 @@ def test_a_hub_that_fails_costs_a_line_and_what_is_missing_is_pushed_later(
 
 def test_intermediate_models_of_another_run_are_told_of_before_the_first_push(hub, tmp_path):  # noqa: F811
     """Not if there are none, nor of a resumed run, nor if the repository has some of this run."""
-    recipe: Any = SimpleNamespace(training=SimpleNamespace(push_checkpoints=REPO))
-    session: Any = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=True), goes_on=False)
-    resumed: Any = SimpleNamespace(accelerator=session.accelerator, goes_on=True)
+    about = {
+        "accelerator": SimpleNamespace(is_main_process=True),
+        "recipe": SimpleNamespace(push_checkpoints=REPO),
+    }
+    session: Any = SimpleNamespace(**about, goes_on=False)
+    resumed: Any = SimpleNamespace(**about, goes_on=True)
     names = {"step-10", "step-9", "chck_1M", "draft", "step-by-step"}
     model = tmp_path / "revisions" / "step-9"
     model.mkdir(parents=True)
     (model / "config.json").write_text("{}")
     told = r"^me/small has step-9, chck_1M, step-10 already, which this run did not push: those of"
     with warnings.catch_warnings(action="error"):
-        require_repository(recipe, session)
+        require_repository(session)
         for name in names:
             hub.repositories[REPO].commit(name, {})
-        require_repository(recipe, resumed)
+        require_repository(resumed)
     with pytest.warns(UserWarning, match=told):
-        require_repository(recipe, session)
+        require_repository(session)
     with pytest.warns(UserWarning, match=told):
         assert missing_revisions(tmp_path, REPO) == [model]
     (model / "pushed.json").write_text(json.dumps({REPO: "https://..."}))

@@ -49,7 +49,7 @@ def folder_of(command, output, **changes):
 @contextmanager
 def claimed(recipe, run_folder, *, resume=False, overwrite=False):
     """Claim a folder as a run does, which goes on inside."""
-    with running(recipe, run_folder, resume=resume, overwrite=overwrite) as run:
+    with running(run_folder(recipe), resume=resume, overwrite=overwrite) as run:
         run.take()
         yield run.output
 

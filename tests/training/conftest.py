@@ -150,7 +150,7 @@ def fit_source(model, objective, source, recipe, folder, accelerator, *, resume=
     steps = prepare_data(source, objective, recipe, accelerator, **data)
     parts = Parts(model=model, objective=objective, data=steps, width=WIDTH)
     try:
-        return learn(Session(folder, accelerator, resume), parts, recipe)
+        return learn(Session(folder, accelerator, recipe, resume), parts)
     except Interrupted as stopped:
         return stopped.outcome
 

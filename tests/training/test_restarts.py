@@ -1,6 +1,7 @@
 """Two agents of torchrun on one host lose a process or an agent: the run ends as if nothing had happened."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_a_run_that_loses_an_agent_goes_on_when_there_is_another_one(fork_server
 def test_what_torchrun_starts_again_goes_on_whatever_the_options_say(count, goes_on, tmp_path, monkeypatch):
     if count is not None:
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
-    recipe = SimpleNamespace(folder=tmp_path / "run")
-    output = SimpleNamespace(kept=["training"], require_claimable=lambda **options: None)
-    with running(recipe, lambda recipe: output, resume=False, overwrite=True) as run:
+    about = {"kept": ["training"], "require_claimable": lambda **options: None}
+    output: Any = SimpleNamespace(folder=tmp_path / "run", **about)
+    with running(output, resume=False, overwrite=True) as run:
         assert (run.resume, run.overwrite) == (goes_on, not goes_on)

@@ -26,7 +26,7 @@ def test_a_run_that_cannot_be_resumed_starts_again_when_there_is_room(tmp_path):
     output = folder_of("fewshot", tmp_path / "run")
     with (
         pytest.raises(WriteError, match="start again with --overwrite"),
-        running(output.recipe, lambda _: output, resume=False, overwrite=False),
+        running(output, resume=False, overwrite=False),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -66,7 +66,7 @@ from tercet.configs.recipe import parse_recipe
 from tercet.{folder}.output import run_folder
 from tercet.{folder}.recipe import {kind}
 from tercet.training.run_folder import running
-with running(parse_recipe({kind}, {data!r}), run_folder, resume=False, overwrite=False) as run:
+with running(run_folder(parse_recipe({kind}, {data!r})), resume=False, overwrite=False) as run:
     run.take()
 """
 

@@ -13,7 +13,7 @@ from tercet.training import stages as staging
 from tercet.training.evaluation import HeldOut
 from tercet.training.loop import Progress
 from tercet.training.recipe import OptimizerRecipe, StageRecipe
-from tercet.training.stages import StagedSteps, build_stages, cut_held_out
+from tercet.training.stages import StagedSteps, StepCutter
 
 from ..saved_weights import require_same, require_same_models, weights_in
 
@@ -42,7 +42,7 @@ def shortened(toys, source):
 def build(toys, objective, source, shortened):
     def build(stages=STAGES, source_of=shortened, steps=30, **changes):
         recipe = toys.recipe(steps=steps, stages=stages, **changes)
-        return build_stages(source, source_of, objective, recipe, Accelerator(cpu=True))
+        return StepCutter(objective, recipe, Accelerator(cpu=True)).stages(source, source_of)
 
     return build
 
@@ -100,8 +100,9 @@ def test_evaluation_of_a_model_in_pieces_may_be_shared_unequally(toys, objective
     """It gathers the model; a step of training must not be."""
     monkeypatch.setattr(staging, "sharding_plugin", lambda accelerator: True)
     recipe, accelerator = toys.recipe(), Accelerator(cpu=True)
-    assert not cut_held_out(source, objective, recipe, accelerator).are_parts_equal
-    (stage,) = build_stages(source, None, objective, recipe, accelerator)
+    cutter = StepCutter(objective, recipe, accelerator)
+    assert not cutter.held_out(source).are_parts_equal
+    (stage,) = cutter.stages(source)
     assert stage.steps.are_parts_equal
 
 
