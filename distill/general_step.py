@@ -26,11 +26,10 @@ from ..data.steps.windows import windows_of
 from ..data.tokenizers.tokenizer import frame_ids
 from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
+from ..pretraining.finished import keep_models
 from ..pretraining.model import require_positions
 from ..pretraining.prepared import Prepared, extent_of
-from ..pretraining.recipe import ModelRecipe, PretrainingRecipe, TokenizerRecipe
-from ..pretraining.revisions import keep_models
-from ..pretraining.text import ReadText, Texts, build_held_out, context_of, open_texts, training_source
+from ..pretraining.text import ReadText, TextReader, Texts, open_texts
 from ..training.devices.precision import build_accelerator, choose_precision
 from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.learning import Session, learn
@@ -79,15 +78,15 @@ class GeneralStep(Step):
         member = cast(type[TercetConfig], recipe.objective.model_class.config_class).model_type
         require_outputs(model, recipe.teacher, kind, member)
         require_positions(model.config, recipe.corpus.sequence_length)
-        pretraining = pretraining_of(recipe, teacher)
-        base = recipe.objective.build(context_of(pretraining, tokenizer, model.config))
+        reader = TextReader(recipe.corpus, recipe.objective, tokenizer, recipe.training.seed)
+        base = reader.build_objective(model.config)
         if not isinstance(base, TokenObjective):
             raise ValueError(
                 f"general.objective is {kind}, which has targets other than tokens: use "
                 f"masked_language_modeling, without sentence pairs"
             )
-        texts = open_texts(pretraining)
-        source = training_source(pretraining, texts["train"], tokenizer)(recipe.corpus.sequence_length)
+        texts = open_texts(recipe.corpus, recipe.objective)
+        source = reader.training_source(texts["train"])(recipe.corpus.sequence_length)
         return cls(
             teacher=teacher,
             model=model,
@@ -95,7 +94,7 @@ class GeneralStep(Step):
             recipe=recipe,
             base=base,
             source=source,
-            held_out=build_held_out(pretraining, texts["validation"], tokenizer),
+            held_out=reader.held_out(texts["validation"]),
             texts=texts,
         )
 
@@ -139,18 +138,6 @@ class GeneralStep(Step):
             replace_text(folder / CACHE, json.dumps({"missing": teacher.missing}, indent=2) + "\n")
         keep_models(session, parts, outcome)
         wait_for_everyone()
-
-
-def pretraining_of(recipe: GeneralRecipe, teacher: Checkpoint) -> PretrainingRecipe:
-    """Return the step as a recipe of pretraining: of the text as the teacher reads it."""
-    return PretrainingRecipe(
-        model=ModelRecipe(path=str(teacher.folder)),
-        tokenizer=TokenizerRecipe(path=str(teacher.folder)),
-        corpus=recipe.corpus,
-        objective=recipe.objective,
-        training=recipe.training,
-        output="",
-    )
 
 
 def is_finished(folder: Path, steps: int) -> bool:

@@ -46,7 +46,7 @@ class AdaptationRecipe:
                 f"{' or a '.join(known.model_type for known in classes)}, but {path} is a "
                 f"{config.model_type}: choose another objective, or another model"
             )
-        open_texts(self.further_pretraining(path, folder))
+        open_texts(self.corpus, self.objective)
 
     def adapt(self, model: Path, folder: Path) -> Path:
         """Go on with a model's pretraining below a folder, and return the folder of the adapted one.

@@ -16,15 +16,9 @@ With averages of weights, `model/` has those that `training.final_weights` says,
 """
 
 from dataclasses import fields
-from pathlib import Path
 
 from ..training.checkpoints.recovery import UNCHANGEABLE
-from ..training.run_folder import (
-    RECIPE,
-    TEXTS,
-    Run,
-    RunFolder,
-)
+from ..training.run_folder import RECIPE, TEXTS, RunFolder
 from .recipe import CorpusRecipe, PretrainingRecipe
 
 TOKENIZER = "tokenizer"
@@ -68,9 +62,3 @@ def run_folder(recipe: PretrainingRecipe) -> RunFolder:
         prepared=PREPARED,
         needed={TOKENIZER: WHAT_IS_TOKENIZED},
     )
-
-
-def kept_tokenizer(run: Run) -> Path | None:
-    """Find the tokenizer that an earlier command trained for a run, unless it is to be replaced."""
-    folder = run.folder / TOKENIZER
-    return folder if folder.exists() and not run.overwrite else None

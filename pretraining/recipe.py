@@ -232,3 +232,24 @@ class PretrainingRecipe:
     def folder(self) -> Path:
         """The output folder as a path."""
         return named_path(self.output, "output")
+
+    def in_lines(self) -> list[str]:
+        """Describe the run by what most runs differ in."""
+        model, tokenizer, corpus, training = self.model, self.tokenizer, self.corpus, self.training
+        changed = ", ".join(f"{name} {value}" for name, value in model.applied_overrides.items())
+        pieces = (
+            f"of {tokenizer.path}"
+            if tokenizer.path
+            else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
+        )
+        schedule, optimizer = training.schedule, training.optimizer
+        held_out = "a part of it" if corpus.validation is None else in_words(corpus.validation)
+        return [
+            f"model: {model.origin}{f' with {changed}' if changed else ''}",
+            f"tokenizer: {pieces}",
+            f"text: {in_words(corpus.train)}; held out: {held_out}; at most "
+            f"{corpus.sequence_length:,} tokens a sequence",
+            f"objective: {self.objective.kind.replace('_', ' ')}",
+            f"training: {training.steps:,} steps of {training.tokens_per_step:,} tokens; {optimizer.kind}, "
+            f"{schedule.kind} schedule; seed {training.seed}",
+        ]

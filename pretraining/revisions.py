@@ -1,4 +1,4 @@
-"""The models that a pretraining run leaves: finished ones, and intermediate ones, which may go to the Hub.
+"""The intermediate models of a pretraining run, which may go to the Hub.
 
 OUTPUT/revisions/step-1000/    what OUTPUT/model/ will hold: weights, configuration, tokenizer, code, recipe
                                evaluation.json, texts.json: for the model card
@@ -13,28 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
 from ..data.cache import cache_folder, made_once, name_of
 from ..data.documents import Documents, require_unchanged
-from ..data.files.atomic_writes import partial_path, publish_folder, removing_on_failure, replace_text
+from ..data.files.atomic_writes import partial_path, publish_folder, removing_on_failure
 from ..data.steps.examples import ExampleSource, left_out_of
 from ..data.steps.exchange import main_first
 from ..data.steps.windows import tokens_of_pass
-from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
-from ..training.checkpoints.final_weights import FILES, each_kind, folder_of, scores_of
 from ..training.checkpoints.revisions import BABYLM, RevisionSeries
 from ..training.devices.environment import environment_of
 from ..training.finite_json import as_json
-from ..training.learning import Outcome, Session
+from ..training.learning import Session
 from ..training.loop import Progress
-from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS, delete
-from ..training.stages import LEAST_FILL
-from .model import SavedModel, save_model, saved_models
-from .prepared import Inputs, Prepared
-from .recipe import PretrainingRecipe
+from ..training.run_folder import EVALUATION, MODEL, REVISIONS, TEXTS
+from .finished import save_model, saved_models
+from .prepared import Prepared
 
 
 def hub() -> Any:
@@ -44,20 +39,20 @@ def hub() -> Any:
 
 @contextmanager
 def keeping_revisions(
-    recipe: PretrainingRecipe, inputs: Inputs, parts: Prepared, accelerator: Accelerator
+    session: Session, parts: Prepared, cache: str | None
 ) -> Iterator[RevisionSeries | None]:
     """Give what keeps the intermediate models of a run, if it has any, and push them while the run goes on.
 
     In the end, what is missing on the Hub is tried once more, and named if it stays missing; a run that is
-    stopped does not wait for it. Every process calls this.
+    stopped does not wait for it. Every process calls this; counts of words are kept in the cache.
     """
-    training, pushes = recipe.training, None
+    training, accelerator, pushes = session.recipe, session.accelerator, None
     if training.revisions is None:
         yield None
         return
     if training.push_checkpoints is not None and accelerator.is_main_process:
-        pushes = hub().BackgroundPush(recipe.folder, training.push_checkpoints)
-        earlier = hub().not_pushed(recipe.folder, training.push_checkpoints)
+        pushes = hub().BackgroundPush(session.folder, training.push_checkpoints)
+        earlier = hub().not_pushed(session.folder, training.push_checkpoints)
         pushes.wake(earlier)
 
     def keep(
@@ -67,14 +62,14 @@ def keeping_revisions(
         if training.revisions == BABYLM:
             about["words"] = round(progress.words)
         about["trained_on"] = environment_of(parts.model, accelerator)
-        folder = save_revision(recipe, parts, name, weights, progress.state_dict() | about)
+        folder = save_revision(session, parts, name, weights, progress.state_dict() | about)
         if pushes is not None:
             pushes.wake([folder])
 
     series = RevisionSeries(training.revisions, keep)
     if training.revisions == BABYLM:
         with main_first():
-            find = partial(words_per_token, inputs.texts["train"], cache=recipe.corpus.cache)
+            find = partial(words_per_token, parts.text.texts["train"], cache=cache)
             stages = parts.data.stages
             series.words_per_token = [(stage.first_step, find(stage.steps.source)) for stage in stages]
     try:
@@ -85,52 +80,6 @@ def keeping_revisions(
         raise
     if pushes is not None:
         pushes.finish()
-
-
-def keep_models(session: Session, parts: Prepared, outcome: Outcome) -> None:
-    """Write the finished models with every kind of weights, what they are and score, and the run's books.
-
-    Models of earlier ends are deleted. Every process calls this; the main one writes.
-
-    Args:
-        session: In whose folder they are written.
-        parts: What has learned, and how its models are found in it.
-        outcome: How it ended; the final kind of weights has the models' own folders.
-    """
-    models: Mapping[str, SavedModel] = {}
-    saved: dict[str, str] = {}
-    folder, accelerator, training = session.folder, session.accelerator, session.recipe
-    for kind, weights in each_kind(parts.model, training.kinds_of_weights, outcome.checkpoint, accelerator):
-        if accelerator.is_main_process:
-            models = saved_models(parts.model, parts.saved, weights)
-            saved[kind] = hash_of_weights(weights)
-            for name, (model, own) in models.items():
-                place = folder / folder_of(name, kind, training.final_kind)
-                save_model(place, model, own, parts.tokenizer, training, folder)
-    if not accelerator.is_main_process:
-        return
-    kinds = {kind: scores_of(kind, outcome.scores) for kind in training.kinds_of_weights}
-    final, text, progress = training.final_kind, parts.text, outcome.progress
-    left_out = {"train": text.left_out, "validation": text.held_out.left_out}
-    summary = progress.state_dict() | {
-        "weights": final,
-        "scores": kinds[final],
-        "saved": saved,
-        "scores_of_other_weights": {kind: scores for kind, scores in kinds.items() if kind != final},
-        "held_out": dict(text.held_out.about),
-        "left_out": {split: [each._asdict() for each in own] for split, own in left_out.items()},
-        "trained_on": environment_of(parts.model, accelerator),
-        "trained_parameters": sum(weights.numel() for weights in parts.model.parameters()),
-        "models": {name: type(model).__name__ for name, (model, _) in models.items()},
-    }
-    for name in models:
-        for kind in FILES.keys() - (kinds.keys() - {final}):
-            delete(folder / f"{name}-{kind}")
-    replace_text(folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
-    asked = training.tokens_asked(progress.step)
-    tolerance = (1 - LEAST_FILL) * asked
-    tell_of_amount(folder.name, "tokens", progress.tokens, asked, progress, tolerance=tolerance)
-    tell_of_weights(folder.name, progress.scored, saved)
 
 
 def require_repository(session: Session) -> None:
@@ -163,7 +112,7 @@ def require_repository(session: Session) -> None:
 
 
 def save_revision(
-    recipe: PretrainingRecipe,
+    session: Session,
     parts: Prepared,
     name: str,
     weights: Mapping[str, Tensor],
@@ -172,7 +121,7 @@ def save_revision(
     """Write an intermediate model into a folder, whole or not at all; one of that name is replaced.
 
     Args:
-        recipe: Of the run.
+        session: Of the run.
         parts: Of the run.
         name: Of the revision.
         weights: Of all that is trained.
@@ -181,13 +130,14 @@ def save_revision(
     Returns:
         The folder.
     """
-    folder = recipe.folder / REVISIONS / name
-    partial, texts = partial_path(folder), recipe.folder / TEXTS
+    folder = session.folder / REVISIONS / name
+    partial, texts = partial_path(folder), session.folder / TEXTS
     with removing_on_failure(partial):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         model, own = saved_models(parts.model, parts.saved, weights)[MODEL]
-        save_model(partial, model, own, parts.tokenizer, recipe.training, recipe.folder)
+        with_code = session.recipe.save_code
+        save_model(partial, model, own, parts.tokenizer, session.folder, with_code=with_code)
         (partial / EVALUATION).write_text(json.dumps(as_json(about), indent=2) + "\n", encoding="utf-8")
         if texts.exists():
             shutil.copy(texts, partial)

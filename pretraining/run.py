@@ -12,16 +12,13 @@ from ..data.steps.exchange import wait_for_everyone
 from ..training.devices.precision import join_processes
 from ..training.learning import Session, learn
 from ..training.run_folder import MODEL, running
-from ..training.stages import warn_of_unfilled_steps
-from ..training.start import tell_start, waiting_for
-from .continuation import tell_of_learning_rate
+from ..training.start import waiting_for
+from .finished import keep_models
 from .output import run_folder
 from .prepared import find_inputs, prepare
 from .recipe import PretrainingRecipe
-from .revisions import keep_models, keeping_revisions, require_repository
-from .start import start_lines
-from .text import tell_shares
-from .tokenizer import found_tokenizer, keep_tokenizer, load_or_train_tokenizer
+from .revisions import keeping_revisions, require_repository
+from .start import begin
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -41,25 +38,14 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     """
     with waiting_for("the text: its files are read and compared"):
         inputs = find_inputs(recipe)
-    processes = join_processes(recipe.training.timeout)
+    processes = join_processes(inputs.training.timeout)
     with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
-        session = Session.begin(run.folder, recipe.training, resume=run.resume)
+        session = Session.begin(run.folder, inputs.training, resume=run.resume)
         require_repository(session)
         with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
-            parts = prepare(
-                recipe, inputs, session.accelerator, found_tokenizer(run, recipe.tokenizer, inputs)
-            )
-        with run.together() as is_main:
-            if is_main:
-                run.take()
-                keep_tokenizer(run.folder, recipe.tokenizer, inputs, parts.tokenizer)
-                parts.text.tell(run.folder)
-                tell_of_learning_rate(recipe)
-                tell_shares(parts.data.stages, recipe.training.steps)
-                warn_of_unfilled_steps(parts.data.stages)
-                size = len(parts.tokenizer)
-                tell_start(start_lines(recipe, parts.model, size, parts.data, session.accelerator))
-        with keeping_revisions(recipe, inputs, parts, session.accelerator) as revisions:
+            parts = prepare(inputs, session.accelerator, inputs.tokenizer.found(run))
+        begin(run, inputs, parts, session)
+        with keeping_revisions(session, parts, inputs.corpus.cache) as revisions:
             outcome = learn(session, parts, revisions)
             keep_models(session, parts, outcome)
             wait_for_everyone()
@@ -79,6 +65,6 @@ def train_recipe_tokenizer(recipe: PretrainingRecipe, *, overwrite: bool = False
         )
     inputs = find_inputs(recipe)
     with running(run_folder(recipe), resume=False, overwrite=overwrite) as run:
-        tokenizer = load_or_train_tokenizer(recipe, inputs, found_tokenizer(run, recipe.tokenizer, inputs))
+        tokenizer = inputs.tokenizer.load_or_train(inputs.model, inputs.tokenizer.found(run))
         run.take()
-        return keep_tokenizer(run.folder, recipe.tokenizer, inputs, tokenizer)
+        return inputs.tokenizer.keep(run.folder, tokenizer)

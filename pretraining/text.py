@@ -1,6 +1,6 @@
 """The text of a run, from what a recipe names to examples: what is learned from, and what is measured on.
 
-open_texts -> documents -> tokenize -> corpus -> training_source, build_held_out -> examples
+open_texts -> documents -> TextReader -> examples to learn from, and held-out ones
 
 A recipe names text to learn from (`train`) and text to measure on (`validation`). For translation, each is
 two: the documents to read and the documents to write, as many.
@@ -14,7 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -22,7 +22,6 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 from ..configs.messages import counted
 from ..data.cache import cache_folder
-from ..data.chunks import ParallelPairs
 from ..data.corpus import TokenizedCorpus, join_corpora
 from ..data.documents import EMBEDDED, Documents, FileDocuments, require_apart
 from ..data.files.compressed_files import ending
@@ -31,6 +30,7 @@ from ..data.held_out_documents import PartOfDocuments
 from ..data.mixed_documents import MixedDocuments, parts_of
 from ..data.prepared import PreparedDocuments, manifest_of, open_source
 from ..data.steps.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
+from ..data.steps.objective import Objective
 from ..data.steps.weighting import WeightedSource
 from ..data.steps.windows import WindowedSource, windows_of
 from ..data.texts_read import keep_texts, warn_of_copies
@@ -41,20 +41,15 @@ from ..data.tokenizers.special_tokens import (
     tell_of_control_tokens,
     tell_of_counts,
     tell_of_unknown,
-    tell_of_unwritable,
 )
 from ..data.tokenizers.tokenization import TextCounter, text_backend, tokenized_corpus
 from ..data.tokenizers.tokenization import tokenize as tokenize_text
-from ..modeling import NeuralConfig
-from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..training.checkpoints.checkpoint import CHECKPOINTS, latest
-from ..training.checkpoints.revisions import BABYLM
 from ..training.evaluation import HeldOut
 from ..training.run_folder import TEXTS
 from ..training.stages import Stage, epochs_of
-from .objectives.base_recipe import Corpus, ObjectiveContext
-from .recipe import CorpusRecipe, PretrainingRecipe, texts_of
-from .translation_scores import TranslationMeasure
+from .objectives.base_recipe import BaseObjectiveRecipe, Corpus, ObjectiveContext
+from .recipe import CorpusRecipe, texts_of
 
 Split = Literal["train", "validation"]
 
@@ -69,16 +64,15 @@ BLOCK, BLOCKS_OF_WINDOW = 2**12, 64
 """Neighbouring documents that stay together in an order of blocks, and the blocks of a window, about."""
 
 
-def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
+def open_text(corpus: CorpusRecipe, objective: BaseObjectiveRecipe, split: Split) -> tuple[Documents, ...]:
     """Find the documents of a split: one, or for translation the source's and the target's.
 
-    Where the recipe lists several texts, they are `MixedDocuments`.
+    Where the corpus lists several texts, they are `MixedDocuments`.
 
     Raises:
         FileNotFoundError: A named file or folder does not exist.
         ValueError: The text cannot be read, or an objective that reads pairs lacks one of its columns.
     """
-    corpus, objective = recipe.corpus, recipe.objective
     columns = [corpus.text_column]
     if objective.reads_pairs:
         if not (corpus.source_column and corpus.target_column):
@@ -103,12 +97,12 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
             remote_cache=corpus.remote_cache,
         )
         if isinstance(documents, PreparedDocuments):
-            require_tokens_enough(documents, recipe, split)
+            require_tokens_enough(documents, corpus, objective, split)
         return documents
 
     def parts(sources: Sequence[Any], column: str) -> list[Documents]:
         documents = [found(source, column) for source in sources]
-        return parts_of_split(recipe, split, sources, documents) if is_parted else documents
+        return parts_of_split(corpus, split, sources, documents) if is_parted else documents
 
     texts = texts_of(named)
     if split == "validation":  # whose masks go by places: in whatever order a recipe lists them
@@ -123,7 +117,7 @@ def open_text(recipe: PretrainingRecipe, split: Split) -> tuple[Documents, ...]:
 
 
 def parts_of_split(
-    recipe: PretrainingRecipe, split: Split, sources: Sequence[Any], texts: Sequence[Documents]
+    corpus: CorpusRecipe, split: Split, sources: Sequence[Any], texts: Sequence[Documents]
 ) -> list[Documents]:
     """Take the part of each training text that a split has; the embedded one has a held-out part of its own.
 
@@ -131,23 +125,22 @@ def parts_of_split(
         ValueError: The texts are streamed.
     """
     whole = {at: text for at, text in enumerate(texts) if sources[at] != EMBEDDED}
-    if whole and recipe.corpus.streaming:
+    if whole and corpus.streaming:
         raise ValueError(
             "corpus.streaming is true, so that no part can be held out: name held-out text with "
             "corpus.validation=..."
         )
-    part = partial(PartOfDocuments.of, cache=cache_folder(recipe.corpus.cache), texts=[*whole.values()])
+    part = partial(PartOfDocuments.of, cache=cache_folder(corpus.cache), texts=[*whole.values()])
     is_held_out = split == "validation"
     return [part(text, is_held_out=is_held_out) if at in whole else text for at, text in enumerate(texts)]
 
 
-def require_tokens_enough(documents: PreparedDocuments, recipe: PretrainingRecipe, split: Split) -> None:
-    """Refuse a corpus that is tokens where a recipe needs its text."""
-    corpus, objective = recipe.corpus, recipe.objective
+def require_tokens_enough(
+    documents: PreparedDocuments, corpus: CorpusRecipe, objective: BaseObjectiveRecipe, split: Split
+) -> None:
+    """Refuse a corpus that is tokens where its text is needed."""
     if objective.reads_pairs:
         documents.refuse(f"{objective.kind} reads pairs")
-    if recipe.training.revisions == BABYLM and split == "train":
-        documents.refuse("training.revisions is babylm, which counts words; a number of steps does not")
     if corpus.streaming and split == "train":
         documents.refuse("corpus.streaming is true, which a prepared corpus does not need")
     if corpus.validation is None:
@@ -160,17 +153,14 @@ def places_of(documents: Documents) -> Sequence[Path | str]:
     return whole.files if isinstance(whole, FileDocuments) else [whole.name]
 
 
-def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
-    """Name the recipe's tokenizer: by its path, else that of a prepared training text; `None` to train one.
+def tokenizer_of_text(corpus: CorpusRecipe) -> str | None:
+    """Find the folder of the tokenizer by which the training text was prepared, if it was.
 
     Raises:
         ValueError: A manifest cannot be read.
         FileNotFoundError: One is not there.
     """
-    if recipe.tokenizer.path is not None:
-        return recipe.tokenizer.path
-    train, corpus = recipe.corpus.train, recipe.corpus
-    for source in [text.path for text in texts_of(train)] or [train]:
+    for source in [text.path for text in texts_of(corpus.train)] or [corpus.train]:
         if manifest_of(source) is not None:
             found = open_source(source, cache=corpus.cache, remote_cache=corpus.remote_cache)
             assert isinstance(found, PreparedDocuments)
@@ -178,28 +168,14 @@ def named_tokenizer(recipe: PretrainingRecipe) -> str | None:
     return None
 
 
-def open_texts(recipe: PretrainingRecipe) -> Texts:
+def open_texts(corpus: CorpusRecipe, objective: BaseObjectiveRecipe) -> Texts:
     """Find the documents of both splits.
 
     Raises:
         FileNotFoundError: A named file or folder does not exist.
         ValueError: As in `open_text`.
     """
-    return {split: open_text(recipe, split) for split in get_args(Split)}
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What a recipe names, found and checked; no text has been read."""
-
-    config: NeuralConfig
-    """Of the model, before the tokenizer has set the size of the vocabulary."""
-    texts: Texts
-    """The documents of both splits."""
-    tokenizer: PreTrainedTokenizerBase | None
-    """The existing one, if the recipe names one, or a corpus was prepared by one."""
-    open_model: Opener = Checkpoint.open
-    """Finds the model that goes on by its name."""
+    return {split: open_text(corpus, objective, split) for split in get_args(Split)}
 
 
 @dataclass(frozen=True)
@@ -216,9 +192,7 @@ class ReadText:
     def tell(self, folder: Path) -> None:
         """Report what of the text a model does not get to see, and note in the run's folder what is read."""
         tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
-        if isinstance(measure := self.held_out.measure, TranslationMeasure):
-            tell_of_unwritable(measure.references, measure.tokenizer, "the held-out text")
-            measure.tell_of_ceiling()
+        self.held_out.tell()
         tell_of_left_out(self.left_out, "the training text")
         tell_of_left_out(self.held_out.left_out, "the held-out text")
         goes_on = latest(folder / CHECKPOINTS) is not None
@@ -230,27 +204,6 @@ class ReadText:
 def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:
     """Name the texts of both splits with sizes and hashes."""
     return {split: documents[0].identify() for split, documents in texts.items()}
-
-
-def tokenize(
-    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
-) -> Corpus:
-    """Tokenize the documents of a split, or find them in the cache; say which control tokens are in them."""
-    names = control_tokens_of(recipe, tokenizer)
-
-    def corpus_of(side: Documents) -> TokenizedCorpus:
-        if parts := parts_of(side):
-            return join_corpora([corpus_of(part) for part in parts.values()])
-        corpus = tokenized_corpus(side, tokenizer, recipe.corpus.cache, names)
-        if isinstance(side, PreparedDocuments):  # counted while it was prepared
-            tell_of_counts(side.manifest.control_tokens, side.name)
-        else:
-            tell_of_control_tokens(corpus.tokens, tokenizer, names, side.name)
-        tell_of_whole_files(side, corpus)
-        return corpus
-
-    first, *others = map(corpus_of, documents)
-    return (first, *others) if others else first  # pyright: ignore[reportReturnType]
 
 
 def tell_of_whole_files(documents: Documents, corpus: TokenizedCorpus) -> None:
@@ -265,154 +218,168 @@ def tell_of_whole_files(documents: Documents, corpus: TokenizedCorpus) -> None:
         )
 
 
-def control_tokens_of(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """List the special tokens that are recognized in a recipe's text.
+@dataclass(frozen=True)
+class TextReader:
+    """Reads documents: a tokenizer cuts them into tokens, an objective into examples."""
 
-    Raises:
-        ValueError: The recipe names one that the tokenizer lacks or that may not stand in a text.
-    """
-    return control_tokens(tokenizer, recipe.corpus.control_tokens)
+    corpus: CorpusRecipe
+    """How text is read, and where its tokens are kept."""
+    objective: BaseObjectiveRecipe
+    """What is learned from it."""
+    tokenizer: PreTrainedTokenizerBase
+    seed: int
+    """Of the run."""
 
+    @cached_property
+    def context(self) -> ObjectiveContext:
+        """What the objective is built in."""
+        corpus = self.corpus
+        return ObjectiveContext(self.tokenizer, corpus.sequence_length, self.seed, corpus.isolate_documents)
 
-def training_source(
-    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
-) -> Callable[..., ExampleSource]:
-    """Tokenize the training text once; return what makes examples of it.
+    @cached_property
+    def control_tokens(self) -> list[str]:
+        """The special tokens that are recognized in the text.
 
-    It takes the sequence length, and for several texts the shares of the tokens of each, by name, if they are
-    not the recipe's. A stream is tokenized while it is read.
+        Raises:
+            ValueError: One is named that the tokenizer lacks or that may not stand in a text.
+        """
+        return control_tokens(self.tokenizer, self.corpus.control_tokens)
 
-    Raises:
-        ValueError: The text cannot be read or is too short, pairs are to be streamed, or masks to be static
-            where examples have other places in each epoch.
-    """
-    texts = texts_of(recipe.corpus.train)
-    if texts or recipe.corpus.streaming:
-        require_dynamic_masks(recipe, "a stream" if recipe.corpus.streaming else "texts with shares")
-    if texts:
-        sides = [parts_of(side) for side in documents]
-        corpora = {name: tokenize(recipe, [side[name] for side in sides], tokenizer) for name in sides[0]}
-        return partial(
-            weighted_examples_of, recipe, corpora, tokenizer, {str(text.name): text.share for text in texts}
+    def build_objective(self, config: PreTrainedConfig) -> Objective:
+        """Build the objective of a model; its configuration says what a decoder reads first."""
+        start_id = getattr(config, "decoder_start_token_id", None)
+        return self.objective.build(replace(self.context, decoder_start_id=start_id))
+
+    def tokenize(self, documents: Sequence[Documents]) -> Corpus:
+        """Tokenize a split, or find its tokens in the cache; say which control tokens are in it."""
+        first, *others = map(self._tokenize_side, documents)
+        return (first, *others) if others else first  # pyright: ignore[reportReturnType]
+
+    def _tokenize_side(self, side: Documents) -> TokenizedCorpus:
+        if parts := parts_of(side):
+            return join_corpora([self._tokenize_side(part) for part in parts.values()])
+        names = self.control_tokens
+        corpus = tokenized_corpus(side, self.tokenizer, self.corpus.cache, names)
+        if isinstance(side, PreparedDocuments):  # counted while it was prepared
+            tell_of_counts(side.manifest.control_tokens, side.name)
+        else:
+            tell_of_control_tokens(corpus.tokens, self.tokenizer, names, side.name)
+        tell_of_whole_files(side, corpus)
+        return corpus
+
+    def training_source(self, documents: Sequence[Documents]) -> Callable[..., ExampleSource]:
+        """Tokenize the training text once; return what makes examples of it.
+
+        It takes the sequence length, and for several texts the shares of the tokens of each, by name, if they
+        are not the corpus's. A stream is tokenized while it is read.
+
+        Raises:
+            ValueError: The text cannot be read or is too short, pairs are to be streamed, or masks to be
+                static where examples have other places in each epoch.
+        """
+        texts, is_stream = texts_of(self.corpus.train), self.corpus.streaming
+        if texts or is_stream:
+            require_dynamic_masks(self.objective, "a stream" if is_stream else "texts with shares")
+        if texts:
+            sides = [parts_of(side) for side in documents]
+            corpora = {name: self.tokenize([side[name] for side in sides]) for name in sides[0]}
+            return partial(self.weighted_examples, corpora, {str(text.name): text.share for text in texts})
+        if is_stream:
+            return self._streamed(*documents)
+        return partial(self.examples, self.tokenize(documents))
+
+    def _streamed(self, documents: Documents, *others: Documents) -> Callable[[int], ExampleSource]:
+        from ..data.streaming import StreamedExamples, TokenizedStream
+
+        if others:
+            raise ValueError(
+                "corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false"
+            )
+        names, tokenizer = self.control_tokens, self.tokenizer
+        counter = TextCounter(text_backend(tokenizer, names), ends_read_as_text(tokenizer, names))
+        stream = TokenizedStream(
+            documents, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names), count=counter
         )
-    if not recipe.corpus.streaming:
-        corpus = tokenize(recipe, documents, tokenizer)
-        return partial(examples_of, recipe, corpus, tokenizer)
-    from ..data.streaming import StreamedExamples, TokenizedStream
+        is_told = False
 
-    read, *others = documents
-    if others:
-        raise ValueError("corpus.streaming is true, but pairs cannot be streamed: set corpus.streaming=false")
-    names = control_tokens_of(recipe, tokenizer)
-    counter = TextCounter(text_backend(tokenizer, names), ends_read_as_text(tokenizer, names))
-    stream = TokenizedStream(
-        read, partial(tokenize_text, tokenizer=tokenizer, control_tokens=names), count=counter
-    )
-    is_told = False
+        def make_examples(length: int, corpus: TokenizedCorpus, window: int) -> Examples:
+            nonlocal is_told
+            if not is_told:  # here: data workers are forked later
+                tell_of_control_tokens(corpus.tokens, tokenizer, names, f"{documents.name}, a window of it")
+                is_told = True
+            return self.examples(corpus, length).epoch(window)
 
-    def make_examples(length: int, corpus: TokenizedCorpus, window: int) -> Examples:
-        nonlocal is_told
-        if not is_told:  # here: data workers are forked later
-            tell_of_control_tokens(corpus.tokens, tokenizer, names, f"{read.name}, a window of it")
-            is_told = True
-        return examples_of(recipe, corpus, tokenizer, length).epoch(window)
+        return lambda length: StreamedExamples(stream, partial(make_examples, length))
 
-    return lambda length: StreamedExamples(stream, partial(make_examples, length))
+    def weighted_examples(
+        self,
+        corpora: Mapping[str, Corpus],
+        shares: Mapping[str, float],
+        sequence_length: int,
+        other_shares: Mapping[str, float] | None = None,
+    ) -> WeightedSource:
+        """Make the examples of several texts, each with its share of the tokens."""
+        sources = {}
+        for name, corpus in corpora.items():
+            try:
+                sources[name] = self.examples(corpus, sequence_length)
+            except ValueError as error:
+                raise ValueError(f"corpus.train, {name}: {error}") from error
+        return WeightedSource(sources, shares if other_shares is None else other_shares, self.seed)
 
+    def examples(self, corpus: Corpus, sequence_length: int) -> ExampleSource:
+        """Make examples of a tokenized corpus, of at most so many tokens each.
 
-def build_held_out(
-    recipe: PretrainingRecipe, documents: Sequence[Documents], tokenizer: PreTrainedTokenizerBase
-) -> HeldOut:
-    """Tokenize the validation documents of a recipe, and say how models are measured on them.
+        Of a corpus of more than `MOST_PLANNED` documents, an epoch is a window.
+        """
+        objective, context = self.objective, replace(self.context, sequence_length=sequence_length)
+        if isinstance(corpus, tuple) or corpus.num_documents <= MOST_PLANNED:
+            return objective.examples(corpus, context)
+        of_windows = f"a text of {corpus.num_documents:,} documents, which is read by windows"
+        require_dynamic_masks(objective, of_windows)
+        num_blocks = corpus.num_documents // BLOCK  # the last one has up to twice as many documents
 
-    Raises:
-        ValueError: The text cannot be read or is too short.
-    """
-    sides = [parts_of(side) for side in documents]
-    parts = {name: build_held_out(recipe, [side[name] for side in sides], tokenizer) for name in sides[0]}
-    corpus = tokenize(recipe, documents, tokenizer)
-    try:
-        context = replace(context_of(recipe, tokenizer), is_held_out=True)
-        source = recipe.objective.examples(corpus, context)
-    except ValueError as error:
-        raise ValueError(f"corpus.validation: {error}") from error
-    corpora = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
-    about = {UNKNOWN: recipe.objective.share_of_unknown(corpora, tokenizer)}
-    is_whole = not any(each.tally.dropped for each in corpora)
-    num_bytes = recipe.objective.count_bytes(corpus, source) if is_whole else {}
-    held_out = HeldOut(source, num_bytes, left_out=left_out_of(source.epoch(0)), about=about, parts=parts)
-    if isinstance(source, ParallelPairs):
-        measure = TranslationMeasure.of(
+        def make_block(block: int, lap: int) -> Examples:
+            first, is_last = block * BLOCK, block == num_blocks - 1
+            documents = corpus.part(first, corpus.num_documents if is_last else first + BLOCK)
+            return objective.examples(documents, context).epoch(lap)
+
+        return WindowedSource(make_block, num_blocks, BLOCKS_OF_WINDOW, self.seed)
+
+    def held_out(self, documents: Sequence[Documents]) -> HeldOut:
+        """Tokenize the validation documents, and say how models are measured on them.
+
+        Raises:
+            ValueError: The text cannot be read or is too short.
+        """
+        sides, objective = [parts_of(side) for side in documents], self.objective
+        parts = {name: self.held_out([side[name] for side in sides]) for name in sides[0]}
+        corpus = self.tokenize(documents)
+        try:
+            source = objective.examples(corpus, replace(self.context, is_held_out=True))
+        except ValueError as error:
+            raise ValueError(f"corpus.validation: {error}") from error
+        corpora = [corpus] if isinstance(corpus, TokenizedCorpus) else corpus
+        is_whole = not any(each.tally.dropped for each in corpora)
+        held_out = HeldOut(
             source,
-            documents,
-            tokenizer,
-            recipe.corpus.sequence_length,
-            control_tokens_of(recipe, tokenizer),
+            objective.count_bytes(corpus, source) if is_whole else {},
+            left_out=left_out_of(source.epoch(0)),
+            about={UNKNOWN: objective.share_of_unknown(corpora, self.tokenizer)},
+            parts=parts,
         )
-        return replace(held_out, measure=measure)
-    return held_out
+        measure = objective.measure(source, documents, self.context, self.control_tokens)
+        return held_out if measure is None else replace(held_out, measure=measure, tell=measure.tell)
 
 
-def examples_of(
-    recipe: PretrainingRecipe, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, sequence_length: int
-) -> ExampleSource:
-    """Make the examples of a recipe's objective from a tokenized corpus, of at most so many tokens each.
-
-    Of a corpus of more than `MOST_PLANNED` documents, an epoch is a window.
-    """
-    context = replace(context_of(recipe, tokenizer), sequence_length=sequence_length)
-    if isinstance(corpus, tuple) or corpus.num_documents <= MOST_PLANNED:
-        return recipe.objective.examples(corpus, context)
-    require_dynamic_masks(recipe, f"a text of {corpus.num_documents:,} documents, which is read by windows")
-    num_blocks = corpus.num_documents // BLOCK  # the last one has up to twice as many documents
-
-    def make_block(block: int, lap: int) -> Examples:
-        first, is_last = block * BLOCK, block == num_blocks - 1
-        documents = corpus.part(first, corpus.num_documents if is_last else first + BLOCK)
-        return recipe.objective.examples(documents, context).epoch(lap)
-
-    return WindowedSource(make_block, num_blocks, BLOCKS_OF_WINDOW, recipe.training.seed)
-
-
-def require_dynamic_masks(recipe: PretrainingRecipe, text: str) -> None:
+def require_dynamic_masks(objective: BaseObjectiveRecipe, text: str) -> None:
     """Raise a `ValueError` if masks are static: they go by an example's place, which changes in this text."""
-    parts: Any = getattr(recipe.objective, "objectives", [recipe.objective])
+    parts: Any = getattr(objective, "objectives", [objective])
     if any(getattr(part, "masking", None) == "static" for part in parts):
         raise ValueError(
             f"objective.masking is static, but corpus.train is {text}, whose examples have other places in "
             "each epoch, and would have other masks: set objective.masking=dynamic, or list files alone"
         )
-
-
-def weighted_examples_of(
-    recipe: PretrainingRecipe,
-    corpora: Mapping[str, Corpus],
-    tokenizer: PreTrainedTokenizerBase,
-    shares: Mapping[str, float],
-    sequence_length: int,
-    other_shares: Mapping[str, float] | None = None,
-) -> WeightedSource:
-    """Make the examples of several texts, each with its share of the tokens."""
-    sources = {}
-    for name, corpus in corpora.items():
-        try:
-            sources[name] = examples_of(recipe, corpus, tokenizer, sequence_length)
-        except ValueError as error:
-            raise ValueError(f"corpus.train, {name}: {error}") from error
-    return WeightedSource(sources, shares if other_shares is None else other_shares, recipe.training.seed)
-
-
-def context_of(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig | None = None
-) -> ObjectiveContext:
-    """Return what a recipe's objective is built in; a configuration says what a decoder reads first."""
-    return ObjectiveContext(
-        tokenizer,
-        recipe.corpus.sequence_length,
-        recipe.training.seed,
-        recipe.corpus.isolate_documents,
-        getattr(config, "decoder_start_token_id", None),
-    )
 
 
 def passes_of(stages: Sequence[Stage], num_steps: int) -> dict[str, float]:

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.chunks import ParallelPairs
 from ..data.documents import Documents
-from ..data.tokenizers.special_tokens import required_token_id, writes_lowercase
+from ..data.tokenizers.special_tokens import required_token_id, tell_of_unwritable, writes_lowercase
 from ..data.tokenizers.tokenization import text_backend
 from ..modeling.generation.writing import read_out, rewritten, write
 from ..training.metrics.bootstrap import bootstrap_interval
@@ -136,8 +136,9 @@ class TranslationMeasure:
         scores = score_translations(self.translate(model), self.references, **self.compared)
         return {"translation/bleu": scores.bleu, "translation/chrf": scores.chrf}
 
-    def tell_of_ceiling(self) -> None:
-        """Print the BLEU of the references as the tokenizer writes them, if that changes them."""
+    def tell(self) -> None:
+        """Print what of the references the tokenizer cannot write, and their BLEU as it writes them."""
+        tell_of_unwritable(self.references, self.tokenizer, "the held-out text")
         texts = rewritten(self.tokenizer, self.references)
         if not matches(texts, self.references, lowercase=self.compared["lowercase"]).all():
             most = score_translations(texts, self.references, **self.compared).bleu

@@ -39,6 +39,8 @@ class HeldOut:
     """UTF-8 bytes that a term's targets cover, by the term's name, for bits per byte."""
     measure: Callable[[nn.Module], dict[str, float]] = lambda model: {}
     """Further scores of the bare model, such as BLEU; called on every process, the main one's are kept."""
+    tell: Callable[[], None] = lambda: None
+    """Says on the screen how good the scores of `measure` can get on this text at most."""
     criterion: Callable[[Mapping[str, float]], float] = lambda scores: scores.get("loss", math.inf)
     """What the best checkpoint is lowest in."""
     left_out: Sequence[LeftOut] = ()

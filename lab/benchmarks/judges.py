@@ -38,7 +38,7 @@ from tercet.finetune.tasks.task_recipes import TaggingRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.text import build_held_out, context_of, open_text
+from tercet.pretraining.text import TextReader, open_text
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import evaluate_held_out
 from tercet.training.metrics.bootstrap import bootstrap_interval, mean_interval
@@ -167,9 +167,10 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
     recipe = load_recipe(PretrainingRecipe, name, [*overrides, *exam.overrides])
     tokenizer = load_tokenizer(str(exam.model))
     accelerator = build_accelerator(recipe.training, exam.model.parent)
-    held_out = build_held_out(recipe, open_text(recipe, "validation"), tokenizer)
+    reader = TextReader(recipe.corpus, recipe.objective, tokenizer, recipe.training.seed)
+    held_out = reader.held_out(open_text(recipe.corpus, recipe.objective, "validation"))
     assert held_out.source is not None
-    objective = recipe.objective.build(context_of(recipe, tokenizer)).at(1.0)
+    objective = recipe.objective.build(reader.context).at(1.0)
     steps = StepCutter(objective, recipe.training, accelerator).held_out(held_out.source)
     network = accelerator.prepare(Checkpoint.open(str(exam.model)).ours())
     scores = evaluate_held_out(network, objective, held_out, steps, accelerator)

@@ -12,13 +12,14 @@ A new objective is a file with an `Objective` and its recipe, and a line in the 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol
 
 from pydantic import Field
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from ...data.corpus import TokenizedCorpus
+from ...data.documents import Documents
 from ...data.steps.examples import ExampleSource
 from ...data.steps.objective import Objective
 from ...data.tokenizers.special_tokens import share_of_unknown
@@ -101,6 +102,18 @@ class ObjectiveContext:
         if self.decoder_start_id is None:
             raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
         return self.decoder_start_id
+
+
+class Measure(Protocol):
+    """Further scores on held-out text, as of what a model writes."""
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        """Score a model."""
+        ...
+
+    def tell(self) -> None:
+        """Say on the screen how good the scores can get on this text at most."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -201,6 +214,23 @@ class BaseObjectiveRecipe(ABC):
         text have them; by default, none.
         """
         return {}
+
+    def measure(
+        self,
+        source: ExampleSource,
+        documents: Sequence[Documents],
+        context: ObjectiveContext,
+        control_tokens: Sequence[str],
+    ) -> Measure | None:
+        """Return what scores models beside the objective on held-out documents; by default, nothing.
+
+        Args:
+            source: The examples of the documents.
+            documents: One, or for pairs those to read and those to write.
+            context: Of the run.
+            control_tokens: The special tokens that are recognized in the text.
+        """
+        return None
 
 
 def share_parameters(module: nn.Module, source: nn.Module, excluded: tuple[str, ...] = ()) -> None:

@@ -31,6 +31,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ...data.chunks import ParallelPairs
+from ...data.documents import Documents
 from ...data.steps.examples import ExampleSource, gather
 from ...data.steps.objective import IGNORE, Batch, Example
 from ...data.tokenizers.special_tokens import required_token_id, target_language
@@ -38,6 +39,7 @@ from ...modeling import TercetRecurrentSeq2SeqForConditionalGeneration, TercetSe
 from ...training.devices.sharding import largest
 from ...training.evaluation import evaluation_mode
 from ...training.token_objective import sample_tokens, without_targets
+from ..translation_scores import TranslationMeasure
 from .base_recipe import (
     BaseObjectiveRecipe,
     Corpus,
@@ -297,6 +299,19 @@ class TranslationRecipe(BaseObjectiveRecipe):
         if self.scheduled_sampling is None:
             return whole
         return replace(whole, passes=self.scheduled_sampling.count_passes(sequence_length))
+
+    def measure(
+        self,
+        source: ExampleSource,
+        documents: Sequence[Documents],
+        context: ObjectiveContext,
+        control_tokens: Sequence[str],
+    ) -> TranslationMeasure:
+        """Compare what a model writes with the targets."""
+        assert isinstance(source, ParallelPairs)
+        return TranslationMeasure.of(
+            source, documents, context.tokenizer, context.sequence_length, control_tokens
+        )
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
         """Count the bytes of the texts to be written."""

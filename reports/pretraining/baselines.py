@@ -1,7 +1,4 @@
-"""What counting alone achieves: the language models that a trained network must beat.
-
-    unigram   p(w)                            what is frequent, read from the training text
-    trigram   p(w | the two tokens before)    interpolated Kneser-Ney
+"""What counting alone achieves: the trigram model that a trained network must beat.
 
 Kneser and Ney (1995), interpolated as by Chen and Goodman (1999, section 4.1.6), with one discount per order:
 a count gives D of itself away, and the tokens of the next shorter context share what was given in proportion
@@ -14,40 +11,10 @@ to how many different contexts they follow, not how often they occur. The shorte
 Legend: N tokens, D + 1 document offsets into them, V vocabulary.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-
-LogProbability = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-def nats_per_token(log_probability: LogProbability, tokens: np.ndarray, offsets: np.ndarray) -> float:
-    """Average the negative log-likelihood over the tokens of some documents, each begun without context.
-
-    Of no token, it is not a number.
-    """
-    return float(-log_probability(tokens, offsets).mean()) if len(tokens) else math.nan
-
-
-@dataclass(frozen=True, eq=False)
-class UnigramModel:
-    """Tokens by their frequency alone, each counted once more than seen (Laplace): none is impossible."""
-
-    log_probabilities: np.ndarray
-    """Of every token (V,), in nats."""
-
-    @classmethod
-    def fit(cls, tokens: np.ndarray, vocab_size: int) -> Self:
-        """Count tokens (N,)."""
-        counts = np.bincount(tokens, minlength=vocab_size) + 1.0
-        return cls(np.log(counts / counts.sum()))
-
-    def log_probability(self, tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Look up each token (N,); where documents begin changes nothing."""
-        return self.log_probabilities[tokens]
 
 
 @dataclass(frozen=True, eq=False)

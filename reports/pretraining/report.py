@@ -17,14 +17,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
-from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoModelForSequenceClassification
 
 from ... import modeling
 from ...configs.messages import counted, quietly
 from ...configs.recipe import load_recipe
 from ...data.files.atomic_writes import replace_text
-from ...data.steps.batches import StepDataset
-from ...data.steps.examples import LeftOut
+from ...data.steps.batches import StepDataset, one_pass
+from ...data.steps.examples import ExampleSource, LeftOut
 from ...data.steps.objective import Objective
 from ...data.texts_read import keep_texts
 from ...data.tokenizers.tokenizer import load_tokenizer
@@ -34,10 +34,10 @@ from ...modeling.saved.model_folder import load_config
 from ...modeling.stock.architectures import options_of_export
 from ...pretraining.objectives.character_language_modeling import CharacterLanguageModeling
 from ...pretraining.objectives.masked_pairs import PAIR_LABELS, MaskedLanguageModelingWithPairs
-from ...pretraining.recipe import PretrainingRecipe, in_words
-from ...pretraining.text import build_held_out, context_of, identify, open_texts
+from ...pretraining.recipe import PretrainingRecipe
+from ...pretraining.text import TextReader, Texts, identify, open_texts
 from ...training.devices.precision import choose_precision, join_processes
-from ...training.evaluation import HeldOut
+from ...training.evaluation import micro_batches
 from ...training.recipe import EMA, LAST, MEAN
 from ...training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES, TEXTS
 from ...training.token_objective import TokenObjective
@@ -77,7 +77,7 @@ from ..verdicts import (
     with_interval,
 )
 from .changed_scores import change_of_scores, change_of_tokens, losses_before
-from .comparison import TokenLosses, answers, batches_of, trigram_losses
+from .comparison import TokenLosses, answers, steps_in_order, trigram_losses
 from .document_scores import DOCUMENT, UnitScores, unit_scores
 from .samples import Samples, as_lines, samples
 
@@ -92,13 +92,13 @@ LEAST_GAIN = 0.02
 
 
 def losses_without_context(
-    recipe: PretrainingRecipe, objective: Objective, held_out: HeldOut, device: torch.device
+    objective: Objective, steps: StepDataset | None, device: torch.device
 ) -> dict[str, float]:
     """Return the entropy of each term's held-out targets, in nats; none of mixtures."""
     known = TokenObjective | MaskedLanguageModelingWithPairs | CharacterLanguageModeling
-    if not isinstance(objective, known) or held_out.source is None:
+    if not isinstance(objective, known) or steps is None:
         return {}
-    targets = answers(objective, batches_of(held_out.source, objective, recipe, device))
+    targets = answers(objective, micro_batches(one_pass(steps), device))
     return {term: entropy(own) for term, own in targets.items() if len(own)}
 
 
@@ -217,11 +217,14 @@ def write_report(run: FinishedRun) -> None:
         model = Checkpoint.open(str(run.model)).ours().eval()
         nn.Module.to(model, device)
         tokenizer = load_tokenizer(str(run.model))
-    objective, held_out, steps = measured_on(recipe, tokenizer, model.config, folder)
-    scores, trigram = unit_scores(model, steps, device, precision), trigram_losses(recipe, tokenizer)
+    reader = TextReader(recipe.corpus, recipe.objective, tokenizer, recipe.training.seed)
+    texts, source = measured_on(reader, folder)
+    objective = reader.build_objective(model.config)
+    steps = None if source is None else steps_in_order(source, objective, recipe.training)
+    scores, trigram = unit_scores(model, steps, device, precision), trigram_losses(reader, texts)
     levels = {term: float(own.no_context.sum() / own.targets.sum()) for term, own in scores.items()}
     if not levels:
-        levels = losses_without_context(recipe, objective, held_out, device)
+        levels = losses_without_context(objective, steps, device)
     shown_texts = samples(model, tokenizer, steps)
     summary = facts | {
         "without_context": levels,
@@ -234,7 +237,7 @@ def write_report(run: FinishedRun) -> None:
         "scores": scores_as_data(scores_of(summary)),
         "told": [*told(summary)],
         "verdicts": as_data(verdicts(summary, log)),
-        "next_steps": steps_as_data(what_comes_next(recipe, summary)),
+        "next_steps": steps_as_data(what_comes_next(recipe.folder / MODEL, summary)),
     }
     replace_text(folder / SCORES, json.dumps(as_json(found), indent=2) + "\n")
     summary |= {key: found[key] for key in ("verdicts", "next_steps")}
@@ -263,33 +266,17 @@ def told(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"on held-out text: {terms or 'loss ' + in_three_digits(summary['scores'].get('loss'))}"
 
 
-def measured_on(
-    recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, folder: Path
-) -> tuple[Objective, HeldOut, StepDataset | None]:
-    """Build what the run in a folder was measured by and on, cut into the steps of its evaluation.
+def measured_on(reader: TextReader, folder: Path) -> tuple[Texts, ExampleSource | None]:
+    """Read again what the run in a folder has learned from, and the examples that it was measured on.
 
     Raises:
         FileNotFoundError: The text is not there any more.
         ValueError: It has changed.
     """
-    objective = recipe.objective.build(context_of(recipe, tokenizer, config))
     with warnings.catch_warnings(action="ignore"):  # the run has told
-        texts = open_texts(recipe)
+        texts = open_texts(reader.corpus, reader.objective)
         keep_texts(folder / TEXTS, identify(texts), goes_on=True, may_change=False)
-        held_out = build_held_out(recipe, texts["validation"], tokenizer)
-    if held_out.source is None:
-        return objective, held_out, None
-    training = recipe.training
-    tokens = min(training.tokens_per_step, int(held_out.source.epoch(0).lengths.sum()))
-    steps = StepDataset(
-        held_out.source,
-        objective.at(1.0),
-        tokens_per_step=tokens,
-        tokens_per_micro_batch=training.tokens_per_micro_batch or tokens,
-        seed=training.seed,
-        shuffle=False,
-    )
-    return objective, held_out, steps
+        return texts, reader.held_out(texts["validation"]).source
 
 
 def add_intervals(
@@ -344,7 +331,7 @@ def build_report(
             *change_of_tokens(summary["held_out"]),
             *what_is_left_out(summary["left_out"]),
             Heading("Recipe"),
-            Bullets(recipe_lines(recipe)),
+            Bullets(recipe.in_lines()),
             Prose(f"All settings are in [{RECIPE}]({RECIPE}), which `tercet pretrain` takes as it is."),
             Heading("Run"),
             Prose(f"{told}; {summary['seconds']:,.0f} seconds in steps."),
@@ -374,33 +361,10 @@ def about_losses(summary: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def recipe_lines(recipe: PretrainingRecipe) -> list[str]:
-    """Describe a recipe by what most runs differ in."""
-    model, tokenizer, corpus, training = recipe.model, recipe.tokenizer, recipe.corpus, recipe.training
-    changed = ", ".join(f"{name} {value}" for name, value in model.applied_overrides.items())
-    pieces = (
-        f"of {tokenizer.path}"
-        if tokenizer.path
-        else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
-    )
-    schedule, optimizer = training.schedule, training.optimizer
-    held_out = "a part of it" if corpus.validation is None else in_words(corpus.validation)
-    return [
-        f"model: {model.origin}{f' with {changed}' if changed else ''}",
-        f"tokenizer: {pieces}",
-        f"text: {in_words(corpus.train)}; held out: {held_out}; at most "
-        f"{corpus.sequence_length:,} tokens a sequence",
-        f"objective: {recipe.objective.kind.replace('_', ' ')}",
-        f"training: {training.steps:,} steps of {training.tokens_per_step:,} tokens; {optimizer.kind}, "
-        f"{schedule.kind} schedule; seed {training.seed}",
-    ]
-
-
-def what_comes_next(recipe: PretrainingRecipe, summary: Mapping[str, Any]) -> Iterator[NextStep]:
-    """Yield what may be done with the model, unless it is of no use."""
+def what_comes_next(model: Path, summary: Mapping[str, Any]) -> Iterator[NextStep]:
+    """Yield what may be done with the model in a folder, unless it is of no use."""
     if is_usable(summary["scores"]):
         trained = summary["models"].get(MODEL, "")
-        model = recipe.folder / MODEL
         export = options_of_export(load_config(model))
         yield from after_pretraining(str(model), classifies=classifies_texts(trained), export=export)
 

@@ -19,11 +19,11 @@ from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.student import build_student
 from tercet.distill.teacher import LiveTeacher, load_model
 from tercet.modeling.saved.checkpoint import Checkpoint
-from tercet.pretraining.model import build_model
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 
 from ..finetune.conftest import WORDS
+from ..pretraining_parts import model_of
 
 TINY = {
     "hidden_size": 32,
@@ -62,7 +62,7 @@ def teachers(tmp_path_factory) -> Path:
         template = recipe.objective.template
         tokenizer = train_tokenizer([" ".join(WORDS)] * 20, kind, 300, template=template)
         tokenizer.save_pretrained(folder / member)
-        model = build_model(recipe, tokenizer)
+        model = model_of(recipe, tokenizer)
         with torch.no_grad():  # untrained models expect nearly the same everywhere: let them differ
             for parameter in model.parameters():
                 parameter.add_(0.15 * torch.randn_like(parameter))

@@ -16,8 +16,9 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import SplitRows, find_task, read_splits
 from tercet.finetune.tasks.task import Task
 from tercet.finetune.tasks.tasks import task_of
-from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
+
+from ..pretraining_parts import model_of
 
 WORDS = [
     "the",
@@ -68,7 +69,7 @@ def bases(tmp_path_factory) -> Path:
         template = recipe.objective.template
         tokenizer = train_tokenizer([" ".join(WORDS)] * 20, kind, 300, template=template)
         tokenizer.save_pretrained(folder / member)
-        build_model(recipe, tokenizer).save_pretrained(folder / member)
+        model_of(recipe, tokenizer).save_pretrained(folder / member)
     return folder
 
 

@@ -15,10 +15,11 @@ from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.distill.recipe import DistillationRecipe
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.plan.machines import load_plan
 from tercet.tools.prepare.recipe import PreparationRecipe
+
+from ..pretraining_parts import model_of
 
 ROOT = Path(__file__).parents[2]
 OF_ROOT = ["README.md", "CONTRIBUTING.md", "AGENTS.md"]
@@ -88,7 +89,7 @@ def finished_runs(tmp_path_factory) -> Path:
             template=recipe.objective.template,
         )
         tokenizer.save_pretrained(folder / recipe.output / "model")
-        build_model(recipe, tokenizer).save_pretrained(folder / recipe.output / "model")
+        model_of(recipe, tokenizer).save_pretrained(folder / recipe.output / "model")
     return folder
 
 

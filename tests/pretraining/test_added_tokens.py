@@ -1,6 +1,7 @@
 """A model goes on learning with a tokenizer that has got more tokens, or that pads with the end of a text."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +13,16 @@ from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
 from tercet.configs.recipe import parse_recipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.model_folder import save_tokenizer
-from tercet.pretraining.model import build_config, build_model, cut_to
+from tercet.pretraining.continuation import ContinuedModel
+from tercet.pretraining.finished import cut_to
+from tercet.pretraining.model import FirstModel
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.text import Inputs
-from tercet.pretraining.tokenizer import fit_length, load_or_train_tokenizer
+from tercet.pretraining.tokenizer import TokenizerSource, fit_length
 from tercet.tools.plan.model_costs import build_planned_model
 
+from ..pretraining_parts import first_model_of, model_of
 from ..word_level import word_level
 from .conftest import recipe_data_of, unread_recipe
 
@@ -63,7 +66,7 @@ def test_a_model_that_goes_on_has_room_for_added_tokens(trained, tokenizer, num_
     tokenizer.add_tokens([f"new{number}" for number in range(num_added)])
     tokenizer.save_pretrained(trained)
     recipe = causal_recipe(path=str(trained))
-    model = build_model(recipe, tokenizer)
+    model = model_of(recipe, tokenizer)
     assert model.config.vocab_size == rows
     assert build_planned_model(recipe).config.vocab_size == rows
     before = Checkpoint.open(str(trained)).transformer().get_input_embeddings().weight
@@ -75,15 +78,15 @@ def test_a_model_that_goes_on_has_room_for_added_tokens(trained, tokenizer, num_
 
 
 def test_a_model_that_goes_on_may_get_the_room_that_a_recipe_says(trained, tokenizer):
-    model = build_model(causal_recipe(path=str(trained), overrides={"vocab_size": 64}), tokenizer)
+    model = model_of(causal_recipe(path=str(trained), overrides={"vocab_size": 64}), tokenizer)
     assert model.get_input_embeddings().num_embeddings == 64
     with pytest.raises(ValueError, match=r"overrides.vocab_size is 39, but the tokenizer's ids need 40"):
-        build_model(causal_recipe(path=str(trained), overrides={"vocab_size": 39}), tokenizer)
+        model_of(causal_recipe(path=str(trained), overrides={"vocab_size": 39}), tokenizer)
 
 
 def test_tokens_keep_their_vectors_under_other_ids(trained, tokenizer, capsys):
     """The vocabularies are equally large, so that nothing else says so."""
-    model = build_model(causal_recipe(path=str(trained)), tokenizer_of(1, 0, *range(2, 37)))
+    model = model_of(causal_recipe(path=str(trained)), tokenizer_of(1, 0, *range(2, 37)))
     before = Checkpoint.open(str(trained)).transformer().get_input_embeddings().weight
     table = model.get_input_embeddings().weight
     assert torch.equal(table, before[[1, 0, *range(2, 40)]])
@@ -109,7 +112,7 @@ def test_an_end_that_also_pads_is_a_target(tokenizer):
     own, shared = batches
     assert objective.targets(shared) == objective.targets(own) == {"clm": torch.tensor(6)}
     tokenizer.pad_token = "[EOS]"
-    model = build_model(preset(), tokenizer).eval()
+    model = model_of(preset(), tokenizer).eval()
     assert model.config.pad_token_id == model.config.eos_token_id == END
     rows = torch.tensor([[5, 6, 7, END], [8, END, END, END], [9, 5, END, END]])
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
@@ -140,7 +143,13 @@ def test_a_tokenizer_cuts_texts_to_the_positions_of_its_model(
     """Otherwise the finished model reads the beginnings of texts alone, or more than it has positions for."""
     recipe = unread_recipe("causal_language_modeling", model, tokenizer={"path": path})
     tokenizer.model_max_length = limit or VERY_LARGE_INTEGER
-    fit_length(recipe, TercetDecoderConfig(vocab_size=42, max_position_embeddings=64), tokenizer, "words")
+    config = TercetDecoderConfig(vocab_size=42, max_position_embeddings=64)
+    about = str(recipe.model.origin), recipe.objective, config, recipe.model.applied_overrides
+    checkpoint: Any = None
+    is_preset = recipe.model.path is None
+    begun = FirstModel(*about) if is_preset else ContinuedModel(*about, checkpoint, checkpoint)
+    is_own = not is_preset and recipe.tokenizer.path == recipe.model.path
+    fit_length(tokenizer, begun.positions_with(tokenizer, is_own=is_own), "words")
     told = "no texts" if limit is None else f"texts to {limit} tokens"
     line = f"words: the tokenizer cuts {told}; beside the model, it cuts them to its 64 positions\n"
     assert capsys.readouterr().err == (line if expected != limit else "")
@@ -161,6 +170,6 @@ def test_a_tokenizer_that_was_trained_beforehand_fits_the_model(tmp_path, tokeni
     tokenizer.model_max_length = 16
     save_tokenizer(tokenizer, tmp_path)
     recipe = preset()
-    inputs = Inputs(build_config(recipe), {}, None)
-    assert load_or_train_tokenizer(recipe, inputs, tmp_path).model_max_length == 512
+    source = TokenizerSource(recipe.tokenizer, "text", None, False, (), recipe.objective, (), None)
+    assert source.load_or_train(first_model_of(recipe), tmp_path).model_max_length == 512
     assert f"{tmp_path}: the tokenizer cuts texts to 16 tokens" in capsys.readouterr().err

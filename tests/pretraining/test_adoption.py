@@ -30,14 +30,13 @@ from transformers import (
 
 from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
-from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.prepared import find_inputs, prepare
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.tokenizer import load_or_train_tokenizer
 from tercet.tools.plan.model_costs import build_planned_model
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.tracking import LOG, read_log
 
+from ..pretraining_parts import first_model_of, model_of, tokenizer_of
 from ..reported import pretrain
 from .conftest import TINY, WORDS, recipe_data_of
 
@@ -54,6 +53,7 @@ MASKED, CAUSAL, DENOISING, SPANS = (
     "denoising",
     "span_corruption",
 )
+
 STOCK = {
     "bert": (BertForMaskedLM, BertConfig, SIZES, "wordpiece", MASKED),
     "roberta": (RobertaForMaskedLM, RobertaConfig, SIZES, "byte_bpe", MASKED),
@@ -131,7 +131,7 @@ def test_a_stock_checkpoint_goes_on_with_its_function_and_its_tokenizer(
     architecture, *_, objective = STOCK[name]
     folder = published(tmp_path / "published", name, tokenizers)
     recipe = recipe_for(objective, texts, tmp_path / "run", {"path": str(folder)})
-    model = build_model(recipe, load_tokenizer(str(folder))).eval()
+    model = model_of(recipe, load_tokenizer(str(folder))).eval()
     said = capsys.readouterr().err
     assert f"{folder}: imported from {name}, in " in said
     assert "are equal" in said
@@ -140,7 +140,7 @@ def test_a_stock_checkpoint_goes_on_with_its_function_and_its_tokenizer(
     ids = torch.tensor([text["input_ids"]])
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if stock.config.is_encoder_decoder else {})
     torch.testing.assert_close(model(**inputs).logits, stock(**inputs).logits, rtol=1e-4, atol=1e-5)
-    build_model(recipe, load_tokenizer(str(folder)))
+    model_of(recipe, load_tokenizer(str(folder)))
     assert "imported" not in capsys.readouterr().err  # it lies in the cache
     assert build_planned_model(recipe).config.vocab_size == stock.config.vocab_size
 
@@ -150,11 +150,11 @@ def test_a_model_replaces_a_preset_and_its_overrides(tokenizers, texts, tmp_path
     recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)})
     assert recipe.model.preset == "decoder-tiny"
     assert recipe.model.overrides == TINY
-    assert find_inputs(recipe).config.intermediate_size == SIZES["intermediate_size"]
+    assert find_inputs(recipe).model.config.intermediate_size == SIZES["intermediate_size"]
     words = f"{folder} replaces the preset decoder-tiny and its overrides (hidden_size, intermediate_size"
     assert words in capsys.readouterr().err
     alone = replace(recipe, model=replace(recipe.model, preset=None, overrides={"attention_dropout": 0.25}))
-    assert build_config(alone).attention_dropout == 0.25
+    assert first_model_of(alone).config.attention_dropout == 0.25
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_an_objective_that_the_model_cannot_learn_is_refused(
 ):
     folder = published(tmp_path / "published", name, tokenizers)
     with pytest.raises(ValueError, match=message):
-        build_config(recipe_for(objective, texts, tmp_path / "run", {"path": str(folder)}))
+        first_model_of(recipe_for(objective, texts, tmp_path / "run", {"path": str(folder)}))
 
 
 def test_an_architecture_that_is_none_of_ours_is_refused(texts, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "mamba"}))
     with pytest.raises(ValueError, match=r"'mamba' cannot be imported: supported architectures are bart"):
-        build_config(recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(tmp_path / "other")}))
+        first_model_of(recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(tmp_path / "other")}))
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -192,7 +192,7 @@ def test_terms_change_no_logits_of_a_text_without_them(name, tokenizers, texts, 
     folder = published(tmp_path / "published", name, tokenizers)
     add = {"add": ["under", "big tree", "the", "under"]}
     recipe = recipe_for(STOCK[name][4], texts, tmp_path / "run", {"path": str(folder)}, **add)
-    parts = prepare(recipe, find_inputs(recipe), build_accelerator(recipe.training, tmp_path), None)
+    parts = prepare(find_inputs(recipe), build_accelerator(recipe.training, tmp_path), None)
     said = capsys.readouterr().err
     # To the llama's tokenizer, "the" is one token at the beginning of a text alone.
     assert ("1 were one token already (the)" in said) == (name == "bert")
@@ -226,7 +226,7 @@ def test_a_model_with_another_tokenizer_begins_and_ends_texts_with_the_same_toke
     recipe = replace(recipe, tokenizer=replace(recipe.tokenizer, path=str(tmp_path / "own")))
     new = train_tokenizer(["big tree"] * 5, "unigram", 40)
     new.save_pretrained(tmp_path / "own")
-    defaults = build_model(recipe, new, build_config(recipe)).generation_config
+    defaults = model_of(recipe, new).generation_config
     assert (defaults.forced_bos_token_id, defaults.forced_eos_token_id) == (
         new.bos_token_id,
         new.eos_token_id,
@@ -250,7 +250,7 @@ def test_an_extended_tokenizer_is_not_that_of_another_chat_template(tokenizers, 
             setattr(tokenizer, name, value)
         tokenizer.save_pretrained(folder)
         recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)}, add=["under"])
-        found = load_or_train_tokenizer(recipe, find_inputs(recipe), None)
+        found = tokenizer_of(recipe)
         assert {name: getattr(found, name) for name in changes} == changes
 
 
@@ -258,13 +258,13 @@ def test_learned_terms_come_from_the_training_text_and_are_kept_with_the_run(tok
     folder = published(tmp_path / "published", "llama", tokenizers)
     recipe = recipe_for(CAUSAL, texts, tmp_path / "run", {"path": str(folder)}, add_learned=3)
     inputs = find_inputs(recipe)
-    tokenizer = load_or_train_tokenizer(recipe, inputs, None)
+    tokenizer = inputs.tokenizer.load_or_train(inputs.model, None)
     new = set(tokenizer.get_vocab()) - set(tokenizers["byte_bpe"].get_vocab())
     assert len(new) == 3
     assert new <= {f"{space}{word}" for word in WORDS for space in ("", "Ġ")}
     kept = tmp_path / "kept"
     tokenizer.save_pretrained(kept)
-    again = load_or_train_tokenizer(recipe, inputs, kept)
+    again = inputs.tokenizer.load_or_train(inputs.model, kept)
     assert again.get_vocab() == tokenizer.get_vocab()
 
 

@@ -4,11 +4,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.run import pretrain
-from tercet.pretraining.text import open_text, tokenize
-from tercet.pretraining.tokenizer import load_or_train_tokenizer
+from tercet.pretraining.text import open_text
 
+from ..pretraining_parts import reader_of, tokenizer_of
 from .conftest import changed
 
 NAMES = ("<|title|>", "<|body|>")
@@ -34,8 +33,8 @@ def test_a_new_tokenizer_has_those_that_the_recipe_names(recipe, capsys):
 def test_those_of_a_tokenizer_are_found_in_the_text(recipe, tmp_path, names, expected):
     train_tokenizer(TEXTS, "byte_bpe", 400, special_tokens=NAMES).save_pretrained(tmp_path / "tokenizer")
     recipe = changed(changed(recipe, control_tokens=names), "tokenizer", path=str(tmp_path / "tokenizer"))
-    tokenizer = load_or_train_tokenizer(recipe, find_inputs(recipe), None)
-    corpus = tokenize(recipe, open_text(recipe, "train"), tokenizer)
+    tokenizer = tokenizer_of(recipe)
+    corpus = reader_of(recipe, tokenizer).tokenize(open_text(recipe.corpus, recipe.objective, "train"))
     found = corpus.document(0).tolist()
     assert sum(idx in tokenizer.all_special_ids for idx in found) == expected
     assert tokenizer.decode(found) == TEXTS[0]

@@ -11,9 +11,10 @@ from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.fewshot.prompts.boundary import DecoderPrompts, Prompt, SpecialTokenPolicy
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.tasks.question_answering import encode_pairs
-from tercet.pretraining.text import build_held_out, open_text
+from tercet.pretraining.text import open_text
 from tercet.tools.embed.embedding import load_embedder
 
+from ..pretraining_parts import reader_of
 from .conftest import changed
 
 BYTES = {f"<0x{byte:02X}>": 100 + byte for byte in range(256)}
@@ -100,7 +101,8 @@ def test_held_out_text_that_loses_some_has_no_bits_per_byte(texts, recipe_of, tm
 
     def measured(text):
         file.write_text(text, encoding="utf-8")
-        return build_held_out(recipe, open_text(recipe, "validation"), of_pairs()).num_bytes
+        documents = open_text(recipe.corpus, recipe.objective, "validation")
+        return reader_of(recipe, of_pairs()).held_out(documents).num_bytes
 
     assert measured("the cat sees the cat") == {"clm": 20}
     for _ in range(2):  # the second from the cache

@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet import TercetElmoForLanguageModeling
-from tercet.pretraining.model import build_config
 from tercet.pretraining.run import pretrain
 from tercet.tools.plan.plan import require_planned_kind
 
+from ..pretraining_parts import first_model_of
 from ..saved_weights import weights_in
 from .conftest import changed
 
@@ -51,4 +51,4 @@ def test_costs_are_those_of_transformers_alone(recipe_in):
     with pytest.raises(ValueError, match="trains a TercetElmoForLanguageModeling, whose costs cannot be"):
         require_planned_kind(recipe)
     with pytest.raises(ValueError, match="is a tercet_decoder, but bidirectional_language_modeling trains"):
-        build_config(changed(recipe, "model", preset="decoder-mini", overrides={}))
+        first_model_of(changed(recipe, "model", preset="decoder-mini", overrides={}))

@@ -13,8 +13,9 @@ from tercet.data.tokenizers.tokenization import tokenize
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.text import open_texts, tell_of_whole_files
+from tercet.pretraining.text import tell_of_whole_files
 
+from ..pretraining_parts import documents_of
 from .conftest import changed
 
 
@@ -95,14 +96,14 @@ def test_without_held_out_text_a_part_is_held_out_that_is_not_learned(recipe_of,
     del data["corpus"]["validation"]
     for train in (str(text), [{"path": str(text), "name": "mine"}]):
         data["corpus"]["train"] = train
-        found = open_texts(parse_recipe(PretrainingRecipe, data))
+        found = documents_of(parse_recipe(PretrainingRecipe, data))
         learned, held_out = ({*found[split][0]} for split in ("train", "validation"))
         assert learned | held_out == {*documents}
         assert not learned & held_out
         assert len(held_out) < 30
     data["corpus"] |= {"train": str(text), "streaming": True}
     with pytest.raises(ValueError, match=r"no part can be held out: name held-out text with corpus.valid"):
-        open_texts(parse_recipe(PretrainingRecipe, data))
+        documents_of(parse_recipe(PretrainingRecipe, data))
 
 
 def test_the_embedded_corpus_has_a_held_out_part_of_its_own(recipe_of, texts, tmp_path, monkeypatch):
@@ -110,7 +111,7 @@ def test_the_embedded_corpus_has_a_held_out_part_of_its_own(recipe_of, texts, tm
     monkeypatch.setattr("tercet.data.embedded_corpus.documentation_file", lambda split, cache: files[split])
     data = recipe_data(recipe_of("masked_language_modeling", texts, tmp_path / "run"))
     data["corpus"] |= {"train": "documentation", "validation": None}
-    found = open_texts(parse_recipe(PretrainingRecipe, data))
+    found = documents_of(parse_recipe(PretrainingRecipe, data))
     assert {split: [*documents[0]] for split, documents in found.items()} == {
         "train": ["train"],
         "validation": ["validation"],
@@ -144,11 +145,13 @@ def test_lines_without_blank_ones_between_are_told_to_be_one_document(tmp_path, 
 def test_what_is_held_out_of_one_text_with_a_share_is_learned_from_in_no_other(recipe_reading, tmp_path):
     documents = [f"the cat number {number} sat" for number in range(400)]
     small = write(tmp_path, "small.txt", "\n\n".join(documents[:3]))  # none is of the lowest twentieth
-    (held_out,) = open_texts(recipe_reading(str(small), None))["validation"][0]
+    (held_out,) = documents_of(recipe_reading(str(small), None))["validation"][0]
     large = write(tmp_path, "large.txt", "\n\n".join([held_out, *documents[3:]]))
     data = recipe_data(recipe_reading("x.txt", None))
     data["corpus"]["train"] = [{"path": str(path), "share": 1} for path in (small, large)]
-    learned, measured = ({*texts[0]} for texts in open_texts(parse_recipe(PretrainingRecipe, data)).values())
+    learned, measured = (
+        {*texts[0]} for texts in documents_of(parse_recipe(PretrainingRecipe, data)).values()
+    )
     assert held_out in measured
     assert not learned & measured
     assert learned | measured == {*documents}

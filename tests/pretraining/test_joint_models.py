@@ -9,10 +9,10 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tercet import TercetEncoderForMaskedLM, TercetEncoderForReplacedTokenDetection
 from tercet.configs.recipe import parse_recipe
-from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.training.tracking import LOG, read_log
 
+from ..pretraining_parts import model_of
 from ..reported import pretrain
 from ..saved_weights import weights_in
 from .conftest import recipe_data_of
@@ -65,7 +65,7 @@ def test_a_discriminator_goes_on_learning_with_a_new_generator(recipe, texts, tm
     more = parse_recipe(PretrainingRecipe, data | {"model": {"path": str(recipe.folder / "model")}})
     tokenizer = AutoTokenizer.from_pretrained(recipe.folder / "model")
     with pytest.warns(UserWarning, match=r"has no weights for generator\.model\..*"):
-        pair = build_model(more, tokenizer)
+        pair = model_of(more, tokenizer)
     earlier = weights_in(recipe.folder / "model")
     ours = pair.get_submodule("discriminator").state_dict()
     assert all(torch.equal(ours[name], earlier[name]) for name in earlier)

@@ -1,6 +1,5 @@
 """A corpus of more documents than are planned as a whole is read by windows of blocks of it."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +12,7 @@ from tercet.pretraining.revisions import keeping_revisions
 from tercet.pretraining.start import windows_in
 from tercet.pretraining.text import passes_of
 
+from ..pretraining_parts import reader_of
 from .conftest import changed
 from .objectives.test_recipes import make_corpus
 
@@ -36,9 +36,9 @@ def test_a_pass_over_windows_has_every_sequence_of_the_corpus(
 ):
     corpus = make_corpus(43, 0)
     recipe = recipe_of("masked_language_modeling", texts, tmp_path)
-    whole = text.examples_of(recipe, corpus, pair_tokenizer, 16).epoch(0)
+    whole = reader_of(recipe, pair_tokenizer).examples(corpus, 16).epoch(0)
     plan_small_texts_alone(monkeypatch)
-    source = text.examples_of(recipe, corpus, pair_tokenizer, 16)
+    source = reader_of(recipe, pair_tokenizer).examples(corpus, 16)
     assert isinstance(source, WindowedSource)
     assert source.windows == 3
     for lap in (0, 1):
@@ -53,12 +53,12 @@ def test_static_masks_are_for_examples_that_keep_their_places(
     monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
 ):
     recipe = changed(recipe_of("masked_language_modeling", texts, tmp_path), "objective", masking="static")
-    text.examples_of(recipe, make_corpus(43, 0), pair_tokenizer, 16)
+    reader_of(recipe, pair_tokenizer).examples(make_corpus(43, 0), 16)
     with pytest.raises(ValueError, match=r"masking is static, but corpus\.train is a stream, whose examples"):
-        text.training_source(changed(recipe, streaming=True), [], pair_tokenizer)
+        reader_of(changed(recipe, streaming=True), pair_tokenizer).training_source([])
     plan_small_texts_alone(monkeypatch)
     with pytest.raises(ValueError, match="a text of 43 documents, which is read by windows, whose examples"):
-        text.examples_of(recipe, make_corpus(43, 0), pair_tokenizer, 16)
+        reader_of(recipe, pair_tokenizer).examples(make_corpus(43, 0), 16)
 
 
 def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(
@@ -68,7 +68,7 @@ def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(
     corpora, shares = {"large": make_corpus(86, 0), "small": make_corpus(20, 1)}, {"large": 1.0, "small": 1.0}
 
     def times() -> tuple[int, dict[str, float]]:
-        data = data_of(text.weighted_examples_of(recipe, corpora, pair_tokenizer, shares, 16))
+        data = data_of(reader_of(recipe, pair_tokenizer).weighted_examples(corpora, shares, 16))
         return windows_in(data), passes_of(data.stages, 1000)
 
     whole = times()
@@ -87,12 +87,12 @@ def test_words_are_counted_by_the_tokens_of_all_windows(
 
     recipe = recipe_of("masked_language_modeling", texts, tmp_path, revisions="babylm")
     corpus, words = make_corpus(43, 0), Text(["some words"] * 43)
-    tokens = int(text.examples_of(recipe, corpus, pair_tokenizer, 16).epoch(0).lengths.sum())
+    tokens = int(reader_of(recipe, pair_tokenizer).examples(corpus, 16).epoch(0).lengths.sum())
     plan_small_texts_alone(monkeypatch)
-    inputs: Any = SimpleNamespace(texts={"train": (words,)})
-    parts: Any = SimpleNamespace(data=data_of(text.examples_of(recipe, corpus, pair_tokenizer, 16)))
-    accelerator: Any = SimpleNamespace(main_process_first=nullcontext)
-    with keeping_revisions(recipe, inputs, parts, accelerator) as series:
+    data = data_of(reader_of(recipe, pair_tokenizer).examples(corpus, 16))
+    parts: Any = SimpleNamespace(data=data, text=SimpleNamespace(texts={"train": (words,)}))
+    session: Any = SimpleNamespace(recipe=recipe.training, accelerator=None)
+    with keeping_revisions(session, parts, recipe.corpus.cache) as series:
         assert series is not None
         assert series.words_per_token == [(0, 2 * 43 / tokens)]
 

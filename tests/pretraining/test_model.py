@@ -12,11 +12,11 @@ from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2Se
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.remote_code import save_code
-from tercet.pretraining.model import build_config, build_model
 from tercet.pretraining.objectives.recipes import OBJECTIVES
 from tercet.pretraining.recipe import PretrainingRecipe, TokenizerRecipe
 from tercet.tools.plan.model_costs import build_planned_model
 
+from ..pretraining_parts import first_model_of, model_of
 from ..saved_weights import require_same
 from ..word_level import word_level
 from .conftest import changed, unread_recipe
@@ -50,7 +50,7 @@ def recipe_of(
 def test_every_objective_has_its_model(recipe_class, tokenizer):
     kind, model_class = get_args(get_type_hints(recipe_class)["kind"])[0], recipe_class.model_class
     member = model_class.config_class.model_type.removeprefix("tercet_")
-    model = build_model(recipe_of(PRESETS[member], kind), tokenizer)
+    model = model_of(recipe_of(PRESETS[member], kind), tokenizer)
     assert type(model.get_submodule(recipe_class.saved["model"])) is model_class
     assert model.config.vocab_size == 40
     assert (model.config.pad_token_id, model.config.bos_token_id, model.config.eos_token_id) == (36, 37, 38)
@@ -59,7 +59,7 @@ def test_every_objective_has_its_model(recipe_class, tokenizer):
 
 def test_weights_are_a_function_of_the_seed(tokenizer):
     first, again, other = (
-        build_model(recipe_of("decoder-tiny", "causal_language_modeling", seed=seed), tokenizer)
+        model_of(recipe_of("decoder-tiny", "causal_language_modeling", seed=seed), tokenizer)
         for seed in (0, 0, 1)
     )
     for ours, same, different in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
@@ -69,16 +69,16 @@ def test_weights_are_a_function_of_the_seed(tokenizer):
 
 def test_decoder_begins_with_the_token_of_the_same_role(tokenizer):
     recipe = recipe_of("bart-base", "denoising", num_attention_heads=4, decoder_num_attention_heads=4)
-    assert build_model(recipe, tokenizer).config.decoder_start_token_id == tokenizer.eos_token_id
+    assert model_of(recipe, tokenizer).config.decoder_start_token_id == tokenizer.eos_token_id
 
 
 def test_larger_vocabulary_is_respected_and_one_that_does_not_fit_refused(tokenizer):
     larger, smaller = (
         recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=size) for size in (64, 39)
     )
-    assert build_model(larger, tokenizer).config.vocab_size == 64
+    assert model_of(larger, tokenizer).config.vocab_size == 64
     with pytest.raises(ValueError, match=r"vocab_size is 39, but the tokenizer's ids need 40"):
-        build_model(smaller, tokenizer)
+        model_of(smaller, tokenizer)
 
 
 def test_a_vocabulary_has_room_for_the_last_id_where_others_are_left_out(tmp_path, tokenizer):
@@ -86,22 +86,22 @@ def test_a_vocabulary_has_room_for_the_last_id_where_others_are_left_out(tmp_pat
     gappy = word_level(words, **tokenizer.special_tokens_map)
     gappy.save_pretrained(tmp_path)
     recipe = recipe_of("decoder-tiny", "causal_language_modeling")
-    assert build_model(recipe, gappy).config.vocab_size == 3 * 39 + 1 > len(gappy)
+    assert model_of(recipe, gappy).config.vocab_size == 3 * 39 + 1 > len(gappy)
     planned = replace(recipe, tokenizer=TokenizerRecipe(path=str(tmp_path)))
     assert build_planned_model(planned).config.vocab_size == 3 * 39 + 1
     recipe = recipe_of("decoder-tiny", "causal_language_modeling", vocab_size=100)
     with pytest.raises(ValueError, match=r"vocab_size is 100, but the tokenizer's ids need 118"):
-        build_model(recipe, gappy)
+        model_of(recipe, gappy)
 
 
 def test_sequences_over_the_positions_are_refused():
     recipe = recipe_of("encoder-tiny", "masked_language_modeling", 65, max_position_embeddings=64)
     with pytest.raises(ValueError, match=r"sequence_length is 65, but the model has 64 positions"):
-        build_config(recipe)
+        first_model_of(recipe)
 
 
 def test_the_preset_chooses_the_kind_of_translator(tokenizer):
-    model = build_model(recipe_of("recurrent-mini", "translation"), tokenizer)
+    model = model_of(recipe_of("recurrent-mini", "translation"), tokenizer)
     assert type(model) is TercetRecurrentSeq2SeqForConditionalGeneration
     assert (model.config.vocab_size, model.config.decoder_start_token_id) == (40, 36)
 
@@ -116,12 +116,12 @@ def test_the_preset_chooses_the_kind_of_translator(tokenizer):
 )
 def test_preset_of_another_member_is_refused(preset, kind, message):
     with pytest.raises(ValueError, match=message):
-        build_config(recipe_of(preset, kind))
+        first_model_of(recipe_of(preset, kind))
 
 
 def test_a_recurrent_translator_goes_on_learning(tmp_path, tokenizer):
     saved(tmp_path, "recurrent-mini", "translation", tokenizer)
-    model = build_model(continuing(tmp_path, "translation"), tokenizer)
+    model = model_of(continuing(tmp_path, "translation"), tokenizer)
     before = TercetRecurrentSeq2SeqForConditionalGeneration.from_pretrained(tmp_path).state_dict()
     require_same(model.state_dict(), before)
     with pytest.raises(ValueError, match="is a tercet_recurrent_seq2seq, which this command does not read"):
@@ -135,7 +135,7 @@ def continuing(folder, kind: str, **model) -> PretrainingRecipe:
 
 
 def saved(folder, preset: str, kind: str, tokenizer) -> Path:
-    build_model(recipe_of(preset, kind, seed=3), tokenizer).save_pretrained(folder)
+    model_of(recipe_of(preset, kind, seed=3), tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -143,7 +143,7 @@ def saved(folder, preset: str, kind: str, tokenizer) -> Path:
 def test_model_goes_on_learning_with_its_weights_and_its_tokenizer(tmp_path, tokenizer):
     kind = "masked_language_modeling"
     recipe = continuing(saved(tmp_path, "encoder-tiny", kind, tokenizer), kind)
-    before, after = TercetEncoderForMaskedLM.from_pretrained(tmp_path), build_model(recipe, tokenizer)
+    before, after = TercetEncoderForMaskedLM.from_pretrained(tmp_path), model_of(recipe, tokenizer)
     assert recipe.tokenizer.path == str(tmp_path)
     require_same(after.state_dict(), before.state_dict())
 
@@ -152,7 +152,7 @@ def test_head_without_weights_is_drawn_and_told_of(tmp_path, tokenizer):
     saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
     recipe = continuing(tmp_path, "masked_language_modeling_with_next_sentence")
     with pytest.warns(UserWarning, match=r"has no weights for .*next_sentence_head.*: they are initialized"):
-        model = build_model(recipe, tokenizer)
+        model = model_of(recipe, tokenizer)
     before = TercetEncoderForMaskedLM.from_pretrained(tmp_path)
     require_same(model.model.state_dict(), before.model.state_dict())
 
@@ -163,25 +163,25 @@ def test_model_of_another_member_is_refused(tmp_path, tokenizer):
         "is a tercet_decoder, but .* trains a tercet_encoder: run `tercet pretrain adapt-decoder model.path="
     )
     with pytest.raises(ValueError, match=remedy):
-        build_config(continuing(tmp_path, "masked_language_modeling"))
+        first_model_of(continuing(tmp_path, "masked_language_modeling"))
 
 
 def test_override_that_changes_shapes_of_learned_weights_is_refused(tmp_path, tokenizer):
     saved(tmp_path, "encoder-tiny", "masked_language_modeling", tokenizer)
     recipe = continuing(tmp_path, "masked_language_modeling", overrides={"intermediate_size": 48})
     with pytest.raises(ValueError, match=r"model.overrides do not fit its weights: .*would change"):
-        build_model(recipe, tokenizer)
+        model_of(recipe, tokenizer)
 
 
 def test_neither_preset_nor_model_is_refused():
     recipe = changed(recipe_of("encoder-tiny", "masked_language_modeling"), "model", preset=None)
     with pytest.raises(ValueError, match=r"model.preset and model.path are both empty: name a preset"):
-        build_config(recipe)
+        first_model_of(recipe)
 
 
 def test_misspelt_field_is_refused():
     with pytest.raises(ValueError, match=r"overrides.hiden_act is not a field .* did you mean .*hidden_act"):
-        build_config(recipe_of("encoder-tiny", "masked_language_modeling", hiden_act="gelu"))
+        first_model_of(recipe_of("encoder-tiny", "masked_language_modeling", hiden_act="gelu"))
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_misspelt_field_is_refused():
 )
 def test_impossible_value_is_refused_in_one_line(override):
     with pytest.raises(ValueError, match=rf"model\.overrides.*{next(iter(override))}") as refusal:
-        build_config(recipe_of("encoder-tiny", "masked_language_modeling", **override))
+        first_model_of(recipe_of("encoder-tiny", "masked_language_modeling", **override))
     assert "\n" not in str(refusal.value)
 
 
 def test_a_model_that_goes_on_learning_keeps_how_it_writes(tokenizer, tmp_path: Path) -> None:
     """All tokens that end a text, too, where the tokenizer's is one of them."""
     recipe = recipe_of("decoder-tiny", "causal_language_modeling")
-    first = build_model(recipe, tokenizer)
+    first = model_of(recipe, tokenizer)
     first.config.eos_token_id = ends = [7, tokenizer.eos_token_id]
     first.generation_config = GenerationConfig(
         eos_token_id=[*ends, 9],
@@ -206,7 +206,7 @@ def test_a_model_that_goes_on_learning_keeps_how_it_writes(tokenizer, tmp_path: 
     )
     first.save_pretrained(tmp_path)
     going_on = changed(recipe, "model", preset=None, path=str(tmp_path), overrides={})
-    model = build_model(going_on, tokenizer)
+    model = model_of(going_on, tokenizer)
     assert model.config.eos_token_id == ends
     assert model.generation_config.eos_token_id == [*ends, 9]
     assert model.generation_config.repetition_penalty == 1.05
@@ -215,8 +215,8 @@ def test_a_model_that_goes_on_learning_keeps_how_it_writes(tokenizer, tmp_path: 
 def test_a_model_does_not_name_the_code_beside_what_it_began_with(tmp_path, tokenizer):
     """Where `training.save_code=false` writes none, none would be there (Megatron-Bridge 3924)."""
     recipe = recipe_of("decoder-tiny", "causal_language_modeling")
-    build_model(recipe, tokenizer).save_pretrained(tmp_path)
+    model_of(recipe, tokenizer).save_pretrained(tmp_path)
     save_code(tmp_path)
     begun = changed(recipe, "model", preset=None, path=str(tmp_path), overrides={})
     assert Checkpoint.open(str(tmp_path)).transformer().config.auto_map
-    assert build_model(begun, tokenizer).config.auto_map == {}
+    assert model_of(begun, tokenizer).config.auto_map == {}

@@ -4,8 +4,9 @@ import pytest
 
 from tercet.configs.recipe import load_recipe
 from tercet.data.cache import made_once
-from tercet.pretraining.output import kept_tokenizer, run_folder
+from tercet.pretraining.output import run_folder
 from tercet.pretraining.recipe import PretrainingRecipe
+from tercet.pretraining.tokenizer import TokenizerSource
 from tercet.training.run_folder import Run
 
 from .conftest import unread_recipe
@@ -129,7 +130,9 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         made_once(folder / "tokenizer", write_half)
-    assert kept_tokenizer(Run(run_folder(recipe_for(tmp_path)), resume=False, overwrite=False)) is None
+    recipe = recipe_for(tmp_path)
+    source = TokenizerSource(recipe.tokenizer, "text", None, False, (), recipe.objective, (), None)
+    assert source.found(Run(run_folder(recipe), resume=False, overwrite=False)) is None
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     made_once(folder / "tokenizer", lambda path: None)
     assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]

@@ -45,20 +45,20 @@ def prepared(texts, tmp_path, recipe_of):
     def prepared(kind: str):
         recipe = recipe_of(kind, texts, tmp_path / "run", precision="fp32", tokens_per_micro_batch=128)
         accelerator = build_accelerator(recipe.training, tmp_path)
-        return recipe, prepare(recipe, find_inputs(recipe), accelerator, None), accelerator
+        return recipe, prepare(find_inputs(recipe), accelerator, None), accelerator
 
     return prepared
 
 
 @pytest.mark.parametrize("kind", SCORED)
 def test_scores_of_documents_add_up_to_those_of_the_evaluation(kind, prepared):
-    recipe, parts, accelerator = prepared(kind)
+    _, parts, accelerator = prepared(kind)
     steps = parts.data.held_out_steps
     batches = micro_batches(one_pass(steps), accelerator.device)
     scores = evaluate(parts.model, parts.objective.at(1.0), batches, accelerator)
     found = unit_scores(parts.model.eval(), steps, accelerator.device, precision_of(accelerator))
     assert set(found) == set(parts.objective.weights)
-    levels = losses_without_context(recipe, parts.objective, parts.data.held_out, accelerator.device)
+    levels = losses_without_context(parts.objective, steps, accelerator.device)
     for term, own in found.items():
         targets = own.targets.sum()
         assert (own.unit, targets) == (DOCUMENT, scores[f"{term}/targets"])
@@ -100,7 +100,7 @@ def test_few_documents_are_drawn_by_their_sequences(sequence_length, is_enough, 
         sequence_length=sequence_length,
     )
     accelerator = build_accelerator(recipe.training, tmp_path)
-    parts = prepare(recipe, find_inputs(recipe), accelerator, None)
+    parts = prepare(find_inputs(recipe), accelerator, None)
     own = unit_scores(
         parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
     )["clm"]
@@ -122,7 +122,7 @@ def test_a_trigram_is_compared_on_the_same_tokens(isolate_documents, tmp_path, r
         isolate_documents=isolate_documents,
     )
     accelerator = build_accelerator(recipe.training, tmp_path)
-    parts = prepare(recipe, find_inputs(recipe), accelerator, None)
+    parts = prepare(find_inputs(recipe), accelerator, None)
     own = unit_scores(
         parts.model.eval(), parts.data.held_out_steps, accelerator.device, precision_of(accelerator)
     )["clm"]
@@ -204,7 +204,7 @@ def test_what_a_run_waits_for_is_said_if_it_takes_long(capfd, monkeypatch):
 
 def test_the_start_tells_parameters_epochs_and_device(prepared):
     recipe, parts, accelerator = prepared("causal_language_modeling")
-    lines = start_lines(recipe, parts.model, len(parts.tokenizer), parts.data, accelerator)
+    lines = start_lines(find_inputs(recipe), parts, accelerator)
     assert [*lines] == ["model", "text", "steps", "device", "time"]
     assert f"{parts.model.num_parameters():,} parameters" in lines["model"]
     assert f"vocabulary of {len(parts.tokenizer):,}" in lines["model"]
@@ -218,7 +218,7 @@ def test_the_start_tells_of_windows_of_a_large_text(prepared, monkeypatch):
     for name, number in (("MOST_PLANNED", 42), ("BLOCK", 10), ("BLOCKS_OF_WINDOW", 3)):
         monkeypatch.setattr(f"tercet.pretraining.text.{name}", number)
     recipe, parts, accelerator = prepared("causal_language_modeling")
-    lines = start_lines(recipe, parts.model, len(parts.tokenizer), parts.data, accelerator)
+    lines = start_lines(find_inputs(recipe), parts, accelerator)
     assert lines["text"].endswith(" (the first of 2 windows)")
     assert lines["steps"].endswith(" windows")
 

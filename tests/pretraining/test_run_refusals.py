@@ -186,7 +186,7 @@ def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_p
 def test_what_needs_no_text_is_refused_before_any_is_read(
     training, message, texts, tmp_path, monkeypatch, recipe_of
 ):
-    monkeypatch.setattr("tercet.pretraining.tokenizer.trained_tokenizer", None)
+    monkeypatch.setattr("tercet.pretraining.tokenizer.TokenizerSource.trained", None)
     with pytest.raises(ValueError, match=message):
         pretrain(recipe_of("masked_language_modeling", texts, tmp_path / "run", **training))
     assert not (tmp_path / "run").exists()

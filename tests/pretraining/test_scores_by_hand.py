@@ -40,7 +40,7 @@ def recipe_on_short_texts(tmp_path):
 
 
 def prepared(recipe: PretrainingRecipe):
-    return prepare(recipe, find_inputs(recipe), Accelerator(cpu=True), None)
+    return prepare(find_inputs(recipe), Accelerator(cpu=True), None)
 
 
 def scored(recipe: PretrainingRecipe):

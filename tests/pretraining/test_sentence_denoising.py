@@ -10,11 +10,11 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertModel, 
 
 from tercet import TercetEncoderForSentenceEmbedding
 from tercet.configs.recipe import parse_recipe, recipe_data
-from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
 from tercet.tools.import_export.run import import_model
 
+from ..pretraining_parts import model_of
 from ..saved_weights import weights_in
 from ..word_level import ROLES, SIGNS, word_level
 from .conftest import WORDS, recipe_data_of
@@ -75,7 +75,7 @@ def test_an_imported_checkpoint_begins_with_its_vectors(pooling, imported, texts
     recipe = parse_recipe(PretrainingRecipe, {**recipe_data(recipe), "objective": data})
     tokenizer = AutoTokenizer.from_pretrained(imported / "ours")
     with pytest.warns(UserWarning, match="has no weights for decoder.*cross_attention") as told:
-        model = build_model(recipe, tokenizer).eval()
+        model = model_of(recipe, tokenizer).eval()
     [message] = [str(each.message) for each in told if "has no weights" in str(each.message)]
     names = message.partition("has no weights for ")[2].partition(": they are")[0].split(", ")
     assert all("cross_attention" in name for name in names if not name.startswith("and "))

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
-from tercet.pretraining.text import open_text, training_source
+from tercet.pretraining.text import open_text
 from tercet.training.tracking import LOG, read_log
 
+from ..pretraining_parts import reader_of
 from ..saved_weights import require_near_models
 from .conftest import changed, recipe_data_of, write_texts
 
@@ -101,7 +102,8 @@ def test_control_tokens_of_a_stream_and_what_it_leaves_out_are_told(tmp_path, re
     file.write_text("\n".join([*(json.dumps({"text": text}) for text in texts), "{"]))
     recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
     recipe = changed(recipe, train=str(file), streaming=True, skip_bad_records=True)
-    source = training_source(recipe, open_text(recipe, "train"), load_tokenizer(str(folder)))(64)
+    documents = open_text(recipe.corpus, recipe.objective, "train")
+    source = reader_of(recipe, load_tokenizer(str(folder))).training_source(documents)(64)
     with pytest.warns(UserWarning, match="train.jsonl") as told:
         _ = source.epoch(0), source.epoch(1)
     shown = " ".join(str(warning.message) for warning in told)
@@ -117,7 +119,8 @@ def test_what_is_drawn_is_drawn_anew_when_the_text_comes_again(tmp_path, recipe_
     tokenizer = train_tokenizer([document] * 10, "words", 600)
     recipe = recipe_of("masked_language_modeling_with_next_sentence", tmp_path, tmp_path / "run")
     recipe = changed(recipe, train=str(file), streaming=True)
-    source = training_source(recipe, open_text(recipe, "train"), tokenizer)(64)
+    documents = open_text(recipe.corpus, recipe.objective, "train")
+    source = reader_of(recipe, tokenizer).training_source(documents)(64)
     drawn = [[source.epoch(window)[place]["next_sentence_label"] for place in range(50)] for window in (0, 1)]
     assert drawn[0] != drawn[1]
 

@@ -126,7 +126,7 @@ def test_it_is_said_which_bleu_the_references_themselves_have(capsys):
         ("byte_bpe", ""),
     ):
         tokenizer = train_tokenizer([*TEXTS, *references] * 3, kind, 400)
-        TranslationMeasure(tokenizer, references, references, 9).tell_of_ceiling()
+        TranslationMeasure(tokenizer, references, references, 9).tell()
         told = capsys.readouterr().err
         assert said in told
         assert bool(told) == bool(said)

@@ -12,6 +12,7 @@ from tercet.pretraining.text import open_text
 from tercet.training.run_folder import EVALUATION
 from tercet.training.tracking import LOG, read_log
 
+from ..pretraining_parts import documents_of
 from ..reported import pretrain
 from ..saved_weights import require_same_models
 from .conftest import recipe_data_of
@@ -52,7 +53,7 @@ def test_two_texts_of_one_file_are_refused(recipe_with, texts):
     path = str(texts / "train.txt")
     recipe = recipe_with(corpus={"train": [{"path": path, "name": name} for name in ("a", "b")]})
     with pytest.raises(ValueError, match=r"^corpus.train: a and b both have .*train.txt, whose text"):
-        open_text(recipe, "train")
+        open_text(recipe.corpus, recipe.objective, "train")
 
 
 def test_a_run_reads_and_scores_each_text_by_itself(recipe_with, capsys):
@@ -79,7 +80,8 @@ def test_held_out_texts_are_joined_in_one_order_however_they_are_listed(recipe_w
     recipe = recipe_with()
     listed = [{"path": text.path, "name": text.name} for text in recipe.corpus.validation]
     (there,), (back,) = (
-        open_text(recipe_with(corpus={"validation": texts}), "validation") for texts in (listed, listed[::-1])
+        documents_of(recipe_with(corpus={"validation": texts}))["validation"]
+        for texts in (listed, listed[::-1])
     )
     assert there.fingerprint() == back.fingerprint()
     assert list(there) == list(back)

@@ -25,10 +25,10 @@ from ...modeling.heads.losses import rows_per_chunk
 from ...modeling.layers.block import Block
 from ...modeling.layers.position_wise import init_scale
 from ...modeling.stack import TercetStack
-from ...pretraining.model import build_config, fit_vocabulary
+from ...pretraining.model import first_model
 from ...pretraining.objectives.base_recipe import FullSequence, Trainable
 from ...pretraining.recipe import PretrainingRecipe
-from ...pretraining.text import named_tokenizer
+from ...pretraining.text import tokenizer_of_text
 from ...training.devices.utilization import count_flops_per_token
 from ...training.optimizers.optimizers import build_optimizer
 from ...training.recipe import TrainingRecipe
@@ -47,19 +47,20 @@ def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
     """Build what a recipe trains without storage; its vocabulary is the largest that its tokenizer may have.
 
     Raises:
-        ValueError: As in `build_config`, or the named tokenizer cannot be loaded.
+        ValueError: As in `first_model`, or the named tokenizer cannot be loaded.
     """
-    config = build_config(recipe)
-    if (path := named_tokenizer(recipe)) is not None:
+    model, options = first_model(recipe.model, recipe.objective, recipe.corpus), recipe.tokenizer
+    path = tokenizer_of_text(recipe.corpus) if options.path is None else options.path
+    if path is not None:
         tokenizer = load_tokenizer(path)
-        if recipe.tokenizer.add is not None:
-            add_terms(tokenizer, read_terms(recipe.tokenizer.add))
-        fit_vocabulary(config, tokenizer, recipe)
-        config.vocab_size += recipe.tokenizer.add_learned
-    elif "vocab_size" not in recipe.model.overrides:
-        config.vocab_size = recipe.tokenizer.vocab_size
+        if options.add is not None:
+            add_terms(tokenizer, read_terms(options.add))
+        model.fit(tokenizer)
+        model.config.vocab_size += options.add_learned
+    elif "vocab_size" not in model.overrides:
+        model.config.vocab_size = options.vocab_size
     with torch.device("meta"):
-        return recipe.objective.build_model(config)
+        return recipe.objective.build_model(model.config)
 
 
 def count(modules: Iterable[nn.Module]) -> int:

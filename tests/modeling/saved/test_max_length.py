@@ -36,11 +36,11 @@ from tercet.modeling import (
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.model_folder import keep_option, save_tokenizer
 from tercet.modeling.saved.sentence_vectors import SentenceVectors, sentence_files, write_files
-from tercet.pretraining.prepared import find_inputs
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.tokenizer import load_or_train_tokenizer
 from tercet.tools.embed.embedding import load_embedder
 from tercet.tools.play.loaded_model import load_model
+
+from ...pretraining_parts import tokenizer_of
 
 SIZES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 ROWS = {"query": ["a cat", "a dog"], "positive": ["the cat", "the dog"], "text": ["a cat", "a dog"]}
@@ -123,7 +123,7 @@ def pretraining(folder):
     recipe = {"model": {"path": str(folder)}, "corpus": corpus, "objective": {"kind": kind}}
     recipe |= {"training": {"steps": 1}, "output": str(folder / "run")}
     recipe = parse_recipe(PretrainingRecipe, recipe)
-    return load_or_train_tokenizer(recipe, find_inputs(recipe), None).model_max_length
+    return tokenizer_of(recipe).model_max_length
 
 
 LENGTHS = [(512, 256, 256), (256, 512, 256)]

@@ -21,9 +21,10 @@ from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.modeling import TercetDecoderConfig, TercetDecoderForCausalLM, TercetEncoderConfig
 from tercet.modeling import TercetEncoderForMaskedLM as Encoder
-from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.convert.prediction_change import Probe, answers, change_of_predictions, probe_of
+
+from ...pretraining_parts import model_of
 
 TEXTS = ["the ship left the harbour", "nobody knew where it was bound", "bread needs flour and water"]
 
@@ -83,7 +84,7 @@ def test_a_decoder_becomes_an_encoder_that_pretraining_goes_on_with(folder, tmp_
             "output": "runs/x",
         },
     )
-    model = build_model(recipe, words)
+    model = model_of(recipe, words)
     for name, tensor in encoder.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor)
 

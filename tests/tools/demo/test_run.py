@@ -8,17 +8,23 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from accelerate import Accelerator
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
 from tercet.__main__ import main
 from tercet.command_line import parse
 from tercet.configs.recipe import load_recipe
 from tercet.data.embedded_corpus import Docstring
+from tercet.data.steps.batches import one_pass
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.reports.pretraining.comparison import compare, trigram_losses
+from tercet.reports.pretraining.baselines import TrigramModel
+from tercet.reports.pretraining.comparison import steps_in_order, trigram_losses, with_ends
 from tercet.tools.demo.page import MEMBERS, NUM_SHOWN, PROMPTED
 from tercet.tools.demo.run import COMMANDS, SHORTENED, claim_folder, next_steps, run_demo, steps_in
 from tercet.tools.demo.tasks import evenly_spaced
+from tercet.training.evaluation import evaluate, micro_batches
+
+from ...pretraining_parts import documents_of, reader_of
 
 RUNS = steps_in(Path("runs/demo"))
 WORDS = ["the", "a", "of", "in", "array", "given", "value", "object", "called", "number", "returns"]
@@ -143,14 +149,21 @@ def test_page_is_self_contained(finished):
 def test_a_decoder_is_compared_with_counting_as_by_the_definition(finished, monkeypatch):
     recipe = load_recipe(PretrainingRecipe, str(finished.parent / "decoder" / "recipe.yaml"))
     folder = finished.parent / "decoder" / "model"
-    model = AutoModelForPreTraining.from_pretrained(folder)
-    scores = compare(recipe, model.eval(), AutoTokenizer.from_pretrained(folder))
+    model, tokenizer = AutoModelForPreTraining.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    reader, texts = reader_of(recipe, tokenizer), documents_of(recipe)
+    train, held_out = (reader.tokenize(texts[split]) for split in ("train", "validation"))
+    counted = TrigramModel.fit(*with_ends(train, [tokenizer.eos_token_id]), len(tokenizer))
+    nats = -counted.log_probability(*with_ends(held_out, [tokenizer.eos_token_id]))
     summary = read(finished, "decoder", "evaluation.json")
-    assert summary["trigram"] == {"clm": pytest.approx(scores["trigram"]["clm/loss"])}
-    assert summary["scores"]["clm/loss"] == pytest.approx(scores["trained"]["clm/loss"], rel=1e-4)
+    assert summary["trigram"] == {"clm": pytest.approx(nats.mean())}
+    objective, accelerator = reader.build_objective(model.config), Accelerator(cpu=True)
+    source = reader.held_out(texts["validation"]).source
+    steps = steps_in_order(source, objective, recipe.training)
+    scores = evaluate(model.eval(), objective, micro_batches(one_pass(steps), model.device), accelerator)
+    assert summary["scores"]["clm/loss"] == pytest.approx(scores["clm/loss"], rel=1e-4)
     assert read(finished, "encoder", "evaluation.json")["trigram"] == {}
     monkeypatch.setattr("tercet.reports.pretraining.comparison.MOST_COUNTED", 100)
-    assert trigram_losses(recipe, AutoTokenizer.from_pretrained(folder)) == {}
+    assert trigram_losses(reader, texts) == {}
 
 
 @pytest.mark.parametrize("member", MEMBERS)

@@ -12,7 +12,6 @@ from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.objective import Batch, Objective
 from tercet.data.steps.packing import sequence_lengths
 from tercet.modeling import TercetDecoderForCausalLM
-from tercet.pretraining.model import build_model
 from tercet.pretraining.objectives.base_recipe import FullSequence, ObjectiveContext
 from tercet.pretraining.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
@@ -33,6 +32,7 @@ from tercet.training.devices.gradient_checkpointing import enable_gradient_check
 from tercet.training.optimizers.optimizers import build_optimizer
 
 from ...pretraining.conftest import unread_recipe
+from ...pretraining_parts import model_of
 from ...word_level import ROLES, SIGNS, word_level
 from .counting import LiveMemory, bytes_kept, flops_of_sequence
 
@@ -122,7 +122,7 @@ def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size:
 
 def prepare(recipe: PretrainingRecipe, tokenizer, size: int):
     """Build the model that computes, and a full batch for it."""
-    model = build_model(recipe, tokenizer).train()
+    model = model_of(recipe, tokenizer).train()
     objective = recipe.objective.build(
         ObjectiveContext(tokenizer, recipe.corpus.sequence_length, decoder_start_id=0)
     )
@@ -153,7 +153,7 @@ def test_a_full_sequence_is_the_longest_that_examples_have(kind, tokenizer):
 @pytest.mark.parametrize(("kind", "fields"), MODELS)
 def test_parameters_and_optimizer_are_those_of_the_model_that_trains(kind, fields, tokenizer):
     recipe = recipe_of(kind, **fields)
-    planned, model = build_planned_model(recipe), build_model(recipe, tokenizer)
+    planned, model = build_planned_model(recipe), model_of(recipe, tokenizer)
     assert count([planned]) == sum(p.numel() for p in model.parameters())
     assert count_embeddings(planned) < count([planned])
     optimizer = build_optimizer(model, recipe.training.optimizer)

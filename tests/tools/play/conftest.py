@@ -19,9 +19,10 @@ from tercet.finetune.tasks.task_recipes import (
     TaggingRecipe,
 )
 from tercet.finetune.tasks.tasks import keep_task, task_of
-from tercet.pretraining.model import build_model
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.play.loaded_model import LoadedModel, load_model
+
+from ...pretraining_parts import model_of
 
 TEXT = [
     "The function returns a list of strings. If the file does not exist, an error is raised.",
@@ -86,7 +87,7 @@ def folders(tmp_path_factory) -> Path:
         torch.manual_seed(0)
         folder = root / name / "model"
         tokenizer.save_pretrained(folder)
-        build_model(recipe, tokenizer).save_pretrained(folder)
+        model_of(recipe, tokenizer).save_pretrained(folder)
     for name, (base, recipe, facts) in TASKS_OF_TESTS.items():
         write_fine_tuned(root, name, base, task_of(recipe, facts))
     return root
