@@ -29,6 +29,7 @@ from ..configs.processes import start_python
 from ..configs.recipe import recipe_data
 from ..training.checkpoints.checkpoint import CHECKPOINTS, PREFIX, checkpoints
 from ..training.ownership import mark
+from ..training.recipe import TrainingRecipe
 from ..training.tracking import LOG, Record, read_log
 from .output import TOKENIZER
 from .recipe import PretrainingRecipe
@@ -125,39 +126,23 @@ def verify_resume(
     with tempfile.TemporaryDirectory(prefix="tercet-verify-resume-") as name:
         folder = Path(name)
         say(f"{3 * every} steps without interruption")
-        straight = try_out(recipe, folder / "straight", every)
+        tried = recipe_data(replace(recipe, training=shortened(recipe.training, every)))
+        straight = try_out(tried, folder / "straight", every)
         say("the same, killed twice and resumed")
         third = straight.records[2 * every - 1]["seconds"] - straight.records[every - 1]["seconds"]
         delays = (0.0, random.random() * third)
-        resumed = try_out(recipe, folder / "resumed", every, delays, tokenizer=folder / "straight")
+        resumed = try_out(tried, folder / "resumed", every, delays, tokenizer=folder / "straight")
         if straight.equals(resumed):
             return Verification(straight, resumed, None)
         say("they differ: one more uninterrupted run, to check whether this machine is deterministic")
-        repeated = try_out(recipe, folder / "repeated", every, tokenizer=folder / "straight")
+        repeated = try_out(tried, folder / "repeated", every, tokenizer=folder / "straight")
         return Verification(straight, resumed, repeated)
 
 
-def try_out(
-    recipe: PretrainingRecipe,
-    folder: Path,
-    every: int,
-    delays: tuple[float, ...] = (),
-    tokenizer: Path | None = None,
-) -> Trial:
-    """Run three thirds of `every` steps in a folder, as many processes after each other as it takes.
-
-    Args:
-        recipe: What runs.
-        folder: Where.
-        every: Steps between checkpoints.
-        delays: Seconds that a process still lives after the checkpoint at the end of its third.
-        tokenizer: Folder of a run whose tokenizer to use, if it trained one.
-    """
-    if tokenizer is not None and (tokenizer / TOKENIZER).exists():
-        shutil.copytree(tokenizer / TOKENIZER, folder / TOKENIZER)
-        mark(folder)  # so that the run takes it for what it was prepared with
-    training = replace(
-        recipe.training,
+def shortened(training: TrainingRecipe, every: int) -> TrainingRecipe:
+    """Leave out what a trial needs not, and log and keep what it compares."""
+    return replace(
+        training,
         log_every=1,
         checkpoint_every=every,
         keep_checkpoints=10**6,
@@ -170,23 +155,43 @@ def try_out(
         measure_utilization=False,
         trackers=(),
     )
+
+
+def try_out(
+    tried: dict[str, Any],
+    folder: Path,
+    every: int,
+    delays: tuple[float, ...] = (),
+    tokenizer: Path | None = None,
+) -> Trial:
+    """Run three thirds of `every` steps in a folder, as many processes after each other as it takes.
+
+    Args:
+        tried: A recipe as plain data.
+        folder: Where it runs.
+        every: Steps between checkpoints.
+        delays: Seconds that a process still lives after the checkpoint at the end of its third.
+        tokenizer: Folder of a run whose tokenizer to use, if it trained one.
+    """
+    if tokenizer is not None and (tokenizer / TOKENIZER).exists():
+        shutil.copytree(tokenizer / TOKENIZER, folder / TOKENIZER)
+        mark(folder)  # so that the run takes it for what it was prepared with
     file = folder.with_suffix(".yaml")
-    text = write_document(recipe_data(replace(recipe, training=training, output=str(folder))))
-    file.write_text(text, encoding="utf-8")
+    file.write_text(write_document(tried | {"output": str(folder)}), encoding="utf-8")
     kills = [run_until(file, folder, every * part, delay) for part, delay in enumerate(delays, start=1)]
     run_until(file, folder, 3 * every, 0.0)
     states = read_states(folder / CHECKPOINTS / f"{PREFIX}{3 * every:08d}")
     return Trial(records_of(folder)[: 3 * every], states, tuple(kills))
 
 
-def run_until(recipe: Path, folder: Path, step: int, delay: float) -> Kill:
+def run_until(file: Path, folder: Path, step: int, delay: float) -> Kill:
     """Begin or resume a run in a new process; kill it `delay` seconds after the checkpoint of `step` is made.
 
     Raises:
         ValueError: The recipe cannot run.
         RuntimeError: The process ended before that checkpoint was made.
     """
-    command = ["-m", "tercet", "pretrain", str(recipe), "--resume"]
+    command = ["-m", "tercet", "pretrain", str(file), "--resume"]
     with tempfile.TemporaryFile("w+") as said:
         process = start_python(command, stdout=said, stderr=said, start_new_session=True)
         try:

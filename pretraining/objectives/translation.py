@@ -182,16 +182,20 @@ class DecoderReading:
 
 
 @torch.no_grad()
-def own_predictions(model: nn.Module, batch: Batch, draws: Tensor, recipe: ScheduledSamplingRecipe) -> Tensor:
+def own_predictions(
+    model: nn.Module, batch: Batch, draws: Tensor, sampling: ScheduledSamplingRecipe
+) -> Tensor:
     """Return the decoder's input (1, M), with predictions where `draws` (1, M) are not negative."""
     inputs, true = without_targets(batch, "labels"), batch["decoder_input_ids"]
     places = (draws[0] >= 0).nonzero().squeeze(1)
     read = true
     with evaluation_mode(model):
-        for _ in range(recipe.count_passes(largest(batch["max_length_q"], model))):
+        for _ in range(sampling.count_passes(largest(batch["max_length_q"], model))):
             # The prediction for a position is made where the token before it is read.
             logits = model(**inputs | {"decoder_input_ids": read}, logits_to_keep=places - 1).logits[0]
-            tokens = logits.argmax(-1) if recipe.choice == "best" else sample_tokens(logits, draws[0, places])
+            tokens = (
+                logits.argmax(-1) if sampling.choice == "best" else sample_tokens(logits, draws[0, places])
+            )
             read = true.index_copy(1, places, tokens[None])
     return read
 

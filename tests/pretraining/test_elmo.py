@@ -49,6 +49,6 @@ def test_training_goes_on_from_a_finished_model(recipe_in):
 def test_costs_are_those_of_transformers_alone(recipe_in):
     recipe = recipe_in("run")
     with pytest.raises(ValueError, match="trains a TercetElmoForLanguageModeling, whose costs cannot be"):
-        require_planned_kind(recipe)
+        require_planned_kind(recipe.objective.kind, recipe.objective.model_class)
     with pytest.raises(ValueError, match="is a tercet_decoder, but bidirectional_language_modeling trains"):
         first_model_of(changed(recipe, "model", preset="decoder-mini", overrides={}))

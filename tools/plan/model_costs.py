@@ -78,19 +78,21 @@ def blocks_of(model: nn.Module) -> list[Block]:
     return [module for module in model.modules() if isinstance(module, Block)]
 
 
-def optimizer_bytes(model: nn.Module, recipe: TrainingRecipe) -> int:
+def optimizer_bytes(model: nn.Module, training: TrainingRecipe) -> int:
     """Count what the recipe's optimizer and moving average remember, by letting the optimizer take a step.
 
     Raises:
         ValueError: The recipe names constants that its optimizer does not use.
     """
-    optimizer = build_optimizer(model, recipe.optimizer, sets_learning_rate=recipe.schedule.kind == "noam")
+    optimizer = build_optimizer(
+        model, training.optimizer, sets_learning_rate=training.schedule.kind == "noam"
+    )
     for parameter in model.parameters():
         parameter.grad = torch.empty_like(parameter)
     optimizer.step()
     model.zero_grad()
     states = (value for state in optimizer.state.values() for value in state.values())
-    average = 0 if recipe.ema_decay is None else SINGLE * count([model])
+    average = 0 if training.ema_decay is None else SINGLE * count([model])
     return average + sum(
         value.numel() * value.element_size() for value in states if isinstance(value, Tensor)
     )

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from torch import nn
 
 from ...modeling.pretrained import TercetPreTrainedModel
-from ...pretraining.objectives.base_recipe import FullSequence, JointModel, Trainable
+from ...pretraining.objectives.base_recipe import BaseObjectiveRecipe, FullSequence, JointModel, Trainable
 from ...pretraining.prepared import require_shorter
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.recipe import TrainingRecipe
@@ -239,12 +239,11 @@ class Plan:
         return self.share(layout, self.last, fitting * tokens)[1] if fitting else None
 
 
-def require_planned_kind(recipe: PretrainingRecipe, model_class: type[nn.Module] | None = None) -> None:
-    """Raise a `ValueError` if a recipe trains a model whose costs are not known: no Transformer."""
-    model_class = model_class or recipe.objective.model_class
+def require_planned_kind(kind: str, model_class: type[nn.Module]) -> None:
+    """Raise a `ValueError` if an objective trains a model whose costs are not known: no Transformer."""
     if not issubclass(model_class, TercetPreTrainedModel | JointModel):
         raise ValueError(
-            f"{recipe.objective.kind} trains a {model_class.__name__}, whose costs cannot be planned: only "
+            f"{kind} trains a {model_class.__name__}, whose costs cannot be planned: only "
             "those of Transformers can; run a few steps instead (training.steps=20), which tell their speed"
         )
 
@@ -256,13 +255,15 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
         ValueError: Parts of the recipe do not fit each other, a step has too few sequences for the devices,
             the device does not compute in the recipe's precision, or the model is no Transformer.
     """
-    require_planned_kind(recipe)
-    wanted = recipe.training.precision
+    objective, training = recipe.objective, recipe.training
+    require_planned_kind(objective.kind, objective.model_class)
+    wanted = training.precision
     precision = machines.automatic_precision if wanted == "auto" else wanted
     machines.peak(precision)  # or it does not compute in it
     model = build_planned_model(recipe)
-    require_planned_kind(recipe, type(model))
-    stages = plan_stages(recipe, model, machines, precision)
+    require_planned_kind(objective.kind, type(model))
+    training.require_time()
+    stages = plan_stages(objective, training, recipe.corpus.sequence_length, model, machines, precision)
     mfu, known_shares = machines.share_of_peak(model.config.hidden_size)
     return Plan(
         recipe=recipe,
@@ -278,19 +279,31 @@ def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
 
 
 def plan_stages(
-    recipe: PretrainingRecipe, model: Trainable, machines: PlanRecipe, precision: str
+    objective: BaseObjectiveRecipe,
+    training: TrainingRecipe,
+    longest: int,
+    model: Trainable,
+    machines: PlanRecipe,
+    precision: str,
 ) -> tuple[PlannedStage, ...]:
     """Work out what the steps of each stage compute and hold, and those of the recipe's own values.
+
+    Args:
+        objective: What is learned.
+        training: How large steps are.
+        longest: Tokens of a full sequence.
+        model: What learns.
+        machines: What it may run on.
+        precision: Format of the products.
 
     Raises:
         ValueError: As in `plan_run`.
     """
-    recipe.training.require_time()
-    training, longest, blocks = recipe.training, recipe.corpus.sequence_length, blocks_of(model)
+    blocks = blocks_of(model)
     remembered, products, is_cpu = optimizer_bytes(model, training), DTYPES[precision], machines.kind.is_cpu
 
     def planned(steps: int, length: int, limit: int, where: str) -> PlannedStage:
-        sequence, parts = recipe.objective.full_sequence(length), recipe.objective.parts(model, length)
+        sequence, parts = objective.full_sequence(length), objective.parts(model, length)
         options = {"is_cpu": is_cpu, "computes_again": training.gradient_checkpointing}
         load = Load(
             parameters=count([model]),

@@ -20,14 +20,12 @@ from datatrove.executor import JobsPipelineExecutor, RayPipelineExecutor, SlurmP
 from datatrove.executor.base import PipelineExecutor
 from datatrove.executor.local import LocalPipelineExecutor
 from datatrove.io import DataFolder
-from datatrove.pipeline.base import PipelineStep
 from datatrove.utils.stats import PipelineStats
 from multiprocess.context import ForkServerContext, ForkServerProcess
 from tqdm import tqdm
 
 from ...configs.messages import first_line, shortened
 from ...configs.processes import safe_path
-from .recipe import ExecutorRecipe
 
 ATTEMPTS = 3
 """How often a task is begun whose process is killed."""
@@ -215,31 +213,6 @@ EXECUTORS: dict[str, type[PipelineExecutor]] = {
     "jobs": JobsPipelineExecutor,
 }
 """Kind of an executor in a recipe -> its class."""
-
-
-def build_executor(
-    recipe: ExecutorRecipe,
-    workers: int,
-    pipeline: Sequence[PipelineStep],
-    tasks: int,
-    logs: str,
-    depends: PipelineExecutor | None,
-) -> PipelineExecutor:
-    """Build what carries a pipeline out after another one.
-
-    Args:
-        recipe: Which one, with further arguments.
-        workers: Tasks that run at once.
-        pipeline: The blocks.
-        tasks: How many tasks there are.
-        logs: Folder or address of datatrove's logs, by which it knows which tasks are done.
-        depends: What has to be done before.
-
-    Raises:
-        ValueError: An argument is unknown, missing, or not possible.
-    """
-    own = {"pipeline": list(pipeline), "tasks": tasks, "workers": workers, "logging_dir": logs}
-    return built(EXECUTORS[recipe.kind], own | {"depends": depends}, recipe.arguments, "executor.arguments")
 
 
 def built(cls: Any, own: dict[str, Any], arguments: dict[str, Any], key: str) -> Any:

@@ -1,12 +1,22 @@
 """The recipe of a preparation: the text, the tokenizer, which documents are left out, where it runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from ...configs.recipe import recipe_data
 from ...data.files.paths import named_path
+
+if TYPE_CHECKING:
+    from datatrove.executor.base import PipelineExecutor
+    from datatrove.pipeline.base import PipelineStep
+
+    from .pieces import Piece
 
 
 @dataclass(frozen=True)
@@ -17,6 +27,46 @@ class BlockRecipe:
     """Name of the class, such as `GopherQualityFilter`."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """What it is built with, as datatrove's documentation lists it."""
+
+    def build(self, key: str, *kinds: str) -> "PipelineStep":
+        """Build the block.
+
+        Args:
+            key: Of the recipe, for errors.
+            kinds: Of blocks that it may be: `readers`, `filters`, `formatters`, `extractors`.
+
+        Raises:
+            ValueError: There is none of this name, its arguments are not possible, or it draws without a
+                seed.
+        """
+        from datatrove.pipeline.base import PipelineStep
+
+        from .executors import built
+
+        known = {
+            name: each
+            for kind in kinds
+            for name, each in vars(import_module(f"datatrove.pipeline.{kind}")).items()
+            if isinstance(each, type) and issubclass(each, PipelineStep) and not name.startswith("Base")
+        }
+        if self.name not in known:
+            raise ValueError(f"{key}: datatrove has no {self.name!r}: use one of {', '.join(sorted(known))}")
+        self._require_repeatable(known[self.name], key)
+        return built(known[self.name], {}, self.arguments, f"{key}: arguments")
+
+    def _require_repeatable(self, block: "type[PipelineStep]", key: str) -> None:
+        """Raise a `ValueError` if a block may give other documents when the same text is read again."""
+        from datatrove.pipeline.readers.base import BaseDiskReader
+
+        other = "the same text may give other documents each time it is read"
+        if "seed" in signature(block).parameters and self.arguments.get("seed") is None:
+            raise ValueError(
+                f"{key}: {self.name} may draw at random, and {other}: add seed: 0 to its arguments"
+            )
+        if issubclass(block, BaseDiskReader) and self.arguments.get("shuffle_files"):
+            raise ValueError(
+                f"{key}: {self.name} shuffles without a seed, and {other}: leave shuffle_files out"
+            )
 
 
 @dataclass(frozen=True)
@@ -49,6 +99,14 @@ class TextRecipe:
         if (self.path is None) == (self.reader is None):
             raise ValueError("corpus.path and corpus.reader: set exactly one of them")
 
+    def tasks_of_text(self) -> "list[list[Piece]]":
+        """Divide the text; a reader of datatrove divides itself what it reads."""
+        if self.path is None:
+            return [[] for _ in range(self.tasks)]
+        from .pieces import files_of, tasks_of
+
+        return tasks_of(files_of(self.path), self.shard_bytes)
+
 
 @dataclass(frozen=True)
 class DeduplicationRecipe:
@@ -77,6 +135,31 @@ class ExecutorRecipe:
     arguments: dict[str, Any] = field(default_factory=dict)
     """Further arguments of datatrove's executor, such as `{partition: cpu, time: "10:00:00"}` for slurm."""
 
+    def build(
+        self,
+        workers: int,
+        pipeline: "Sequence[PipelineStep]",
+        tasks: int,
+        logs: str,
+        depends: "PipelineExecutor | None",
+    ) -> "PipelineExecutor":
+        """Build what carries a pipeline out after another one.
+
+        Args:
+            workers: Tasks that run at once.
+            pipeline: The blocks.
+            tasks: How many tasks there are.
+            logs: Folder or address of datatrove's logs, by which it knows which tasks are done.
+            depends: What has to be done before.
+
+        Raises:
+            ValueError: An argument is unknown, missing, or not possible.
+        """
+        from .executors import EXECUTORS, built
+
+        own = {"pipeline": list(pipeline), "tasks": tasks, "workers": workers, "logging_dir": logs}
+        return built(EXECUTORS[self.kind], own | {"depends": depends}, self.arguments, "executor.arguments")
+
 
 @dataclass(frozen=True)
 class PreparationRecipe:
@@ -96,6 +179,13 @@ class PreparationRecipe:
     """Number of tasks that run at once. The corpus does not depend on it."""
     executor: ExecutorRecipe = field(default_factory=ExecutorRecipe)
     """What carries the tasks out."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keys that decide what is in the corpus, as plain data."""
+        data = recipe_data(self)
+        corpus = {key: value for key, value in data["corpus"].items() if key != "path"}
+        return {"corpus": corpus, "filters": data["filters"], "deduplicate": data["deduplicate"]}
 
     @property
     def folder(self) -> Path:

@@ -11,17 +11,13 @@ of datatrove; nothing else reads it.
 import json
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
-from inspect import signature
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import datatrove.pipeline.extractors as extractors
-import datatrove.pipeline.filters as filters
-import datatrove.pipeline.formatters as formatters
-import datatrove.pipeline.readers as readers
 from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder, get_shard_from_paths_file
 from datatrove.pipeline.base import PipelineStep
@@ -48,10 +44,10 @@ from .blocks import (
     hash_of,
     shard_name,
 )
-from .executors import build_executor, built, run_in_turn
+from .executors import run_in_turn
 from .near_duplicates import find_duplicates
-from .pieces import Piece, files_of, tasks_of
-from .recipe import BlockRecipe, PreparationRecipe
+from .pieces import Piece
+from .recipe import BlockRecipe, PreparationRecipe, TextRecipe
 
 WORK, RECIPE = "work", "recipe.yaml"
 WRITTEN = (MANIFEST, SHARDS, INDEX, TOKENIZER, WORK, RECIPE)
@@ -84,11 +80,11 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
     tokenizer = load_tokenizer(recipe.tokenizer)
     names = control_tokens(tokenizer, recipe.corpus.control_tokens)
     target = DataFolder(output)
-    tasks = tasks_of_recipe(recipe)
+    corpus, options = recipe.corpus, recipe.options
+    tasks = corpus.tasks_of_text()
     backend = text_backend(tokenizer, names)
-    sources = identified(tasks) if recipe.corpus.reader is None else listed_by(recipe.corpus.reader)
+    sources = identified(tasks) if corpus.reader is None else listed_by(corpus.reader)
     warn_of_copies("corpus.path", sources)
-    options = options_of(recipe)
     plan = {"tokenizer": digest_of(backend), "tasks": len(tasks), "sources": sources, "options": options}
     saved = saved_files(tokenizer)
     writer = {
@@ -105,10 +101,25 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
         num_ids(backend),
         sources,
         options,
-        str(recipe.corpus.path or recipe.corpus.reader),
+        str(corpus.path or corpus.reader),
     )
-    last = executors_of(recipe, tasks, writer, manifest, f"{output}/{WORK}")
-    if claim(target, plan, recipe, saved, overwrite=overwrite):
+    logs = f"{output}/{WORK}"
+
+    def then(
+        pipeline: Sequence[PipelineStep], number: int, name: str, before: PipelineExecutor | None
+    ) -> PipelineExecutor:
+        return recipe.executor.build(recipe.workers, pipeline, number, f"{logs}/{name}", before)
+
+    begin = partial(beginning, corpus, recipe.filters, tasks, sources)
+    before, kept = None, []
+    if recipe.deduplicate is not None:
+        before, kept = find_duplicates(recipe.deduplicate, begin()[1], len(tasks), f"{logs}/duplicates", then)
+    reader, blocks = begin()
+    shards = then([*blocks, *kept, ShardWriter(**writer, reader=reader)], len(tasks), "shards", before)
+    last = then([manifest], 1, "manifest", shards)
+    files = {f"{TOKENIZER}/{name}": contents for name, contents in saved.items()}
+    files[RECIPE] = write_document(recipe_data(recipe)).encode()
+    if claim(target, recipe.output, plan, files, overwrite=overwrite):
         return
     forget_missing(target, len(tasks))
     if recipe.executor.kind == "slurm":
@@ -116,88 +127,25 @@ def run(recipe: PreparationRecipe, output: str, *, overwrite: bool) -> None:
         print(f"the tasks are queued; the last one writes {output}/{MANIFEST}", file=sys.stderr)
     else:
         run_in_turn(last)
-        tell(target, output, recipe)
+        causes = [each.name for each in recipe.filters]
+        tell(target, output, causes + ["deduplication"] * (recipe.deduplicate is not None))
 
 
-def tasks_of_recipe(recipe: PreparationRecipe) -> list[list[Piece]]:
-    """Divide a recipe's text; a reader of datatrove divides itself what it reads."""
-    if recipe.corpus.path is None:
-        return [[] for _ in range(recipe.corpus.tasks)]
-    return tasks_of(files_of(recipe.corpus.path), recipe.corpus.shard_bytes)
-
-
-def executors_of(
-    recipe: PreparationRecipe,
+def beginning(
+    corpus: TextRecipe,
+    filters: Sequence[BlockRecipe],
     tasks: list[list[Piece]],
-    writer: dict[str, Any],
-    manifest: ManifestWriter,
-    logs: str,
-) -> PipelineExecutor:
-    """Build all executors, each with what has to be done before it, and return the last one."""
-
-    def beginning() -> tuple[RecordReader | RecordCounter, list[PipelineStep]]:
-        corpus = recipe.corpus
-        blocks = [block_of(each, "filters", filters, formatters, extractors) for each in recipe.filters]
-        if corpus.reader is not None:
-            counter, reader = RecordCounter(), block_of(corpus.reader, "corpus.reader", readers)
-            if isinstance(reader, BaseDiskReader):
-                reader = ListedReader(reader, [source["name"] for source in manifest.sources])
-            return counter, [reader, counter, *blocks]
-        reader = RecordReader(tasks, corpus.text_column, corpus.skip_bad_records, corpus.largest_record)
-        return reader, [reader, *blocks]
-
-    def then(
-        pipeline: Sequence[PipelineStep], number: int, name: str, before: PipelineExecutor | None
-    ) -> PipelineExecutor:
-        return build_executor(recipe.executor, recipe.workers, pipeline, number, f"{logs}/{name}", before)
-
-    before, kept = None, []
-    if recipe.deduplicate is not None:
-        before, kept = find_duplicates(
-            recipe.deduplicate, beginning()[1], len(tasks), f"{logs}/duplicates", then
-        )
-    reader, blocks = beginning()
-    shards = then([*blocks, *kept, ShardWriter(**writer, reader=reader)], len(tasks), "shards", before)
-    return then([manifest], 1, "manifest", shards)
-
-
-def block_of(recipe: BlockRecipe, key: str, *modules: Any) -> PipelineStep:
-    """Build a block of datatrove by the name of its class.
-
-    Raises:
-        ValueError: There is none of this name, its arguments are not possible, or it draws without a seed.
-    """
-    known = {
-        name: each
-        for module in modules
-        for name, each in vars(module).items()
-        if isinstance(each, type) and issubclass(each, PipelineStep) and not name.startswith("Base")
-    }
-    if recipe.name not in known:
-        raise ValueError(f"{key}: datatrove has no {recipe.name!r}: use one of {', '.join(sorted(known))}")
-    block = known[recipe.name]
-    require_repeatable(block, recipe, key)
-    return built(block, {}, recipe.arguments, f"{key}: arguments")
-
-
-def require_repeatable(block: type[PipelineStep], recipe: BlockRecipe, key: str) -> None:
-    """Raise a `ValueError` if a block may give other documents when the same text is read again."""
-    other = "the same text may give other documents each time it is read"
-    if "seed" in signature(block).parameters and recipe.arguments.get("seed") is None:
-        raise ValueError(
-            f"{key}: {recipe.name} may draw at random, and {other}: add seed: 0 to its arguments"
-        )
-    if issubclass(block, BaseDiskReader) and recipe.arguments.get("shuffle_files"):
-        raise ValueError(
-            f"{key}: {recipe.name} shuffles without a seed, and {other}: leave shuffle_files out"
-        )
-
-
-def options_of(recipe: PreparationRecipe) -> dict[str, Any]:
-    """Return the keys that decide what is in the corpus."""
-    data = recipe_data(recipe)
-    corpus = {key: value for key, value in data["corpus"].items() if key != "path"}
-    return {"corpus": corpus, "filters": data["filters"], "deduplicate": data["deduplicate"]}
+    sources: Sequence[Mapping[str, Any]],
+) -> tuple[RecordReader | RecordCounter, list[PipelineStep]]:
+    """Build the blocks that read and filter, anew for each executor; the first one tells what was bad."""
+    blocks = [each.build("filters", "filters", "formatters", "extractors") for each in filters]
+    if corpus.reader is not None:
+        counter, reader = RecordCounter(), corpus.reader.build("corpus.reader", "readers")
+        if isinstance(reader, BaseDiskReader):
+            reader = ListedReader(reader, [source["name"] for source in sources])
+        return counter, [reader, counter, *blocks]
+    reader = RecordReader(tasks, corpus.text_column, corpus.skip_bad_records, corpus.largest_record)
+    return reader, [reader, *blocks]
 
 
 def identified(tasks: Sequence[Sequence[Piece]]) -> list[dict[str, Any]]:
@@ -209,7 +157,7 @@ def identified(tasks: Sequence[Sequence[Piece]]) -> list[dict[str, Any]]:
     ]
 
 
-def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
+def listed_by(block: BlockRecipe) -> list[dict[str, Any]]:
     """List the files of a reader of datatrove, by their places in its folder, with their sizes.
 
     Those that a `paths_file` lists have no sizes: a store would be asked for each. What is read without
@@ -218,7 +166,7 @@ def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: There are none.
     """
-    reader = block_of(recipe, "corpus.reader", readers)
+    reader = block.build("corpus.reader", "readers")
     if not isinstance(reader, BaseDiskReader):
         return []
     folder = reader.data_folder
@@ -229,7 +177,7 @@ def listed_by(recipe: BlockRecipe) -> list[dict[str, Any]]:
     else:
         listed = [{"name": name} for name in get_shard_from_paths_file(reader.paths_file, 0, 1)]
     if not listed:
-        raise FileNotFoundError(f"corpus.reader: {recipe.name} finds no files in {folder.resolve_paths('')}")
+        raise FileNotFoundError(f"corpus.reader: {block.name} finds no files in {folder.resolve_paths('')}")
     return listed
 
 
@@ -240,43 +188,41 @@ def described(piece: Piece) -> str:
 
 
 def claim(
-    target: DataFolder,
-    plan: dict[str, Any],
-    recipe: PreparationRecipe,
-    tokenizer: dict[str, bytes],
-    *,
-    overwrite: bool,
+    target: DataFolder, name: str, plan: dict[str, Any], files: Mapping[str, bytes], *, overwrite: bool
 ) -> bool:
-    """Take the output folder, and write the plan, the recipe and the tokenizer there; return if all is done.
+    """Take the output folder, and write the plan and some files there; return if all is done.
+
+    Args:
+        target: The folder.
+        name: Of the folder, as the recipe has it.
+        plan: By which a preparation is known again.
+        files: The recipe's and the tokenizer's, by their names.
+        overwrite: Whether another corpus is replaced.
 
     Raises:
         ValueError: The folder holds another corpus, or something else.
     """
     listed = target.ls("", detail=False) if target.exists("") else []
-    found = {name for name in (Path(str(each)).name for each in listed) if not name.startswith(".")}
+    found = {own for own in (Path(str(each)).name for each in listed) if not own.startswith(".")}
     earlier = json.loads(target.cat_file(PLAN)) if target.isfile(PLAN) else None
     if found and earlier is None:
         strange = ", ".join(sorted(found)[:5])
-        raise ValueError(
-            f"output {recipe.output} holds {strange}, of no unfinished corpus: choose another folder"
-        )
+        raise ValueError(f"output {name} holds {strange}, of no unfinished corpus: choose another folder")
     if earlier is not None and earlier != json.loads(json.dumps(plan)):
         changed = " and ".join(key for key in plan if earlier.get(key) != plan[key])
         if not overwrite:
             raise ValueError(
-                f"output {recipe.output} holds a corpus that was prepared with another {changed}: choose "
+                f"output {name} holds a corpus that was prepared with another {changed}: choose "
                 "another folder, or replace it with --overwrite"
             )
-        for name in WRITTEN:
-            if target.exists(name):
-                target.rm(name, recursive=True)
+        for each in filter(target.exists, WRITTEN):
+            target.rm(each, recursive=True)
     if target.isfile(MANIFEST):
-        print(f"{recipe.output} is complete", file=sys.stderr)
+        print(f"{name} is complete", file=sys.stderr)
         return True
     write(target, PLAN, json.dumps(plan).encode())
-    for name, contents in tokenizer.items():
-        write(target, f"{TOKENIZER}/{name}", contents)
-    write(target, RECIPE, write_document(recipe_data(recipe)).encode())
+    for file, contents in files.items():
+        write(target, file, contents)
     return False
 
 
@@ -296,8 +242,8 @@ def forget_missing(target: DataFolder, shards: int) -> None:
         target.rm(f"{WORK}/manifest/completions/00000")
 
 
-def tell(target: DataFolder, output: str, recipe: PreparationRecipe) -> None:
-    """Say what was prepared and how much the recipe leaves out, and warn of what is bad."""
+def tell(target: DataFolder, output: str, causes: Sequence[str]) -> None:
+    """Say what was prepared and how much was left out, by which causes, and warn of what is bad."""
     manifest = Manifest.read(target.cat_file(MANIFEST).decode(), f"{output}/{MANIFEST}")
     counts = asdict(manifest.counts)
     told = ", ".join(f"{number:,} {name}" for name, number in counts.items())
@@ -308,6 +254,5 @@ def tell(target: DataFolder, output: str, recipe: PreparationRecipe) -> None:
     print(f"prepared {told} in {number:,} shard{'s' * (number != 1)}", file=sys.stderr, flush=True)
     read = manifest.tally.records - manifest.tally.num_left_out
     if left := read - manifest.counts.documents:
-        causes = [each.name for each in recipe.filters] + ["deduplication"] * (recipe.deduplicate is not None)
         named = f"by {', '.join(causes)}, or " if causes else ""
         print(f"left out {left:,} of {read:,} documents: {named}without text", file=sys.stderr, flush=True)
