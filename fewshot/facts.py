@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..data.files.atomic_writes import partial_path, replace_text
+from ..data.tokenizers.special_tokens import lost_by_normalizing
 from ..training.run_folder import EVALUATION
 from .evaluation import Outcome
 from .output import ROWS
@@ -51,6 +52,7 @@ def facts_of(subject: Subject, weights: tuple[str, str], outcomes: Sequence[Outc
         "class": type(subject.model).__name__,
         "parameters": sum(parameter.numel() for parameter in subject.model.parameters()),
         "max_length": subject.checkpoint.max_length,
+        "lost_by_tokenizer": lost_by_normalizing(subject.tokenizer),
         "weights_sha256": weights[0],
         "weights_unchanged": weights[0] == weights[1],
         "conditions": [

@@ -4,7 +4,7 @@ Scores of pretraining have names like `mlm/accuracy`: a term, which is one thing
 metric. In `evaluation.json`, `mlm/accuracy/interval` is the 95 % interval of such a score, low and high.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -141,3 +141,17 @@ def number(value: float | None) -> str:
 def what_is_scored(term: str) -> str:
     """Return a term in words."""
     return TERMS[term][0] if term in TERMS else term.replace("_", " ")
+
+
+def about_bytes(names: Iterable[str], lost: Sequence[str]) -> Iterator[str]:
+    """Yield why bits per byte, if they are among the names of scores, are too low to be compared.
+
+    Args:
+        names: Of the scores.
+        lost: What the tokenizer takes out of a text before it reads it.
+    """
+    if lost and any(name.rpartition("/")[2] == "bits_per_byte" for name in names):
+        yield (
+            f"bits per byte are too low: the tokenizer takes {' and '.join(lost)} out of the text, but not "
+            "out of its bytes"
+        )

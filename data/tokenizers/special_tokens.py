@@ -14,6 +14,7 @@ Legend: V ids of the tokenizer, K sentinels.
 import json
 import re
 import sys
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -318,10 +319,19 @@ def tell_of_unknown(share: float, text: str) -> None:
         )
 
 
+def lost_by_normalizing(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Name what a text loses on the way into a tokenizer: `case`, `accents`."""
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    if normalizer is None:
+        return []
+    marks = map(unicodedata.combining, unicodedata.normalize("NFD", normalizer.normalize_str("é")))
+    lost = {"case": normalizer.normalize_str("A").islower(), "accents": not any(marks)}
+    return [name for name, is_lost in lost.items() if is_lost]
+
+
 def writes_lowercase(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Return whether upper case is lost on the way into a tokenizer."""
-    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    return normalizer is not None and normalizer.normalize_str("A").islower()
+    return "case" in lost_by_normalizing(tokenizer)
 
 
 def tell_of_unwritable(references: Sequence[str], tokenizer: PreTrainedTokenizerBase, text: str) -> None:

@@ -49,7 +49,7 @@ from ..verdicts import (
     outcome_of_difference,
 )
 from ..verdicts import shown as score_in_words
-from .summary import scores_of, summarize, told
+from .summary import about_models, scores_of, summarize, told
 
 Results = Mapping[str, Any]
 
@@ -296,6 +296,7 @@ def other_scores(results: Results) -> Iterator[Block]:
         [heads[number], *(shown(column.get(name)) for name in names)] for number, column in enumerate(columns)
     ]
     yield Table(["", *(NAMES[name] for name in names)], rows)
+    yield from map(Prose, about_models(results))
 
 
 def shown(value: float | None) -> str:

@@ -13,7 +13,7 @@ from ...fewshot.tasks.task import Record, RowScore, Task
 from ...training.finite_json import as_json
 from ...training.metrics.bootstrap import bootstrap_interval, bootstrap_scores, deviation, percentile_interval
 from ...training.run_folder import EVALUATION
-from ..scores import Score, as_pair, between, number
+from ..scores import Score, about_bytes, as_pair, between, number
 from ..verdicts import FEWEST_ROWS, missing_interval, trusted
 
 GAIN_RESAMPLES = 300
@@ -106,10 +106,18 @@ def told(results: Mapping[str, Any]) -> Iterator[str]:
     for each in scores_of(results):
         doubt = between(each.interval) if each.interval else f"no interval: {missing_interval(each.n or 0)}"
         yield f"{each.name}: {results['criterion']} {number(each.value)} ({doubt})"
+    yield from about_models(results)
     about = "K demonstrations in a prompt, 95 % intervals"
     if baselines := [f"{name} {number(value)}" for name, value in results["baselines"].items()]:
         about = f"baselines of all rows: {', '.join(baselines)}; {about}"
     yield about
+
+
+def about_models(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield of which models bits per byte are too low, and why."""
+    for model in results["models"]:
+        names = (name for own in model["shots"].values() for name in own["scores"])
+        yield from (f"{model['name']}: {line}" for line in about_bytes(names, model["lost_by_tokenizer"]))
 
 
 def what_fitted(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ...data.steps.batches import StepDataset, one_pass
 from ...data.steps.examples import ExampleSource, LeftOut
 from ...data.steps.objective import Objective
 from ...data.texts_read import keep_texts
+from ...data.tokenizers.special_tokens import lost_by_normalizing
 from ...data.tokenizers.tokenizer import load_tokenizer
 from ...modeling.registry import models_of
 from ...modeling.saved.checkpoint import Checkpoint
@@ -61,7 +62,7 @@ from ..finished_run import FinishedRun
 from ..next_steps import NextStep, after_pretraining, next_steps
 from ..next_steps import as_data as steps_as_data
 from ..page import save
-from ..scores import INTERVAL, METRICS, Score, as_pair, what_is_scored
+from ..scores import INTERVAL, METRICS, Score, about_bytes, as_pair, what_is_scored
 from ..scores import as_data as scores_as_data
 from ..scores import number as in_three_digits
 from ..verdicts import (
@@ -230,6 +231,7 @@ def write_report(run: FinishedRun) -> None:
         "without_context": levels,
         "trigram": {term: losses.loss for term, losses in trigram.items()},
         "samples": [as_lines(each) for each in shown_texts.examples],
+        "lost_by_tokenizer": lost_by_normalizing(tokenizer),
     }
     add_intervals(summary, scores, trigram)
     replace_text(folder / EVALUATION, json.dumps(as_json(summary), indent=2) + "\n")
@@ -264,6 +266,7 @@ def told(summary: Mapping[str, Any]) -> Iterator[str]:
             scores.setdefault(term, []).append(f"{score} {each}")
     terms = "; ".join(f"{term.replace('_', ' ')}: {', '.join(own)}" for term, own in scores.items())
     yield f"on held-out text: {terms or 'loss ' + in_three_digits(summary['scores'].get('loss'))}"
+    yield from about_bytes(summary["scores"], summary["lost_by_tokenizer"])
 
 
 def measured_on(reader: TextReader, folder: Path) -> tuple[Texts, ExampleSource | None]:
@@ -327,6 +330,7 @@ def build_report(
             *shown_texts.blocks,
             Heading("Scores"),
             *score_table(summary["scores"], terms),
+            *map(Prose, about_bytes(summary["scores"], summary["lost_by_tokenizer"])),
             *change_of_scores(summary["scores"], log),
             *change_of_tokens(summary["held_out"]),
             *what_is_left_out(summary["left_out"]),

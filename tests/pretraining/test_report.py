@@ -1,5 +1,6 @@
 """Reports of pretraining: intervals over documents, samples of held-out text, what is said at the start."""
 
+import json
 import math
 import shutil
 import time
@@ -249,3 +250,15 @@ def test_a_run_whose_report_fails_has_its_model(recipe_of, texts, tmp_path, monk
     assert (recipe.folder / "model" / "model.safetensors").exists()
     assert main(["report", str(recipe.folder)]) == 0
     assert "hidden tokens" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_run_with_an_uncased_tokenizer_says_that_its_bits_per_byte_are_too_low(
+    lowercase, recipe_of, texts, tmp_path
+):
+    recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
+    pretrain(changed(recipe, "tokenizer", kind="wordpiece", lowercase=lowercase))
+    found = json.loads((recipe.folder / "scores.json").read_text())
+    page = (recipe.folder / "report.md").read_text()
+    assert any("bits per byte are too low" in line for line in found["told"]) == lowercase
+    assert ("bits per byte are too low" in page) == lowercase

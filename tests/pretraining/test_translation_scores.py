@@ -9,7 +9,11 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import nn
 from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
 
-from tercet.data.tokenizers.special_tokens import tell_of_unwritable, writes_lowercase
+from tercet.data.tokenizers.special_tokens import (
+    lost_by_normalizing,
+    tell_of_unwritable,
+    writes_lowercase,
+)
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.pretraining.translation_scores import (
     TranslationMeasure,
@@ -92,6 +96,8 @@ def test_translations_are_compared_in_the_case_that_they_can_have(kind, lowercas
     size = 300 if kind == "byte_bpe" else 80
     tokenizer = train_tokenizer(TEXTS, kind, size, lowercase=lowercase)
     assert writes_lowercase(tokenizer) == lowercase
+    lost = ["case", "accents"] if kind == "wordpiece" else ["case"]
+    assert lost_by_normalizing(tokenizer) == (lost if lowercase else [])
 
 
 def test_chinese_is_compared_by_characters():

@@ -28,7 +28,7 @@ KINDS = {
 }
 """Command -> the module that lists the scores of its runs, and tells them."""
 
-NOTHING = {"without_context": {}, "trigram": {}}
+NOTHING = {"without_context": {}, "trigram": {}, "lost_by_tokenizer": []}
 
 VERDICTS = [{"text": "Better than a guess.", "outcome": "better"}]
 
@@ -110,6 +110,23 @@ def test_scores_of_pretraining_have_their_intervals(end):
     )
 
 
+def test_bits_per_byte_of_text_that_has_lost_its_case_are_said_to_be_too_low(end):
+    shots = {"0": {"mean": 1.0, "rows": 3, "interval": None, "scores": {"bits_per_byte": 1.0}}}
+    for lost, told in (([], []), (["case"], ["case"]), (["case", "accents"], ["case and accents"])):
+        line = "bits per byte are too low: the tokenizer takes {} out of the text, but not out of its bytes"
+        expected = [line.format(what) for what in told]
+        data = NOTHING | {"scores": {"loss": 4.4, "clm/bits_per_byte": 1.5}, "lost_by_tokenizer": lost}
+        assert end("pretrain", data)[1 : 1 + len(told)] == expected
+        assert any("too low" in each for each in end("pretrain", data)) == bool(lost)
+        models = [{"name": "gpt2", "shots": shots, "lost_by_tokenizer": lost}]
+        results = {"criterion": "bits_per_byte", "models": models, "baselines": {}}
+        assert [each for each in end("fewshot", results) if "too low" in each] == [
+            f"gpt2: {each}" for each in expected
+        ]
+    data |= {"scores": {"loss": 4.4, "mlm/perplexity": 81.45}}  # which has none
+    assert not any("too low" in each for each in end("pretrain", data))
+
+
 @pytest.mark.parametrize("loss", [None, float("nan"), float("inf")])
 def test_a_model_that_failed_is_of_no_use(loss):
     first, *_ = verdicts({"scores": {"loss": loss}, "without_context": {}, "trigram": {}}, [])
@@ -151,8 +168,9 @@ def test_few_rows_end_without_an_interval(end, tmp_path):
     )
     guess = {"majority class": 0.5}
     assert Result("finetune", tmp_path).scores == {"accuracy": Score("accuracy", 1.0, None, guess, 3, "test")}
-    shots = {"0": {"mean": 1.0, "rows": 3, "interval": None}}
-    results = {"criterion": "accuracy", "models": [{"name": "gpt2", "shots": shots}], "baselines": {}}
+    shots = {"0": {"mean": 1.0, "rows": 3, "interval": None, "scores": {"accuracy": 1.0}}}
+    models = [{"name": "gpt2", "shots": shots, "lost_by_tokenizer": ["case"]}]
+    results = {"criterion": "accuracy", "models": models, "baselines": {}}
     assert end("fewshot", results)[0] == "gpt2, K = 0: accuracy 1 (no interval: fewer than 10 rows)"
 
 
@@ -192,10 +210,10 @@ def test_distillation_ends_with_student_and_teacher(end):
 
 
 def test_prompting_ends_with_a_score_for_every_number_of_demonstrations(end):
-    shots = {str(k): {"mean": 0.5 + k / 10, "interval": [0.4, 0.7]} for k in (0, 1)}
+    shots = {str(k): {"mean": 0.5 + k / 10, "interval": [0.4, 0.7], "scores": {}} for k in (0, 1)}
     results = {
         "criterion": "accuracy",
-        "models": [{"name": "gpt2", "shots": shots}],
+        "models": [{"name": "gpt2", "shots": shots, "lost_by_tokenizer": []}],
         "baselines": {"majority": 0.25},
     }
     zero, one, baselines, verdict, report = end("fewshot", results)
