@@ -5,7 +5,6 @@ named, or trained on the text -> terms added -> cut to the model's positions -> 
 
 import sys
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -17,8 +16,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from ..data.cache import cache_folder, made_once, name_of
 from ..data.documents import Documents, require_unchanged
 from ..data.texts_read import contents_of
-from ..data.tokenizers.new_terms import add_spelled, add_terms, learn_terms, read_terms, require_same_reading
-from ..data.tokenizers.tokenizer import fit_frame, load_tokenizer, saved_files, train_tokenizer
+from ..data.tokenizers.tokenizer import fit_frame, load_tokenizer, train_tokenizer
 from ..modeling.saved.length import most_positions
 from ..modeling.saved.model_folder import keep_option, save_tokenizer
 from ..training.checkpoints.checkpoint import CHECKPOINTS, latest
@@ -31,9 +29,6 @@ from .recipe import TokenizerRecipe
 EDITION = 3
 """To be raised whenever the same text gives another tokenizer."""
 
-
-TOLD = "terms.txt"
-"""Beside an extended tokenizer in the cache: what became of the terms, for the screen."""
 
 MADE_OF = "made_of.txt"
 """Beside a run's tokenizer: what it was made of, as a hash."""
@@ -62,7 +57,11 @@ class TokenizerSource:
     @cached_property
     def terms(self) -> list[str]:
         """The terms that become one token each."""
-        return [] if self.options.add is None else read_terms(self.options.add)
+        if self.options.add is None:
+            return []
+        from ..data.tokenizers.new_terms import read_terms
+
+        return read_terms(self.options.add)
 
     @property
     def is_made(self) -> bool:
@@ -86,7 +85,11 @@ class TokenizerSource:
             if named is None:
                 named = load_tokenizer(str(self.trained(most_positions(model.config))))
             if is_extended:
-                named = load_tokenizer(str(self.extended(named)))
+                from .added_terms import extended_tokenizer
+
+                number, cache = self.options.add_learned, self.cache
+                extended = extended_tokenizer(named, self.terms, number, self.documents, cache)
+                named = load_tokenizer(str(extended))
             if self.named is not None:
                 fit_frame(named, self.objective.template, name)
         fit_length(named, model.positions_with(named, is_own=self.is_of_model), name)
@@ -128,35 +131,6 @@ class TokenizerSource:
         """Hash of what a run's tokenizer is made of: its text, if it learns from that, and terms."""
         documents = self.documents if self.named is None or self.options.add_learned else ()
         return name_of([contents_of(entry) for part in documents for entry in part.identify()], self.terms)
-
-    def extended(self, tokenizer: PreTrainedTokenizerBase) -> Path:
-        """Give a copy of a tokenizer the recipe's terms, unless an earlier run has; return its cached folder.
-
-        What became of the terms is shown on the screen.
-
-        Raises:
-            ValueError: A term cannot become a token, or none can be learned.
-        """
-        number, documents = self.options.add_learned, Joined(self.documents)
-        texts = [part.fingerprint() for part in self.documents] if number else []
-        saved = {name: contents.decode() for name, contents in saved_files(tokenizer).items()}
-        name = name_of(EDITION, saved, self.terms, number, texts)
-
-        def make(folder: Path) -> None:
-            told, copy = [], deepcopy(tokenizer)
-            if self.terms:
-                told.append(add_terms(copy, self.terms).told("tokenizer.add"))
-            if number:
-                learned = add_spelled(copy, learn_terms(copy, number, documents))
-                told.append(learned.told("tokenizer.add_learned"))
-                require_unchanged(self.documents, texts)
-            save_tokenizer(copy, folder)
-            (folder / TOLD).write_text("\n".join(told), encoding="utf-8")
-
-        folder = made_once(cache_folder(self.cache) / "tokenizers" / name, make)
-        require_same_reading(tokenizer, load_tokenizer(str(folder)), documents)
-        print((folder / TOLD).read_text(encoding="utf-8"), file=sys.stderr, flush=True)
-        return folder
 
     def trained(self, longest: int | None) -> Path:
         """Train a tokenizer on the text, unless an earlier run has, and give its folder in the cache.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tercet.pretraining import tokenizer
+from tercet.pretraining import added_terms, tokenizer
 from tercet.pretraining.recipe import ModelRecipe, TokenizerRecipe
 from tercet.pretraining.run import pretrain, train_recipe_tokenizer
 
@@ -154,8 +154,10 @@ def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_p
     for name in ("train.txt", "validation.txt"):
         (tmp_path / name).write_text("the cat sat on the mat " * 20 + name)
     recipe = recipe_of("causal_language_modeling", tmp_path, tmp_path / "run")
-    name = "train_tokenizer" if learns == "a vocabulary" else "learn_terms"
-    original = getattr(tokenizer, name)
+    learner, name = (tokenizer, "train_tokenizer")
+    if learns == "terms":
+        learner, name = (added_terms, "learn_terms")
+    original = getattr(learner, name)
 
     def learn_slowly(*arguments, **options):
         (tmp_path / "train.txt").write_text("another text " * 20 + str(time.time_ns()))
@@ -163,7 +165,7 @@ def test_a_tokenizer_is_not_kept_for_a_text_that_changes_meanwhile(learns, tmp_p
 
     if learns == "terms":
         recipe = changed(recipe, "tokenizer", add_learned=2)
-    monkeypatch.setattr(tokenizer, name, learn_slowly)
+    monkeypatch.setattr(learner, name, learn_slowly)
     with pytest.raises(ValueError, match=r"train\.txt has changed while it was read"):
         train_recipe_tokenizer(recipe)
     assert len([*(tmp_path / "cache" / "tokenizers").iterdir()]) == (learns == "terms")
