@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from accelerate import Accelerator
 from accelerate.utils import set_seed
@@ -28,7 +28,6 @@ from .checkpoints.checkpoint import CHECKPOINTS, latest, load_checkpoint, read_s
 from .checkpoints.checkpoint_writer import CheckpointSeries
 from .checkpoints.final_weights import EMA, FILES, scores_of
 from .checkpoints.recovery import precision_kept, require_resumable, starting_point
-from .checkpoints.revisions import RevisionSeries
 from .devices.compiling import compiled_blocks
 from .devices.cpu import prepared_cpu
 from .devices.environment import attention_of, tell_of_resuming
@@ -46,6 +45,9 @@ from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .tracking import Tracker, begin_trackers
 from .weight_scores import WeightScores
+
+if TYPE_CHECKING:
+    from .checkpoints.revisions import RevisionSeries
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Parts:
     """Whether the weights to begin from are scored, too, as those of step 0."""
 
 
-def learn(session: Session, parts: Parts, revisions: RevisionSeries | None = None) -> Outcome:
+def learn(session: Session, parts: Parts, revisions: "RevisionSeries | None" = None) -> Outcome:
     """Train a model, in place.
 
     Args:
@@ -227,7 +229,7 @@ def list_observers(
     tracker: Tracker,
     scores: WeightScores,
     saved: CheckpointSeries,
-    revisions: RevisionSeries | None,
+    revisions: "RevisionSeries | None",
 ) -> list[Callable[[Metrics], None]]:
     """List what happens after a step, in its order."""
     observers = [tracker.record_step, scores.after_step, saved.after_step]
@@ -308,7 +310,7 @@ def move_average(training: Training, decay: float, metrics: Metrics) -> None:
 
 
 def keep_revisions(
-    revisions: RevisionSeries,
+    revisions: "RevisionSeries",
     training: Training,
     scores: WeightScores,
     tracker: Tracker,

@@ -12,20 +12,22 @@ A new objective is a file with an `Objective` and its recipe, and a line in the 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
 from pydantic import Field
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from ...data.corpus import TokenizedCorpus
-from ...data.documents import Documents
 from ...data.steps.examples import ExampleSource
 from ...data.steps.objective import Objective
 from ...data.tokenizers.special_tokens import share_of_unknown
 from ...data.tokenizers.tokenizer import Template
 from ...modeling import NeuralConfig, NeuralPreTrainedModel, TercetConfig, TercetPreTrainedModel
 from ...training.run_folder import MODEL
+
+if TYPE_CHECKING:
+    from ...data.documents import Documents
 
 Rate = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -218,7 +220,7 @@ class BaseObjectiveRecipe(ABC):
     def measure(
         self,
         source: ExampleSource,
-        documents: Sequence[Documents],
+        documents: "Sequence[Documents]",
         context: ObjectiveContext,
         control_tokens: Sequence[str],
     ) -> Measure | None:
