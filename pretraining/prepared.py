@@ -64,6 +64,7 @@ class Inputs:
     model: FirstModel
     """What the run begins with."""
     tokenizer: TokenizerSource
+    """What cuts its text into tokens."""
     texts: Texts
     """The documents of both splits."""
     corpus: CorpusRecipe

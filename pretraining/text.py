@@ -227,6 +227,7 @@ class TextReader:
     objective: BaseObjectiveRecipe
     """What is learned from it."""
     tokenizer: PreTrainedTokenizerBase
+    """Cuts text into tokens."""
     seed: int
     """Of the run."""
 

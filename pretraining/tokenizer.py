@@ -53,6 +53,7 @@ class TokenizerSource:
     control_tokens: Sequence[str]
     """Further special tokens of one that is trained."""
     cache: str | None
+    """Folder in which tokenizers that are made are kept."""
 
     @cached_property
     def terms(self) -> list[str]:
