@@ -37,7 +37,6 @@ MAY_IMPORT = {
 TOOLS = {
     "convert": {"import_export"},
     "demo": {"play"},
-    "import_export": {"convert"},
     "inspect": {"doctor"},
     "play": {"push"},
 }

@@ -40,7 +40,6 @@ from ...modeling.saved.model_folder import CERTIFICATE, require_fit, save_tokeni
 from ...modeling.saved.saving import keep_known_fields
 from ...modeling.saved.sentence_vectors import carried_files, vectors_of, write_files
 from ...modeling.stock.probes import MOST_TOKENS, NUM_CHOICES, NUM_RANDOM, TEXTS, pad_id, padded, random_rows
-from ..convert.members import member_of
 from .run import claimed, write_folder
 
 TOLERANCE = 1e-4
@@ -218,7 +217,7 @@ def write_graphs(
 def graphs_of(model: TercetPreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> Iterator[Graph]:
     """Yield the graphs that a model is made of, with batches by which they are compared."""
     batches = [inputs_of(model, rows) for rows in probe_rows(model, tokenizer)]
-    if member_of(model) != "seq2seq" or "decoder_input_ids" not in signature(model.forward).parameters:
+    if not model.config.is_encoder_decoder or "decoder_input_ids" not in signature(model.forward).parameters:
         outputs = model(**batches[0])
         yield Graph("model", model, batches, [name for name in outputs if torch.is_tensor(outputs[name])])
         return
