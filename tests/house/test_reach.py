@@ -29,6 +29,18 @@ MOST = {
 MOST_WITH_A_STEP = {"general": (159, 32_970), "task": (157, 32_050)}
 """Step of a distillation -> the same of `distill/run.py` with the step, which it imports by the recipe."""
 
+RECURRENT = ROOT / "modeling" / "recurrent"
+"""The folder of the recurrent members."""
+
+OF_RECURRENT = {
+    ROOT / "finetune" / "tagger.py",
+    ROOT / "finetune" / "tasks" / "tagging.py",
+    ROOT / "pretraining" / "objectives" / "bidirectional_language_modeling.py",
+    ROOT / "pretraining" / "objectives" / "character_language_modeling.py",
+    ROOT / "tools" / "convert" / "static_vectors.py",
+}
+"""What else is about these members: tables name it, or a function imports it when it is needed."""
+
 
 @cache
 def tree(file: Path) -> ast.Module:
@@ -120,3 +132,16 @@ def test_what_is_imported_is_followed():
     assert {"training/loop.py", "modeling/attention/multi_head.py", "tercet/registration.py"} <= files
     assert "tercet/commands.py" not in files
     assert "finetune/run.py" not in files
+
+
+def names_recurrent(file: Path) -> bool:
+    nodes = (node for node in ast.walk(tree(file)) if isinstance(node, ast.ImportFrom) and node.level)
+    return any("recurrent" in (node.module or "").split(".") for node in nodes)
+
+
+def test_recurrent_members_are_imported_through_tables():
+    files = {file for folder in FOLDERS for file in folder.rglob("*.py") if RECURRENT not in file.parents}
+    table = ROOT / "modeling" / "__init__.py"
+    assert {file for file in files if names_recurrent(file)} - {table} == OF_RECURRENT
+    for folder in MOST:
+        assert not reached(ROOT / folder / "run.py") & {*RECURRENT.glob("*.py"), *OF_RECURRENT}, folder
