@@ -38,7 +38,7 @@ from ..finetune.prepared import prepare_rows
 from ..finetune.recipe import DataRecipe, FineTuningRecipe, PretrainedModelRecipe
 from ..finetune.splits import Split, SplitRows, encode_splits, encoder_of, read_splits
 from ..finetune.tasks.task import Task
-from ..finetune.tasks.tasks import load_task, task_of
+from ..finetune.tasks.tasks import load_task
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..modeling.saved.model_folder import save_tokenizer
@@ -75,7 +75,7 @@ class TaskStep(Step):
         teacher = open_model(recipe.teacher)
         model, task = load_model(teacher), load_task(teacher.folder)
         require_teacher(recipe.teacher, model, task)
-        rows = read_splits(recipe.data, task_of(task.recipe))
+        rows = read_splits(recipe.data, task.recipe.build())
         unlabelled = None
         if recipe.unlabelled is not None:
             require_answers(task)

@@ -9,7 +9,6 @@ from .prompts.request import Request
 from .recipe import FewShotRecipe
 from .rows import read_items
 from .subject import Subject, load_subject
-from .tasks.tasks import build_task
 
 SHOWN = 12
 """Tokens of the context that are shown before the answer."""
@@ -25,7 +24,7 @@ def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     prompting = recipe.prompting
-    items = read_items(build_task(recipe.task), recipe.data, prompting)
+    items = read_items(recipe.task.build(), recipe.data, prompting)
     draw = drawer_of(items, prompting).draw
     drawn = [draw(items.test[0], max(prompting.num_fewshot), prompting.seeds[0])]
     lines = []

@@ -1,6 +1,6 @@
 """The recipe of a few-shot evaluation.
 
-task       templates of prompts and answers (`tasks/task_recipes.py`)    data     the rows
+task       templates of prompts and answers (`tasks/recipes.py`)    data     the rows
 prompting  demonstrations, and the scoring of answers              models   the models
 and optionally: contamination (a corpus that the models may have been trained on)
 """
@@ -17,7 +17,7 @@ from .member import Head
 from .prompts.boundary import Opening, SpecialTokenPolicy
 from .prompts.items import Draw
 from .prompts.request import Hiding
-from .tasks.task_recipes import TaskRecipe
+from .tasks.recipes import TaskRecipe
 
 Precision = Literal["fp32", "bf16"]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(min_length=1)]

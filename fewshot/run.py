@@ -20,7 +20,6 @@ from .output import ITEMS, run_folder
 from .recipe import FewShotRecipe
 from .rows import read_items
 from .subject import load_subject
-from .tasks.tasks import build_task
 
 
 def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code: bool = False) -> Path:
@@ -40,7 +39,7 @@ def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code
     prompting, contamination = recipe.prompting, None
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with running(run_folder(recipe), resume=False, overwrite=overwrite) as run:
-        items = read_items(build_task(recipe.task), recipe.data, prompting)
+        items = read_items(recipe.task.build(), recipe.data, prompting)
         if recipe.contamination is not None:
             from .contamination import find_contamination
 

@@ -13,7 +13,6 @@ from .learning_rate import CHOSEN, LearningRate, choose_learning_rate
 from .model import Start
 from .recipe import DataRecipe, FineTuningRecipe, FineTuningSchedule, LoraRecipe, combinations, varied
 from .tasks.task import Task
-from .tasks.tasks import task_of
 
 if TYPE_CHECKING:
     from .adaptation import AdaptationRecipe
@@ -71,7 +70,7 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
     open_model, named = opening_once(), recipe.model
     model = open_model(named.path, named.revision)
     beside = None if named.tagger is None else tuple(map(open_model, named.tagger.beside))
-    task, max_length = task_of(recipe.task).settled(model)
+    task, max_length = recipe.task.build().settled(model)
     max_length = recipe.data.max_length or max_length
     recipe = replace(recipe, task=task, data=replace(recipe.data, max_length=max_length))
     tried = combinations(recipe.grid)
@@ -99,7 +98,7 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
     ]
     return Inputs(
         recipe=recipe,
-        task=task_of(task),
+        task=task.build(),
         data=recipe.data,
         settings=settings,
         adaptation=recipe.adaptation,

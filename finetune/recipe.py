@@ -1,6 +1,6 @@
 """The recipe of a fine-tuning run, with a part for each component of the run.
 
-model      the pretrained model                task       the task (`tasks/task_recipes.py`)
+model      the pretrained model                task       the task (`tasks/recipes.py`)
 data       the rows                            training   optimization, epochs, seeds
 and optionally: lora (low-rank adapters), adaptation (pretraining on in-domain text), grid (grid search)
 """
@@ -19,7 +19,7 @@ from ..configs.recipe import parse_recipe, recipe_data
 from ..data.files.bad_rows import OnBadRow
 from ..data.files.paths import named_path
 from ..training.recipe import Trackers, Workers
-from .tasks.task_recipes import TaskRecipe
+from .tasks.recipes import TaskRecipe
 
 VARIABLE = ("training.", "lora.", "model.overrides.")
 """What the keys of a grid begin with: what changes neither rows nor weights to begin with."""

@@ -6,36 +6,11 @@ metric. In `evaluation.json`, `mlm/accuracy/interval` is the 95 % interval of su
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
-TERMS = {
-    "mlm": ("hidden tokens", "fill-mask"),
-    "mntp": ("hidden tokens, predicted from the position before", "fill-mask"),
-    "rtd": ("replaced tokens", "other"),
-    "reconstruction": ("tokens of the restored sentence", "other"),
-    "nsp": ("next sentences", "text-classification"),
-    "sop": ("the order of two texts", "text-classification"),
-    "clm": ("next tokens", "text-generation"),
-    "forward": ("next characters", "text-generation"),
-    "backward": ("previous characters", "other"),
-    "fill_in_the_middle": ("next tokens, middles included", "text-generation"),
-    "span_corruption": ("tokens of hidden spans", "text2text-generation"),
-    "prefix_lm": ("tokens behind a prefix", "text2text-generation"),
-    "mixture_of_denoisers": ("tokens of hidden spans", "text2text-generation"),
-    "denoising": ("tokens of the restored text", "text2text-generation"),
-    "translation": ("tokens of the translation", "translation"),
-    "classification": ("labels of texts", "text-classification"),
-    "multi_label": ("sets of labels", "text-classification"),
-    "regression": ("numbers", "text-classification"),
-    "tagging": ("labels of words", "token-classification"),
-    "question_answering": ("answers", "question-answering"),
-    "multiple_choice": ("choices", "multiple-choice"),
-    "ranking": ("searches", "sentence-similarity"),
-    "generation": ("written texts", "text2text-generation"),
-    "chat": ("answers in dialogues", "text-generation"),
-    "distillation": ("what the teacher knows", "other"),
-}
-"""Term -> what is scored, and the Hub's name of the task."""
+OTHER_TERMS = {"distillation": ("what the teacher knows", "other")}
+"""Terms of no objective and no task -> what is scored, and the Hub's name of the task."""
 
 METRICS = {
     "loss": "loss (nats)",
@@ -46,25 +21,7 @@ METRICS = {
     "chrf": "chrF",
     "f1": "F1",
     "f1_macro": "macro F1",
-    "f1_micro": "micro F1",
-    "matthews_correlation": "Matthews correlation",
-    "calibration_error": "expected calibration error",
-    "pearson": "Pearson correlation",
-    "spearman": "Spearman correlation",
-    "mean_squared_error": "mean squared error",
-    "span_f1": "F1 of spans",
-    "span_precision": "precision of spans",
-    "span_recall": "recall of spans",
     "exact_match": "exact match",
-    "has_answer_exact_match": "exact match where there is an answer",
-    "has_answer_f1": "F1 where there is an answer",
-    "no_answer_exact_match": "exact match where there is none",
-    "no_answer_f1": "F1 where there is none",
-    "mrr": "MRR",
-    "ndcg@10": "nDCG@10",
-    "recall@1": "recall@1",
-    "recall@10": "recall@10",
-    "map": "MAP",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
@@ -72,7 +29,7 @@ METRICS = {
     "fewer_parameters": "share of the teacher's parameters saved",
     "times_faster": "times the teacher's throughput",
 }
-"""Metrics that a reader knows, as they are written."""
+"""Metrics of several tasks, or of none, as they are written."""
 
 INTERVAL = "interval"
 
@@ -96,12 +53,12 @@ class Score:
 
     @property
     def term(self) -> str:
-        """The term of the loss, which `TERMS` puts in words."""
+        """The term of the loss, which `term_words` puts in words."""
         return self.name.partition("/")[0]
 
     @property
     def metric(self) -> str:
-        """A key of `METRICS`, behind the term."""
+        """A key of `metric_words`, behind the term."""
         return self.name.partition("/")[2]
 
     def __str__(self) -> str:
@@ -138,9 +95,27 @@ def number(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+@cache
+def term_words() -> Mapping[str, tuple[str, str]]:
+    """Return what is scored by each term, and the Hub's name of the task, as the recipes of all kinds say."""
+    from ..finetune.tasks.recipes import TASKS
+    from ..pretraining.objectives.recipes import OBJECTIVES
+
+    recipes = (*OBJECTIVES.values(), *TASKS.values())
+    return OTHER_TERMS | {term: words for recipe in recipes for term, words in recipe.TERMS.items()}
+
+
+@cache
+def metric_words() -> Mapping[str, str]:
+    """Return how each metric that a reader knows is written, as the recipes of all tasks say."""
+    from ..finetune.tasks.recipes import TASKS
+
+    return METRICS | {name: words for recipe in TASKS.values() for name, words in recipe.METRICS.items()}
+
+
 def what_is_scored(term: str) -> str:
     """Return a term in words."""
-    return TERMS[term][0] if term in TERMS else term.replace("_", " ")
+    return term_words()[term][0] if term in term_words() else term.replace("_", " ")
 
 
 def about_bytes(names: Iterable[str], lost: Sequence[str]) -> Iterator[str]:

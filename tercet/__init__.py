@@ -13,7 +13,6 @@ The commands that pretrain, fine-tune, distill, prompt and predict are functions
 """
 
 import sys
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
@@ -36,7 +35,7 @@ OTHERS = {"load_recipe": "calls", "Result": "results", "Score": "results"}
 """What users are offered besides commands and models, and where it is."""
 
 
-def functions() -> Mapping[str, Callable[..., Any]]:
+def functions() -> dict[str, Any]:
     """Return the commands that are functions, too; none yet while their table is imported."""
     return vars(import_module(".commands", __name__)).get("FUNCTIONS", {})
 
@@ -49,7 +48,7 @@ class CommandFolder(ModuleType):
         return self.__wrapped__(*arguments, **options)
 
     @property
-    def __wrapped__(self) -> Callable[..., Any]:
+    def __wrapped__(self) -> Any:
         """The command, whose signature and help it has."""
         return functions()[self.__name__.rpartition(".")[2]]
 
@@ -77,5 +76,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List what is offered: the commands, and the models if they are imported already."""
-    models = getattr(sys.modules.get(MODELS), "__all__", ())
-    return sorted({*functions(), *OTHERS, "__version__", *models})
+    return sorted({*functions(), *OTHERS, "__version__", *getattr(sys.modules.get(MODELS), "__all__", ())})

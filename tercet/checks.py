@@ -4,7 +4,6 @@ Keys and values are checked by the schema of recipes, as a run checks them. What
 asks by the same functions. What takes a model, a tokenizer or several keys to know is answered by the run.
 """
 
-import json
 import os
 import sys
 import warnings
@@ -12,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .configs.messages import first_line
 from .configs.paths import CONFIG, RUNS, TASK, read_task, require_folder, unknown_model
@@ -23,6 +22,9 @@ from .data.files.paths import named_path
 from .kinds import Kind, command_of, kind_of, other_kind, runner_of, wrong_kind
 from .training.inputs import require_free
 from .training.ownership import require_unused
+
+if TYPE_CHECKING:
+    from .plain_parts import PlainTask
 
 MODEL_KEYS = (
     "model.path",
@@ -204,12 +206,9 @@ def keys_of_columns(data: Data, kind: Kind) -> dict[str, str]:
         ValueError: A template of prompts is none.
     """
     if kind.folder == "fewshot":
-        from .configs.recipe import adapter_of
-        from .fewshot.prompts.templates import templates_of
-        from .fewshot.tasks.task_recipes import TaskRecipe
+        from .plain_parts import plain_templates
 
-        recipe = adapter_of(TaskRecipe).validate_json(json.dumps(data["task"]), strict=True)
-        templates = templates_of(recipe).values()
+        templates = plain_templates(data["task"]).values()
         return {column: template.name for template in templates for column in template.names}
     task = learned_task(data, kind)
     if task is None:
@@ -217,18 +216,20 @@ def keys_of_columns(data: Data, kind: Kind) -> dict[str, str]:
     return task.keys if kind.folder == "finetune" else dict.fromkeys(task.columns, "")
 
 
-def learned_task(data: Data, kind: Kind) -> Any:
-    """Build the task that rows are learned for: the recipe's, or that of a teacher which is here.
+def learned_task(data: Data, kind: Kind) -> "PlainTask | None":
+    """Read the task that rows are learned for: the recipe's, or that of a teacher which is here.
 
     Raises:
         ValueError: The teacher has not learned a task.
     """
+    from .plain_parts import plain_task
+
     if kind.folder == "finetune":
-        return task_of(data)
+        return plain_task(data["task"])
     teacher = part_of(data, *kind.rows[:-1]).get("teacher")
     if teacher is None or not (folder := Path(teacher).expanduser()).exists():
         return None
-    return task_of(read_task(folder))
+    return plain_task(read_task(folder)["task"])
 
 
 def check_small_tables(data: Data, kind: Kind) -> None:
@@ -252,21 +253,13 @@ def check_small_tables(data: Data, kind: Kind) -> None:
             if os.path.getsize(Path(file).expanduser()) <= SMALL:
                 options = {"on_bad_row": rows.get("on_bad_row", "stop"), "check": no_check}
                 read_in = read_rows(file, task.columns, f"{key}.{split}", **options).rows
-                if (key, split) == ("data", "train") and task.kind == "classification":
+                if (key, split) == ("data", "train") and task.values["kind"] == "classification":
                     try:
-                        find_labels(read_in, task.label, task.label_names)
+                        find_labels(read_in, task.values["label"], task.values["label_names"])
                     except RowError:
                         pass
                     except ValueError as error:
                         raise ValueError(f"data.train: {error}") from None
-
-
-def task_of(data: Data) -> Any:
-    """Build the `task` of a fine-tuning recipe, or of a model's file, which knows its columns."""
-    from .configs.recipe import adapter_of
-    from .finetune.tasks.task_recipes import TaskRecipe
-
-    return adapter_of(TaskRecipe).validate_json(json.dumps(data["task"]), strict=True)
 
 
 def part_of(data: Data, *keys: str) -> Data:
@@ -336,11 +329,12 @@ def check_rows(model: str, source: str) -> None:
         ValueError: It lacks a column, or can have none.
     """
     from .data.files.reading import find_file, require_columns_early
+    from .plain_parts import plain_task
 
     find_file(source)
     folder = Path(model).expanduser()
     if (folder / TASK).exists():  # one of the Hub is not here yet
-        require_columns_early(source, task_of(read_task(folder)).input_columns)
+        require_columns_early(source, plain_task(read_task(folder)["task"]).input_columns)
 
 
 def check_output(options: Namespace) -> None:

@@ -6,7 +6,7 @@ What the fields of our configurations may be stands there, too: recipes override
 
 import json
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from inspect import get_annotations
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -74,6 +74,7 @@ def complete(definition: dict[str, Any], cls: Any) -> None:
         parts[OVERRIDES]["anyOf"] = [{"$ref": f"#/$defs/{known.__name__}"} for known in CONFIGURATIONS]
     if "preset" in parts:
         parts["preset"]["examples"] = preset_names()
+    definition |= getattr(cls, "in_schema", dict)()
     if isinstance(model := getattr(cls, "model_class", None), type):
         models = [model, *cls.other_model_classes]
         definition["trains"] = [each.config_class.model_type for each in models]
@@ -105,7 +106,7 @@ def all_parts(*classes: Any) -> Iterator[Any]:
             seen.append(cls)
             yield cls
             hints = get_type_hints(cls, include_extras=True)
-            todo += [found for hint in hints.values() for found in members(hint)]
+            todo += [found for each in fields(cls) for found in members(hints[each.name])]
 
 
 def long_name(cls: type) -> str:

@@ -4,7 +4,7 @@ Names are those of a row's columns. `row` is the row itself, for names that are 
 is called so.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -12,7 +12,7 @@ from ...configs.messages import first_line
 from ...data.files.problems import foreign_character
 from ...data.files.template_process import PROCESS
 from ...data.files.template_program import Row
-from ..tasks.task_recipes import HOLE, ClozeRecipe, Common, GenerationRecipe
+from ..tasks.recipes import TemplateFields
 
 MARK = "\0"
 """What stands for the hole of a text, once a row is filled in."""
@@ -74,24 +74,25 @@ def readable(value: Any) -> Any:
     return value
 
 
-def templates_of(recipe: Common) -> dict[str, Template]:
+def templates_of(fields: TemplateFields, values: Mapping[str, Any]) -> dict[str, Template]:
     """Build the templates of a task, by the fields of its recipe.
+
+    Args:
+        fields: Which of them are templates.
+        values: What the recipe says, by field.
 
     Raises:
         ValueError: One is no Jinja.
     """
-    expressions = {*recipe.expressions}
-    if isinstance(recipe, GenerationRecipe) and recipe.several:
-        expressions.add("answers")
-    hole = HOLE if isinstance(recipe, ClozeRecipe) else ""
-    sources = {field: getattr(recipe, field, None) for field in (*recipe.texts, *recipe.expressions)}
+    expressions = {*fields.expressions, *(name for name, flag in fields.lists.items() if values[flag])}
+    sources = {name: values.get(name) for name in (*fields.texts, *fields.expressions)}
     return {
-        field: Template(
-            f"task.{field}",
+        name: Template(
+            f"task.{name}",
             source,
-            is_expression=field in expressions,
-            hole="" if field in expressions else hole,
+            is_expression=name in expressions,
+            hole="" if name in expressions else fields.hole,
         )
-        for field, source in sources.items()
+        for name, source in sources.items()
         if isinstance(source, str)  # choices may be a list
     }

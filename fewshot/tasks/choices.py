@@ -3,8 +3,8 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from ...data.files.columns import plain, tell_of_no_first
 from ...data.files.template_program import Row, is_missing
@@ -14,15 +14,8 @@ from ..prompts.prompted_model import PromptedModel
 from ..prompts.prompting import Query
 from ..prompts.templates import MARK
 from .comparison import Comparison
+from .recipes import HOLE, OF_CHOICES, Choosing, Common, TemplateFields
 from .task import majority
-from .task_recipes import (
-    HOLE,
-    Choosing,
-    ClozeRecipe,
-    MinimalPairRecipe,
-    MultipleChoiceRecipe,
-    PartialEvaluationRecipe,
-)
 
 
 class TargetedComparison(Comparison):
@@ -62,10 +55,10 @@ class TargetedComparison(Comparison):
 class Choices(TargetedComparison):
     """One context, several answers. Abstract: they follow the context, or fill a hole in it."""
 
-    def __init__(self, recipe: MultipleChoiceRecipe | ClozeRecipe):
+    def __init__(self, recipe: "MultipleChoiceRecipe | ClozeRecipe"):
         self.has_fixed_choices = not isinstance(recipe.choices, str)
         super().__init__(recipe)
-        self.context = self.templates[recipe.texts[0]]
+        self.context = self.templates[recipe.TEMPLATES.texts[0]]
         self.choices = self.templates.get("choices")
         twice = [choice for choice, count in Counter(recipe.choices).items() if count > 1]
         if self.choices is None and twice:
@@ -119,6 +112,29 @@ class Choices(TargetedComparison):
         return Prompt(before, answers, behind)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MultipleChoiceRecipe(Choosing):
+    """Which of several answers follows a context; with fixed choices, classification."""
+
+    TEMPLATES = TemplateFields(("context",), OF_CHOICES)
+
+    kind: Literal["multiple_choice"]
+    context: str
+    """Template of the context."""
+    choices: str | tuple[str, ...]
+    """Expression of a list; or the list itself, the same for all rows."""
+    labels: tuple[str | int, ...] = ()
+    """Names of the choices in `target`, in the same order."""
+    delimiter: str = " "
+    """Text between context and answer."""
+    suffix: str = ""
+    """Text after every choice: encoders read it, and demonstrations contain it."""
+
+    def build(self) -> "MultipleChoice":
+        """Build the task."""
+        return MultipleChoice(self)
+
+
 class MultipleChoice(Choices):
     """Which of several answers follows a context."""
 
@@ -127,6 +143,26 @@ class MultipleChoice(Choices):
     def parts(self, row: Row) -> tuple[str, str, str]:
         """Return the context, the delimiter and the suffix."""
         return self.context(row), self.recipe.delimiter, self.recipe.suffix
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClozeRecipe(Choosing):
+    """Which of several verbalizers fills the blank of a cloze (Schick and Schuetze, 2021)."""
+
+    TEMPLATES = TemplateFields(("text",), OF_CHOICES, hole=HOLE)
+
+    kind: Literal["cloze"]
+    text: str
+    """Template with one `___`. A space before it belongs to the answer. Only encoders read the text after
+    it."""
+    choices: str | tuple[str, ...]
+    """Expression of a list; or the list itself, the same for all rows."""
+    labels: tuple[str | int, ...] = ()
+    """Names of the choices in `target`, in the same order."""
+
+    def build(self) -> "Cloze":
+        """Build the task."""
+        return Cloze(self)
 
 
 class Cloze(Choices):
@@ -163,6 +199,25 @@ class Cloze(Choices):
         return context, before[len(context) :], behind
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartialEvaluationRecipe(Choosing):
+    """After which of several contexts a continuation is likeliest (Trinh and Le, 2018)."""
+
+    TEMPLATES = TemplateFields(("continuation",), OF_CHOICES)
+
+    kind: Literal["partial_evaluation"]
+    contexts: str
+    """Expression of a list."""
+    continuation: str
+    """Template of the common continuation."""
+    delimiter: str = " "
+    """Text between context and continuation."""
+
+    def build(self) -> "PartialEvaluation":
+        """Build the task."""
+        return PartialEvaluation(self)
+
+
 class PartialEvaluation(TargetedComparison):
     """Behind which of several contexts one continuation is likeliest."""
 
@@ -181,6 +236,23 @@ class PartialEvaluation(TargetedComparison):
         target = place_of(self.target(row), contexts, (), are_fixed=False)
         prompts = tuple(Prompt(context, (answer,)) for context in contexts)
         return Item(number, prompts, target, demonstration=contexts[target] + answer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinimalPairRecipe(Common):
+    """Is the grammatical sentence of a minimal pair likelier (Warstadt et al., 2020)?"""
+
+    TEMPLATES = TemplateFields(("good", "bad"))
+
+    kind: Literal["minimal_pair"]
+    good: str
+    """Template of the grammatical sentence."""
+    bad: str
+    """Template of the ungrammatical sentence."""
+
+    def build(self) -> "MinimalPair":
+        """Build the task."""
+        return MinimalPair(self)
 
 
 class MinimalPair(Comparison):

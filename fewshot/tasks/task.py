@@ -19,7 +19,7 @@ from ..prompts.items import Item
 from ..prompts.prompted_model import PromptedModel
 from ..prompts.prompting import Prompter, Query
 from ..prompts.templates import templates_of
-from .task_recipes import Common
+from .recipes import Common
 
 Record = dict[str, Any]
 
@@ -55,7 +55,7 @@ class Task(ABC):
 
     def __init__(self, recipe: Common):
         self.recipe: Any = recipe
-        self.templates = templates_of(recipe)
+        self.templates = templates_of(recipe.TEMPLATES, vars(recipe))
         self.group, self.match = map(self.templates.get, ("group", "match"))
 
     def item(self, number: int, row: Row) -> Item:

@@ -11,11 +11,12 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import torch
 from datasets import Dataset
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -46,8 +47,8 @@ from .chat_encoding import (
 )
 from .generation import ceiling_of, texts_in
 from .objectives import TaskObjective
+from .recipes import ColumnFields, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Shown, Task, shortened
-from .task_recipes import ChatRecipe
 
 FILLER = 0
 """Id that prompts are filled with to be answered together: any will do, since it is hidden."""
@@ -196,6 +197,49 @@ DIGITS = 6
 
 READ = ("role", "content")
 """What is read of a message."""
+
+
+@dataclass(frozen=True)
+class ChatRecipe(RowsRecipe):
+    """The assistant's turns of a dialogue, learned by a decoder (supervised fine-tuning)."""
+
+    COLUMNS = ColumnFields(
+        ("messages", "prompt"),
+        ("completion",),
+        only_with={"completion": "prompt"},
+        replaced_by={"messages": "prompt"},
+    )
+    TERMS = {"chat": ("answers in dialogues", "text-generation")}
+
+    kind: Literal["chat"]
+    messages: str = "messages"
+    """Column of the dialogues: lists of `{role: ..., content: ...}`, with answers of the role `assistant`."""
+    prompt: str | None = None
+    """Column of prompts, where rows have a prompt and a completion instead of a dialogue."""
+    completion: str = "completion"
+    """Column of the completions, if there are prompts."""
+    generate: bool = False
+    """Whether the last answer of each held-out row is generated and compared with the row's, at every
+    evaluation."""
+    longest_answer: Annotated[int, Field(gt=0)] = 128
+    """Maximum number of tokens in a generated answer."""
+    metric_for_best_model: Literal["loss", "rougeL", "exact_match", "bleu", "chrf"] = "loss"
+    """Metric that selects the best checkpoint: the loss of the answers, or another one with `generate`."""
+
+    def __post_init__(self):
+        if self.metric_for_best_model != "loss" and not self.generate:
+            raise ValueError(
+                f"task.metric_for_best_model is {self.metric_for_best_model}, which needs generated answers: "
+                "set task.generate=true"
+            )
+
+    def as_value(self, column: str, text: str) -> Any:
+        """Put a text into a user's message."""
+        return [{"role": "user", "content": text}] if self.prompt is None else text
+
+    def build(self, facts: Facts | None = None) -> "Chat":
+        """Build the task."""
+        return Chat(self, facts)
 
 
 class Chat(Task):

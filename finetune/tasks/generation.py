@@ -9,11 +9,12 @@ Legend: E rows, N packed tokens of the encoder, M packed tokens of the decoder.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from datasets import Dataset
+from pydantic import Field
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -32,8 +33,8 @@ from ..examples import LabelledExamples
 from ..frames import end_texts
 from ..writing_defaults import settle_writing
 from .objectives import TaskObjective
+from .recipes import ColumnFields, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task
-from .task_recipes import GenerationRecipe
 
 FILLER = 0
 """Id that sources are filled with to be written for together: any will do, since it is hidden."""
@@ -93,6 +94,34 @@ class GenerationObjective(TaskObjective[Written]):
     def answers(self, outputs: Written, batch: Batch) -> list[np.ndarray]:
         """Return the ids that were written for each source."""
         return outputs.targets
+
+
+@dataclass(frozen=True)
+class GenerationRecipe(RowsRecipe):
+    """A target text for a source text: translation, summarization, ..."""
+
+    COLUMNS = ColumnFields(("source",), ("target",))
+    TERMS = {"generation": ("written texts", "text2text-generation")}
+
+    kind: Literal["generation"]
+    source: str = "source"
+    """Column of the source text."""
+    target: str = "target"
+    """Column of the target text."""
+    prefix: str = ""
+    """Prefix of every source, such as `summarize: `."""
+    longest_target: Annotated[int, Field(gt=0)] = 64
+    """Maximum number of tokens in a generated text."""
+    num_beams: Annotated[int, Field(gt=0)] | None = None
+    """Number of beams in beam search; by default, what the model's `generation_config.json` says, or 1."""
+    metric_for_best_model: Literal["bleu", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"] = "rougeL"
+    """Metric that selects the best checkpoint."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
+
+    def build(self, facts: Facts | None = None) -> "Generation":
+        """Build the task."""
+        return Generation(self, facts)
 
 
 class Generation(Task):

@@ -7,10 +7,12 @@ so that it is never cut; to the model every choice is one, since positions begin
 Shapes: S rows of a batch, C choices of all of them, K choices of one.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,8 +34,8 @@ from ..encoding import TextEncoder
 from ..examples import LabelledExamples, numbers
 from ..frames import separate_pairs
 from .objectives import TaskObjective, first_tokens, in_rows, inputs_of, texts_within
+from .recipes import ColumnFields, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, Task
-from .task_recipes import MultipleChoiceRecipe
 from .texts import DIGITS
 
 
@@ -71,6 +73,38 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
         """Return the scores of the choices of each row, (K,)."""
         return [scores[scores > -np.inf] for scores in outputs.float().cpu().numpy()]
+
+
+@dataclass(frozen=True)
+class MultipleChoiceRecipe(RowsRecipe):
+    """The correct one of several texts, given a text."""
+
+    COLUMNS = ColumnFields(("text", "choices"), ("target",))
+    TERMS = {"multiple_choice": ("choices", "multiple-choice")}
+
+    kind: Literal["multiple_choice"]
+    text: str = "query"
+    """Column of the text, a question or a beginning."""
+    choices: str = "choices"
+    """Column of the lists of choices, at least two in each row."""
+    target: str = "gold"
+    """Column of the index of the correct choice, from 0."""
+    metric_for_best_model: Literal["accuracy"] = "accuracy"
+    """Metric that selects the best checkpoint."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
+
+    def as_value(self, column: str, text: str) -> Any:
+        """Read choices that are written as JSON."""
+        return choices_in(text, column) if column == self.choices else text
+
+    def example(self, column: str) -> str:
+        """Write two choices as JSON."""
+        return '["one", "another"]' if column == self.choices else super().example(column)
+
+    def build(self, facts: Facts | None = None) -> "MultipleChoice":
+        """Build the task."""
+        return MultipleChoice(self, facts)
 
 
 class MultipleChoice(Task):
@@ -208,3 +242,18 @@ def joined(field: Ragged, counts: np.ndarray) -> Ragged:
 def prediction(probabilities: np.ndarray) -> Prediction:
     """Predict the most probable choice (K,)."""
     return {"choice": int(probabilities.argmax()), "scores": np.round(probabilities, DIGITS).tolist()}
+
+
+def choices_in(text: str, column: str) -> list[Any]:
+    """Read a list of choices that is written as JSON.
+
+    >>> choices_in('["yes", "no"]', "choices")
+    ['yes', 'no']
+    """
+    try:
+        choices = json.loads(text)
+    except ValueError:
+        choices = None
+    if not isinstance(choices, list):
+        raise ValueError(f'{column} is {text!r:.60}: write a list of texts as JSON, such as ["yes", "no"]')
+    return choices

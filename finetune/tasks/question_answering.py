@@ -21,12 +21,14 @@ a batch.
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import index
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 from datasets import Dataset
+from pydantic import Field
 from tokenizers import Encoding
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -43,8 +45,8 @@ from ..encoding import TextEncoder
 from ..examples import LabelledExamples, vectors
 from ..frames import end_pairs
 from .objectives import TaskObjective, in_rows, inputs_of, one_entry_each
+from .recipes import ColumnFields, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task
-from .task_recipes import QuestionAnsweringRecipe
 from .texts import DIGITS
 
 NO_CHARACTER = -1
@@ -239,6 +241,38 @@ class Answer(NamedTuple):
     def end(self) -> int:
         """The character behind it."""
         return self.begin + len(self.text)
+
+
+@dataclass(frozen=True)
+class QuestionAnsweringRecipe(RowsRecipe):
+    """The span of a text that answers a question."""
+
+    COLUMNS = ColumnFields(("question", "context"), ("answers",))
+    TERMS = {"question_answering": ("answers", "question-answering")}
+    METRICS = {
+        "has_answer_exact_match": "exact match where there is an answer",
+        "has_answer_f1": "F1 where there is an answer",
+        "no_answer_exact_match": "exact match where there is none",
+        "no_answer_f1": "F1 where there is none",
+    }
+
+    kind: Literal["question_answering"]
+    question: str = "question"
+    """Column of the question."""
+    context: str = "context"
+    """Column of the text that holds the answer."""
+    answers: str = "answers"
+    """Column of the answers: `{text: [...], answer_start: [...]}`, both empty if there is no answer."""
+    stride: Annotated[int, Field(ge=0)] = 64
+    """Overlap in tokens of the windows of a context that is too long; at most half of a window."""
+    longest_answer: Annotated[int, Field(gt=0)] = 30
+    """Maximum number of tokens in a predicted answer."""
+    metric_for_best_model: Literal["f1", "exact_match"] = "f1"
+    """Metric that selects the best checkpoint."""
+
+    def build(self, facts: Facts | None = None) -> "QuestionAnswering":
+        """Build the task."""
+        return QuestionAnswering(self, facts)
 
 
 class QuestionAnswering(Task):

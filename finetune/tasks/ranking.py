@@ -27,11 +27,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from datasets import Dataset
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -50,8 +51,8 @@ from ...training.metrics.ranking import query_scores
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples, vectors
 from .objectives import TaskObjective, first_tokens, group_edges, texts_within
+from .recipes import ColumnFields, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task
-from .task_recipes import RankingRecipe
 
 
 class RankingObjective(TaskObjective[Tensor]):
@@ -199,6 +200,48 @@ class Wanted(NamedTuple):
     """All that belong to its query."""
     is_first_of_query: bool
     """Whether no row before it has the same query: only the first one counts."""
+
+
+@dataclass(frozen=True)
+class RankingRecipe(RowsRecipe):
+    """Texts that answer a query: sentence embeddings that are close to each other (semantic search)."""
+
+    COLUMNS = ColumnFields(("query",), ("positive", "negative"))
+    TERMS = {"ranking": ("searches", "sentence-similarity")}
+    METRICS = {
+        "mrr": "MRR",
+        "ndcg@10": "nDCG@10",
+        "recall@1": "recall@1",
+        "recall@10": "recall@10",
+        "map": "MAP",
+    }
+
+    kind: Literal["ranking"]
+    query: str = "query"
+    """Column of the query."""
+    positive: str = "positive"
+    """Column of a text that answers it."""
+    negative: str | None = None
+    """Column of a hard negative, in addition to the in-batch negatives."""
+    group_size: Annotated[int, Field(gt=1)] = 32
+    """Approximate number of rows that share in-batch negatives: the texts of the other rows of the group are
+    negatives. Larger groups give a better training signal, but a group is always one forward pass, whatever
+    `training.tokens_per_micro_batch` is. A step of fewer rows (`training.batch_size`) is one group."""
+    temperature: Annotated[float, Field(gt=0)] = 0.05
+    """Divisor of the cosine similarities."""
+    pooling: Literal["mean", "first", "last"] | None = None
+    """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them. By
+    default, what the model's folder says (sentence-transformers' `modules.json`), else the mean."""
+    query_prompt: str | None = None
+    """What is put before each query; by default, the prompt that the model's folder has for queries."""
+    document_prompt: str | None = None
+    """What is put before each other text; by default, the prompt that the model's folder has for these."""
+    metric_for_best_model: Literal["mrr", "ndcg@10", "recall@1", "recall@10"] = "mrr"
+    """Metric that selects the best checkpoint."""
+
+    def build(self, facts: Facts | None = None) -> "Ranking":
+        """Build the task."""
+        return Ranking(self, facts)
 
 
 class Ranking(Task):

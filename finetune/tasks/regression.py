@@ -1,8 +1,8 @@
 """A number for a text, or for a pair of texts, such as how alike they are."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from datasets import Dataset
@@ -14,12 +14,39 @@ from ...data.steps.packing import Ragged
 from ...training.metrics.numbers import SCORES, number_scores
 from ..examples import numbers
 from .objectives import RegressionObjective
+from .recipes import ColumnFields, Columns, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore
-from .task_recipes import RegressionRecipe
 from .texts import TextTask
 
 LARGEST = 1e18
 """Numbers up to which squared errors, and sums of thousands of them, are finite in float32."""
+
+
+@dataclass(frozen=True)
+class RegressionRecipe(RowsRecipe):
+    """A number for a text, or for a pair of texts."""
+
+    COLUMNS = ColumnFields(("texts",), ("label",))
+    TERMS = {"regression": ("numbers", "text-classification")}
+    METRICS = {
+        "pearson": "Pearson correlation",
+        "spearman": "Spearman correlation",
+        "mean_squared_error": "mean squared error",
+    }
+
+    kind: Literal["regression"]
+    texts: Columns = ("text",)
+    """Columns of the text, or of the pair."""
+    label: str = "score"
+    """Column of the number."""
+    metric_for_best_model: Literal["pearson", "spearman", "mean_squared_error"] = "pearson"
+    """Metric that selects the best checkpoint."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
+
+    def build(self, facts: Facts | None = None) -> "Regression":
+        """Build the task."""
+        return Regression(self, facts)
 
 
 class Regression(TextTask):

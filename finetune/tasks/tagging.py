@@ -7,12 +7,14 @@ model reads, has no token: it gets the most frequent label of the training rows,
 Shapes: W words of a row, T its tokens.
 """
 
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from accelerate.utils import extract_model_from_parallel
@@ -45,8 +47,11 @@ from .labels import (
     require_labels_from_zero,
 )
 from .objectives import TaskObjective, inputs_of
+from .recipes import ColumnFields, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Shown, Task
-from .task_recipes import TaggingRecipe
+
+WORD = re.compile(r"\w+(?:[-'\u2019]\w+)*|[^\w\s]")
+"""A word, whose parts a hyphen or an apostrophe joins, or a mark."""
 
 Outputs = TypeVar("Outputs")
 """What a model returns of a batch."""
@@ -117,6 +122,46 @@ class SentenceTaggingObjective(WordObjective[TercetTaggerOutput]):
         """Those of the best sequence."""
         assert outputs.tags is not None
         return outputs.tags[0]
+
+
+@dataclass(frozen=True)
+class TaggingRecipe(RowsRecipe):
+    """A label for every word of a text."""
+
+    COLUMNS = ColumnFields(("words",), ("tags",))
+    TERMS = {"tagging": ("labels of words", "token-classification")}
+    METRICS = {
+        "span_f1": "F1 of spans",
+        "span_precision": "precision of spans",
+        "span_recall": "recall of spans",
+    }
+
+    kind: Literal["tagging"]
+    words: str = "tokens"
+    """Column of the lists of words."""
+    tags: str = "tags"
+    """Column of the lists of labels, one for each word."""
+    scheme: Literal["iob2", "none"] = "iob2"
+    """`iob2`: labels are O, B-X and I-X and mark spans, which are scored; `none`: words are scored."""
+    label_names: tuple[str, ...] = ()
+    """Names of the labels 0, 1, ... in that column."""
+    metric_for_best_model: Literal["span_f1", "accuracy"] | None = None
+    """Metric that selects the best checkpoint; by default, `span_f1` with `iob2`, and else `accuracy`."""
+
+    def __post_init__(self):
+        if self.metric_for_best_model == "span_f1" and self.scheme == "none":
+            raise ValueError(
+                "task.metric_for_best_model is span_f1, but task.scheme is none, which has no spans: remove "
+                "task.metric_for_best_model, or set task.scheme=iob2"
+            )
+
+    def as_value(self, column: str, text: str) -> list[str]:
+        """Cut a text into words and marks."""
+        return WORD.findall(text)
+
+    def build(self, facts: Facts | None = None) -> "Tagging":
+        """Build the task."""
+        return Tagging(self, facts)
 
 
 class Tagging(Task):

@@ -89,7 +89,7 @@ class Task(ABC):
 
     @property
     def score_names(self) -> dict[str, str]:
-        """What reports call scores of which `METRICS` does not say enough."""
+        """What reports call scores of which the recipe's `METRICS` do not say enough."""
         return {}
 
     def require_inputs(self, rows: Dataset) -> None:

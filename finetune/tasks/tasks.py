@@ -1,4 +1,4 @@
-"""The kinds of tasks: from what a recipe says to what can be learned, kept in the model's folder."""
+"""From what a recipe says to what can be learned, kept in the model's folder."""
 
 import json
 from pathlib import Path
@@ -6,39 +6,17 @@ from pathlib import Path
 from datasets import Dataset
 from pydantic import TypeAdapter
 
-from ...configs.by_kind import ByKind
 from ...configs.paths import TASK, read_task
 from ...configs.recipe import recipe_data
 from ...data.files.atomic_writes import replace_text
-from .task import MAX_LENGTH, Facts, Task
-from .task_recipes import TaskRecipe
+from .recipes import RowsRecipe, TaskRecipe
+from .task import MAX_LENGTH, Task
 
 ROWS_TO_TRY = 16
 """Rows that the modules of `task.metrics` score before a model learns, to see that they can."""
 
-TASKS = ByKind(
-    __name__,
-    {
-        "classification": "texts.Classification",
-        "multi_label": "texts.MultiLabel",
-        "regression": "regression.Regression",
-        "tagging": "tagging.Tagging",
-        "question_answering": "question_answering.QuestionAnswering",
-        "multiple_choice": "multiple_choice.MultipleChoice",
-        "ranking": "ranking.Ranking",
-        "generation": "generation.Generation",
-        "chat": "chat.Chat",
-    },
-)
-"""The `kind` of a recipe -> the task."""
 
-
-def task_of(recipe: TaskRecipe, facts: Facts | None = None) -> Task:
-    """Return the task of a recipe, which knows no more of its training rows than the facts."""
-    return TASKS[recipe.kind](recipe, facts)
-
-
-def build_task(recipe: TaskRecipe, train: Dataset, *, trust_remote_code: bool = False) -> Task:
+def build_task(recipe: RowsRecipe, train: Dataset, *, trust_remote_code: bool = False) -> Task:
     """Find out what the labels of a task are, and load what else shall score it.
 
     Args:
@@ -50,7 +28,7 @@ def build_task(recipe: TaskRecipe, train: Dataset, *, trust_remote_code: bool = 
         ValueError: There is nothing to learn from the rows, or a module of `task.metrics` cannot be loaded or
             does not score such a task.
     """
-    task = task_of(recipe, task_of(recipe).find(train))
+    task = recipe.build(recipe.build().find(train))
     if names := getattr(recipe, "metrics", ()):
         from .library_metrics import load_metrics
 
@@ -74,4 +52,4 @@ def load_task(folder: Path) -> Task:
     """
     told = read_task(folder)
     recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
-    return task_of(recipe, told["facts"])
+    return recipe.build(told["facts"])

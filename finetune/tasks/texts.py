@@ -15,12 +15,14 @@ Shapes: E training rows, F other rows, L labels.
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, List
+from pydantic import Field
 from scipy.sparse import hstack
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -54,8 +56,8 @@ from .labels import (
     written,
 )
 from .objectives import MultiLabelObjective, SingleLabelObjective
+from .recipes import ColumnFields, Columns, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task
-from .task_recipes import ClassificationRecipe, MultiLabelRecipe
 
 MOST_ROWS = 20_000
 """Training rows that are read."""
@@ -72,7 +74,7 @@ REGULARIZATION = 3e-5
 SAMPLED_TEXTS = 1000
 """Texts that decide whether words are separated by spaces."""
 
-Columns = Sequence[Sequence[str]]
+TextColumns = Sequence[Sequence[str]]
 """One column of texts, or two."""
 
 
@@ -83,26 +85,26 @@ class BagOfWords:
         columns: Texts of the training rows.
     """
 
-    def __init__(self, columns: Columns):
+    def __init__(self, columns: TextColumns):
         self.chosen = evenly_spaced(len(columns[0]))
         chosen = [[texts[int(row)] for row in self.chosen] for texts in columns]
         # A vocabulary needs a word, also where all texts are blank.
         self.vectorizers = [vectorizer_for(texts).fit([*texts, "."]) for texts in chosen]
         self.learned = self.weights_of(chosen)
 
-    def weights_of(self, columns: Columns) -> Any:
+    def weights_of(self, columns: TextColumns) -> Any:
         """Weigh the words of rows."""
         pairs = zip(self.vectorizers, columns, strict=True)
         return hstack([vectorizer.transform(texts) for vectorizer, texts in pairs]).tocsr()
 
-    def probabilities(self, labels: np.ndarray, num_labels: int, columns: Columns) -> np.ndarray:
+    def probabilities(self, labels: np.ndarray, num_labels: int, columns: TextColumns) -> np.ndarray:
         """Learn labels, (E,), or sets of labels, (E, L); give their probabilities for other rows, (F, L)."""
         if labels.ndim == 1:
             return self.one_label(labels, num_labels, columns)
         shares = [self.one_label(own, 2, columns)[:, 1] for own in labels.T]
         return np.stack(shares, axis=1)
 
-    def one_label(self, labels: np.ndarray, num_labels: int, columns: Columns) -> np.ndarray:
+    def one_label(self, labels: np.ndarray, num_labels: int, columns: TextColumns) -> np.ndarray:
         """Learn a label for each training row, (E,); give the probabilities of all for other rows, (F, L).
 
         A label that no training row has gets no probability.
@@ -294,6 +296,39 @@ class LabellingTask(TextTask):
         return label_table(self.found(predictions), np.asarray(references), self.labels.names)
 
 
+@dataclass(frozen=True)
+class ClassificationRecipe(RowsRecipe):
+    """One label for a text, or for a pair of texts."""
+
+    COLUMNS = ColumnFields(("texts",), ("label",))
+    TERMS = {"classification": ("labels of texts", "text-classification")}
+    METRICS = {
+        "matthews_correlation": "Matthews correlation",
+        "calibration_error": "expected calibration error",
+    }
+
+    kind: Literal["classification"]
+    texts: Columns = ("text",)
+    """Columns of the text, or of the pair."""
+    label: str = "label"
+    """Column of the label, a name or a number."""
+    label_names: tuple[str, ...] = ()
+    """Names of the labels 0, 1, ... in that column, or of a nameless head; by default, its values."""
+    class_weights: Literal["balanced"] | None = None
+    """`balanced`: labels are weighted by their inverse frequency, so that all classes have the same
+    weight."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Probability that is distributed over all labels (Szegedy et al., 2016, section 7)."""
+    metric_for_best_model: Literal["accuracy", "f1", "f1_macro", "matthews_correlation"] = "accuracy"
+    """Metric that selects the best checkpoint; `f1` is that of the second of two labels."""
+    metrics: Modules = ()
+    """Modules of the `evaluate` library that are computed and reported as well."""
+
+    def build(self, facts: Facts | None = None) -> "Classification":
+        """Build the task."""
+        return Classification(self, facts)
+
+
 class Classification(LabellingTask):
     """One label for a text, or for a pair."""
 
@@ -418,6 +453,31 @@ class Classification(LabellingTask):
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
         """Predict the most frequent label, with the shares of all."""
         return [self.prediction(np.array(self.facts["shares"]))] * len(rows)
+
+
+@dataclass(frozen=True)
+class MultiLabelRecipe(RowsRecipe):
+    """Any number of labels for a text, or for a pair of texts."""
+
+    COLUMNS = ColumnFields(("texts",), ("labels",))
+    TERMS = {"multi_label": ("sets of labels", "text-classification")}
+    METRICS = {
+        "f1_micro": "micro F1",
+    }
+
+    kind: Literal["multi_label"]
+    texts: Columns = ("text",)
+    """Columns of the text, or of the pair."""
+    labels: str = "labels"
+    """Column of the lists of labels, names or numbers, or of a 0 or 1 for each label (multi-hot)."""
+    label_names: tuple[str, ...] = ()
+    """Names of the labels 0, 1, ... in that column, or of the places of its zeros and ones."""
+    metric_for_best_model: Literal["f1_micro", "f1_macro", "accuracy"] = "f1_micro"
+    """Metric that selects the best checkpoint; `accuracy` is subset accuracy (the exact set of labels)."""
+
+    def build(self, facts: Facts | None = None) -> "MultiLabel":
+        """Build the task."""
+        return MultiLabel(self, facts)
 
 
 class MultiLabel(LabellingTask):

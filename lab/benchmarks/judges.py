@@ -34,7 +34,7 @@ from tercet.fewshot.output import ITEMS
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.tasks.task_recipes import TaggingRecipe
+from tercet.finetune.tasks.tagging import TaggingRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain

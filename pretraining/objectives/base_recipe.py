@@ -1,12 +1,10 @@
 """The `objective` part of a recipe: a dataclass for each objective, which builds whatever belongs to it.
 
-    recipe --build-----> Objective          beside it in the same file
-           --examples--> ExampleSource      what the objective learns from
-           both in an `ObjectiveContext`: the tokenizer, lengths, seed and others
-           --build_model--> Trainable       what is trained: a model, or several models as one module
-           --model_class, saved, template, num_sentinels, special_tokens, reads_pairs, full_sequence, ...
-
-A new objective is a file with an `Objective` and its recipe, and a line in the table of `recipes.py`.
+recipe --build-----> Objective          beside it in the same file
+       --examples--> ExampleSource      what the objective learns from
+       both in an `ObjectiveContext`: the tokenizer, lengths, seed and others
+       --build_model--> Trainable       what is trained: a model, or several models as one module
+       --model_class, saved, template, num_sentinels, special_tokens, reads_pairs, full_sequence, ...
 """
 
 from abc import ABC, abstractmethod
@@ -136,6 +134,8 @@ class BaseObjectiveRecipe(ABC):
     """Sentinels (`<extra_id_0>`, ...) of a tokenizer that is trained for it."""
     special_tokens: ClassVar[tuple[str, ...]] = ()
     """Further special tokens of such a tokenizer, by name."""
+    TERMS: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Each term of its loss -> what is scored, and the Hub's name of such a task."""
     reads_pairs: ClassVar[bool] = False
     """Whether it reads pairs of texts, from two columns, instead of running text from one."""
 

@@ -88,6 +88,10 @@ class BidirectionalLanguageModeling(Objective):
 class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
     """Predict the next word and the one before (ELMo)."""
 
+    TERMS = {
+        "forward": ("next characters", "text-generation"),
+        "backward": ("previous characters", "other"),
+    }
     model_class = TercetElmoForLanguageModeling
     template = "single"
 

@@ -73,6 +73,7 @@ class CausalLanguageModeling(NextTokenPrediction):
 class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
     """Predict the next token (GPT)."""
 
+    TERMS = {"clm": ("next tokens", "text-generation")}
     model_class = TercetDecoderForCausalLM
     template = "plain"
 

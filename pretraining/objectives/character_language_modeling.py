@@ -74,6 +74,10 @@ def targets_of(batch: Batch) -> dict[str, Tensor]:
 class CharacterLanguageModelingRecipe(BaseObjectiveRecipe):
     """Predict the next and the previous character (contextual string embeddings)."""
 
+    TERMS = {
+        "forward": ("next characters", "text-generation"),
+        "backward": ("previous characters", "other"),
+    }
     model_class = TercetCharacterLanguageModel
     template = "both_ends"
 

@@ -154,6 +154,7 @@ def append_eos(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> Ragged:
 class DenoisingRecipe(BaseObjectiveRecipe):
     """Reconstruct a text with permuted sentences and masked spans (BART)."""
 
+    TERMS = {"denoising": ("tokens of the restored text", "text2text-generation")}
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
 

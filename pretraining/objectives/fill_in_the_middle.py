@@ -124,6 +124,7 @@ def piece(starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
 class FillInTheMiddleRecipe(BaseObjectiveRecipe):
     """Predict the next token, also of texts whose middle comes last (fill in the middle)."""
 
+    TERMS = {"fill_in_the_middle": ("next tokens, middles included", "text-generation")}
     model_class = TercetDecoderForCausalLM
     template = "plain"
     special_tokens = FIM_TOKENS

@@ -22,15 +22,21 @@ from ...data.steps.examples import ExampleSource
 from ...modeling import TercetDecoderForCausalLM
 from ...training.mixture import MixedObjective, MixedSource
 from .base_recipe import Corpus, FullSequence, ObjectiveContext, single_text
-from .causal_language_modeling import CausalLanguageModeling, bytes_of_sequences, causal_sequences
+from .causal_language_modeling import (
+    CausalLanguageModeling,
+    CausalLanguageModelingRecipe,
+    bytes_of_sequences,
+    causal_sequences,
+)
 from .masked_language_modeling import MaskingRecipe
-from .masked_next_token import MaskedNextTokenPrediction
+from .masked_next_token import MaskedNextTokenPrediction, MaskedNextTokenRecipe
 
 
 @dataclass(frozen=True)
 class HybridLanguageModelingRecipe(MaskingRecipe):
     """Predict next tokens causally and masked tokens bidirectionally, with the same weights (GPT-BERT)."""
 
+    TERMS = CausalLanguageModelingRecipe.TERMS | MaskedNextTokenRecipe.TERMS
     model_class = TercetDecoderForCausalLM
     template = "plain"
 

@@ -88,6 +88,7 @@ class SpanMaskingRecipe:
 class MaskingRecipe(BaseObjectiveRecipe):
     """How tokens are masked. Abstract: an objective adds its model and what else is learned."""
 
+    TERMS = {"mlm": ("hidden tokens", "fill-mask")}
     template = "pair"
 
     mlm_probability: Rate = 0.15

@@ -85,6 +85,7 @@ class MaskedNextTokenPrediction(TokenObjective):
 class MaskedNextTokenRecipe(MaskingRecipe):
     """Predict masked tokens with a decoder that reads in both directions (LLM2Vec)."""
 
+    TERMS = {"mntp": ("hidden tokens, predicted from the position before", "fill-mask")}
     model_class = TercetDecoderForMaskedLM
     template = "plain"
 

@@ -185,6 +185,7 @@ def longest_text(sequence_length: int, denoisers: Sequence[Denoiser]) -> int:
 class MixtureOfDenoisersRecipe(BaseObjectiveRecipe):
     """Predict spans that one of several denoisers replaces (UL2)."""
 
+    TERMS = {"mixture_of_denoisers": ("tokens of hidden spans", "text2text-generation")}
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
     num_sentinels = 100

@@ -75,6 +75,7 @@ def split_suffixes(ids: Ragged, suffixes: np.ndarray, eos_id: int) -> tuple[Ragg
 class PrefixLanguageModelingRecipe(BaseObjectiveRecipe):
     """Write what follows a prefix (T5's prefix LM objective)."""
 
+    TERMS = {"prefix_lm": ("tokens behind a prefix", "text2text-generation")}
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
 

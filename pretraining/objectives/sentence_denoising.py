@@ -247,6 +247,7 @@ def by_sentences(corpus: TokenizedCorpus) -> TokenizedCorpus:
 class SentenceDenoisingRecipe(BaseObjectiveRecipe):
     """Write a sentence from one vector of what deletion has left of it (TSDAE)."""
 
+    TERMS = {"reconstruction": ("tokens of the restored sentence", "other")}
     model_class = TercetEncoderForSentenceEmbedding
     saved = {MODEL: "encoder"}
     inheriting = ("encoder", "decoder")

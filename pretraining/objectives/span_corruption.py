@@ -182,6 +182,7 @@ def split_spans(
 class SpanCorruptionRecipe(BaseObjectiveRecipe):
     """Predict spans that sentinels replace (T5)."""
 
+    TERMS = {"span_corruption": ("tokens of hidden spans", "text2text-generation")}
     model_class = TercetSeq2SeqForConditionalGeneration
     template = "end"
     num_sentinels = 100

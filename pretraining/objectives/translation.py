@@ -256,6 +256,7 @@ class Translation(TeacherForcing):
 class TranslationRecipe(BaseObjectiveRecipe):
     """Write the target text of a pair (Transformer, or recurrent layers)."""
 
+    TERMS = {"translation": ("tokens of the translation", "translation")}
     model_class = TercetSeq2SeqForConditionalGeneration
     other_model_classes = (TercetRecurrentSeq2SeqForConditionalGeneration,)
     template = "end"

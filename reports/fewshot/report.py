@@ -15,7 +15,6 @@ from ...fewshot.output import ITEMS, RELIABILITY, SHOTS
 from ...fewshot.recipe import FewShotRecipe
 from ...fewshot.tasks.comparison import Comparison
 from ...fewshot.tasks.task import Task
-from ...fewshot.tasks.tasks import build_task
 from ...training.run_folder import RECIPE, SCORES
 from ..blocks import (
     Block,
@@ -79,7 +78,7 @@ MOST_GROUPS = 100
 def write_report(run: FinishedRun) -> None:
     """Compute the scores of a finished evaluation, and write them and its report into its folder."""
     recipe = load_recipe(FewShotRecipe, str(run.folder / RECIPE))
-    task = build_task(recipe.task)
+    task = recipe.task.build()
     results = {"recipe": recipe_data(recipe), **summarize(run.folder, task)}
     results |= {"scores": scores_as_data(scores_of(results)), "told": [*told(results)]}
     results["verdicts"] = as_data(verdicts(results, is_higher_better=task.is_higher_better))

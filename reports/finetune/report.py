@@ -25,8 +25,8 @@ from ...finetune.output import BEFORE as UNADAPTED
 from ...finetune.prepared import Prepared
 from ...finetune.recipe import FineTuningRecipe, in_words
 from ...finetune.tasks.library_metrics import PREFIX, score_in_words
+from ...finetune.tasks.recipes import TaskRecipe
 from ...finetune.tasks.task import Prediction, Task
-from ...finetune.tasks.task_recipes import TaskRecipe
 from ...finetune.text_rows import example_texts
 from ...modeling.saved.model_folder import load_config
 from ...modeling.stock.architectures import options_of_export
@@ -56,7 +56,7 @@ from ..next_steps import NextStep, after_learning_a_task, next_steps
 from ..next_steps import as_data as steps_as_data
 from ..page import save
 from ..pretraining.report import write_report as report_of_pretraining
-from ..scores import INTERVAL, METRICS
+from ..scores import INTERVAL, metric_words
 from ..scores import as_data as scores_as_data
 from ..verdicts import missing_interval
 from .summary import (
@@ -293,14 +293,17 @@ def explained_baseline(name: str) -> str:
 
 def score_table(summary: Mapping[str, Any], best: Mapping[str, float]) -> Table:
     """Put all scores side by side."""
-    split, names = summary["split"], [name for name in best if name in METRICS or name.startswith(PREFIX)]
+    split, names = (
+        summary["split"],
+        [name for name in best if name in metric_words() or name.startswith(PREFIX)],
+    )
     columns = {"best seed" if len(summary["seeds"]) > 1 else "fine-tuned": best, **summary["baselines"]}
     if CEILING in summary:
         columns["references, rewritten"] = summary[CEILING]
     rows = []
     for name in names:
         row = [
-            called(name, summary) if name in METRICS else score_in_words(name),
+            called(name, summary) if name in metric_words() else score_in_words(name),
             *(format_score(scores[name]) if name in scores else "" for scores in columns.values()),
         ]
         if len(summary["seeds"]) > 1:
@@ -354,7 +357,7 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
         yield Table(["setting", f"{called(criterion, summary)} (validation)"], rows, strong=best)
     if before := summary.get("before_adaptation"):
         yield Heading("Effect of domain adaptation")
-        names = [name for name in before["mean"][split] if name in METRICS]
+        names = [name for name in before["mean"][split] if name in metric_words()]
         rows = [
             [called(name, summary), *(mean_and_deviation(told, split, name) for told in (before, summary))]
             for name in names

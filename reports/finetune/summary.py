@@ -32,7 +32,7 @@ from ...training.metrics.bootstrap import bootstrap_scores, deviation, percentil
 from ...training.run_folder import SCORES, TEXTS
 from ...training.tracking import as_json, as_scores
 from ..finished_run import FinishedRun
-from ..scores import METRICS, Score, as_pair, between, number
+from ..scores import Score, as_pair, between, metric_words, number
 from ..verdicts import (
     FEWEST_ROWS,
     Verdict,
@@ -81,7 +81,7 @@ GUESSES = {
 
 def called(name: str, summary: Mapping[str, Any]) -> str:
     """Write the name of a score."""
-    return summary.get(SCORE_NAMES, {}).get(name, METRICS[name])
+    return summary.get(SCORE_NAMES, {}).get(name, metric_words()[name])
 
 
 def prepared_again(inputs: Inputs, run: FinishedRun) -> Prepared:

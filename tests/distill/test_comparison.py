@@ -10,8 +10,7 @@ import pytest
 import sacrebleu
 
 from tercet.distill.recipe import DistillationRecipe
-from tercet.finetune.tasks.ranking import Ranking, Wanted
-from tercet.finetune.tasks.task_recipes import RankingRecipe
+from tercet.finetune.tasks.ranking import Ranking, RankingRecipe, Wanted
 from tercet.reports.distill.comparison import (
     keep_of_examples,
     keep_of_predictions,

@@ -19,9 +19,8 @@ from tercet.distill.recipe import DistillationRecipe, StudentRecipe
 from tercet.distill.task_objective import SoftLabel, SoftSets, divergence
 from tercet.distill.task_step import TaskStep, require_same_beginning, taught, training_split
 from tercet.finetune.run import finetune
-from tercet.finetune.tasks.chat import Chat
+from tercet.finetune.tasks.chat import Chat, ChatRecipe
 from tercet.finetune.tasks.objectives import SingleLabelObjective
-from tercet.finetune.tasks.task_recipes import ChatRecipe
 from tercet.finetune.tasks.tasks import keep_task
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.reports.distill.comparison import predict_split

@@ -9,8 +9,7 @@ from torch.testing import assert_close
 
 from tercet.data.steps.examples import pick
 from tercet.finetune.encoding import TextEncoder
-from tercet.finetune.tasks.chat import Chat
-from tercet.finetune.tasks.task_recipes import ChatRecipe
+from tercet.finetune.tasks.chat import Chat, ChatRecipe
 
 pytest.importorskip("trl", reason="TRL is not installed")
 from trl.trainer.dpo_config import DPOConfig

@@ -10,9 +10,7 @@ import pytest
 from tercet.fewshot.prompts.boundary import Prompt
 from tercet.fewshot.prompts.items import Demonstrations, Item, require_labels
 from tercet.fewshot.prompts.prompting import Query
-from tercet.fewshot.tasks.choices import place_of
-from tercet.fewshot.tasks.task_recipes import ClozeRecipe
-from tercet.fewshot.tasks.tasks import build_task
+from tercet.fewshot.tasks.choices import ClozeRecipe, place_of
 
 STARS = ["1", "2", "3", "4", "5"]
 
@@ -30,7 +28,7 @@ ITEMS = [
 def cloze(text, row):
     """Fill in a cloze with two choices."""
     recipe = ClozeRecipe(kind="cloze", text=text, choices=("good", "bad"), target="'good'")
-    return build_task(recipe).item(0, row)
+    return recipe.build().item(0, row)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_a_cloze_has_its_hole_where_the_template_says(text, context, answer, suf
 )
 def test_answers_alone_have_nothing_of_the_row_behind_them(text, suffix):
     recipe = ClozeRecipe(kind="cloze", text=text, choices=("good", "bad"), target="'good'")
-    task = build_task(recipe)
+    task = recipe.build()
     item = task.item(0, {"said": "a long article"})
     (prompt,) = task.without_query(Query(item, item.prompts, [], []))
     assert (prompt.context, prompt.answers, prompt.suffix) == ("Answer:", item.answers, suffix)

@@ -10,7 +10,6 @@ from tercet.configs.recipe import describe_recipe, load_recipe, parse_recipe, re
 from tercet.fewshot.evaluation import drawer_of
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.fewshot.rows import files_of, read_items
-from tercet.fewshot.tasks.tasks import build_task
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in recipe_names() if describe_recipe(name).startswith(f"tercet fewshot {name}")]
@@ -31,7 +30,7 @@ def test_recipe_reads_its_data(name, monkeypatch):
     recipe = load_recipe(FewShotRecipe, name, [])
     if absent := [file for file in files_of(recipe.data) if not file.exists()]:
         pytest.skip(f"{absent[0]} is not here")
-    items = read_items(build_task(recipe.task), recipe.data, recipe.prompting)
+    items = read_items(recipe.task.build(), recipe.data, recipe.prompting)
     drawer = drawer_of(items, recipe.prompting)
     for item in items.test[:3]:
         drawn = drawer.draw(item, max(recipe.prompting.num_fewshot), recipe.prompting.seeds[0])
@@ -46,7 +45,7 @@ def test_worlds_of_the_example_are_recalled_by_looking_them_up(tmp_path):
     rows = program["draw_rows"](20, seed=0)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     recipe = load_recipe(FewShotRecipe, "recall", [f"data.test={tmp_path / 'rows.jsonl'}"])
-    items = read_items(build_task(recipe.task), recipe.data, recipe.prompting)
+    items = read_items(recipe.task.build(), recipe.data, recipe.prompting)
     drawer = drawer_of(items, recipe.prompting)
     shares = []
     for shots in (1, 4, 32):

@@ -8,8 +8,7 @@ from pydantic import TypeAdapter
 from tercet.fewshot.prompts.templates import Template
 from tercet.fewshot.recipe import DataRecipe
 from tercet.fewshot.rows import as_numbers, files_of, items_of, read_rows
-from tercet.fewshot.tasks.task_recipes import TaskRecipe
-from tercet.fewshot.tasks.tasks import build_task
+from tercet.fewshot.tasks.recipes import TaskRecipe
 
 
 def test_a_number_of_a_table_is_shown_as_it_is_written_and_compares_as_a_number(tmp_path):
@@ -45,7 +44,7 @@ def test_a_column_of_numbers_has_nothing_else():
 def test_rows_are_selected_by_truths_numbers_and_null(where, kept):
     values = [(True, 0, "True"), (False, 0.5, "False"), (None, None, "False")]
     rows = [{"keep": keep, "number": number, "written": text, "text": "a"} for keep, number, text in values]
-    task = build_task(TypeAdapter(TaskRecipe).validate_python({"kind": "completion"} | KINDS["completion"]))
+    task = TypeAdapter(TaskRecipe).validate_python({"kind": "completion"} | KINDS["completion"]).build()
     assert [item.number for item in items_of(task, DataRecipe("r", where=where), "r", rows)] == kept
 
 
@@ -59,7 +58,7 @@ KINDS = {
 
 def test_answers_that_seem_to_count_from_1_are_told():
     recipe = {"kind": "multiple_choice", "context": "{{ text }}", "choices": "texts", "target": "right"}
-    task = build_task(TypeAdapter(TaskRecipe).validate_python(recipe))
+    task = TypeAdapter(TaskRecipe).validate_python(recipe).build()
     texts = {"text": "a", "texts": ["w", "x", "y", "z"]}
     rows = [texts | {"right": 1 + number % 3} for number in range(40)]
     told = "'right' is to count choices from 0, but none of 40 rows has 0: .* write task.target: .TARGET. - 1"
@@ -73,7 +72,7 @@ def test_answers_that_seem_to_count_from_1_are_told():
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_spaces_before_an_answer_are_told(kind):
     def items(**fields):
-        task = build_task(TypeAdapter(TaskRecipe).validate_python({"kind": kind} | KINDS[kind] | fields))
+        task = TypeAdapter(TaskRecipe).validate_python({"kind": kind} | KINDS[kind] | fields).build()
         return items_of(task, DataRecipe("rows.csv"), "rows.csv", [{"text": "Is it? "}, {"text": "Is it?"}])
 
     with pytest.warns(UserWarning, match="rows.csv: 1 of 2 prompts have two spaces before an answer, which"):

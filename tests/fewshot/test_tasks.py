@@ -12,9 +12,9 @@ from tercet.fewshot.prompts.boundary import Prompt
 from tercet.fewshot.prompts.items import Item
 from tercet.fewshot.prompts.request import Request, Score
 from tercet.fewshot.scoring.prefix_tree import by_size, common_length
+from tercet.fewshot.tasks.choices import MinimalPairRecipe
 from tercet.fewshot.tasks.comparison import normalized, probabilities
-from tercet.fewshot.tasks.task_recipes import CompletionRecipe, GenerationRecipe, MinimalPairRecipe
-from tercet.fewshot.tasks.tasks import build_task, record_written, rolling
+from tercet.fewshot.tasks.texts import CompletionRecipe, GenerationRecipe, record_written, rolling
 from tercet.reports.fewshot.summary import doubt_of, drawn_scores, gain_of, score_of_part
 from tercet.training.metrics.bootstrap import percentile_interval
 
@@ -66,7 +66,7 @@ def test_exact_match_compares_texts_and_the_form_of_squad_has_its_own_name(writt
     names = ("exact_match", "squad_exact_match", "f1")
     assert [record[name] for name in names] == pytest.approx([exact, squad, f1])
     for name, value in zip(names, (exact, squad, f1), strict=True):
-        task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric=name))
+        task = GenerationRecipe(kind="generation", context="", answers="", metric=name).build()
         assert task.scores([record])[name] == pytest.approx(value)
         assert percentile_interval(drawn_scores(task, [[record]])) == pytest.approx((value, value))
 
@@ -75,7 +75,7 @@ def test_bleu_counts_each_of_several_correct_answers_as_sacrebleu_does():
     answers = [("no.", "the big dog sees the tree house ."), ("a cat sat on the old mat .",)]
     items = [Item(number, (), references=each) for number, each in enumerate(answers)]
     texts = ["the big dog sees the tree house .", "a cat sat on a mat ."]
-    task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric="bleu"))
+    task = GenerationRecipe(kind="generation", context="", answers="", metric="bleu").build()
     records = [record_written(item, text) for item, text in zip(items, texts, strict=True)]
     streams = [["no.", answers[1][0]], [answers[0][1], None]]
     expected = sacrebleu.corpus_bleu(texts, streams).score
@@ -84,7 +84,7 @@ def test_bleu_counts_each_of_several_correct_answers_as_sacrebleu_does():
 
 
 def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same_score():
-    task = build_task(GenerationRecipe(kind="generation", context="", answers="", metric="bleu"))
+    task = GenerationRecipe(kind="generation", context="", answers="", metric="bleu").build()
     references = [f"the {animal} sat under the big tree {n}" for n, animal in enumerate(["cat", "dog"] * 6)]
     good, bad = references, ["no"] * 12
     outcomes = [
@@ -109,7 +109,7 @@ def test_bleu_and_its_interval_are_means_over_conditions_and_parts_have_the_same
 
 def test_intervals_draw_rows_of_which_some_conditions_know_nothing():
     """A mean over conditions, each over the drawn rows that it has; against the definition, draw by draw."""
-    task = build_task(CompletionRecipe(kind="completion", context="", answer=""))
+    task = CompletionRecipe(kind="completion", context="", answer="").build()
     rng = np.random.default_rng(0)
     hits, counts = rng.random((3, 40)) < 0.6, rng.random((3, 40)) < 0.7
     counts[:, 5] = False
@@ -136,7 +136,7 @@ def outcome_of(num_fewshot, hits):
 
 def test_the_most_frequent_answer_is_as_uncertain_as_the_model():
     """Where a model always gives that answer, there is no difference, whichever rows are drawn."""
-    task = build_task(CompletionRecipe(kind="completion", context="", answer=""))
+    task = CompletionRecipe(kind="completion", context="", answer="").build()
     answers = ["yes"] * 24 + ["no"] * 16
     baselines = task.baselines([Item(n, (Prompt("", (text,)),)) for n, text in enumerate(answers)])
     found = doubt_of(task, [outcome_of(0, [text == "yes" for text in answers]).records], baselines)
@@ -151,7 +151,7 @@ def test_the_most_frequent_answer_is_as_uncertain_as_the_model():
 
 
 def test_a_random_answer_is_exact_if_all_rows_have_as_many():
-    task = build_task(MinimalPairRecipe(kind="minimal_pair", good="", bad=""))
+    task = MinimalPairRecipe(kind="minimal_pair", good="", bad="").build()
     items = [Item(n, (Prompt("", ("a", "b", "c")),)) for n in range(20)]
     records = [{"is_right": {task.normalization: n < 15}} for n in range(20)]
     found = doubt_of(task, [records], {"random": task.baselines(items)["random"]})
@@ -159,7 +159,7 @@ def test_a_random_answer_is_exact_if_all_rows_have_as_many():
 
 
 def test_a_gain_is_that_on_the_rows_of_both():
-    task = build_task(CompletionRecipe(kind="completion", context="", answer=""))
+    task = CompletionRecipe(kind="completion", context="", answer="").build()
     without = outcome_of(0, [True] * 30 + [False] * 20)
     fitting = outcome_of(4, [None] * 20 + [True] * 30)
     gain = gain_of(task, [fitting], [without])

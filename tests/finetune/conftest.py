@@ -15,7 +15,6 @@ from tercet.data.tokenizers.tokenizer import ANGLES, KINDS, train_tokenizer
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import SplitRows, find_task, read_splits
 from tercet.finetune.tasks.task import Task
-from tercet.finetune.tasks.tasks import task_of
 from tercet.pretraining.recipe import PretrainingRecipe
 
 from ..pretraining_parts import model_of
@@ -237,9 +236,9 @@ def wrapped(backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 def splits_of(recipe: FineTuningRecipe) -> SplitRows:
     """Read the rows that a recipe names."""
-    return read_splits(recipe.data, task_of(recipe.task))
+    return read_splits(recipe.data, recipe.task.build())
 
 
 def found_task(recipe: FineTuningRecipe) -> Task:
     """Find the labels in the rows that a recipe names."""
-    return find_task(task_of(recipe.task), splits_of(recipe))
+    return find_task(recipe.task.build(), splits_of(recipe))

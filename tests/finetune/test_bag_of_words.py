@@ -5,9 +5,8 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.tasks import texts as task_of_texts
-from tercet.finetune.tasks.task_recipes import ClassificationRecipe, MultiLabelRecipe
 from tercet.finetune.tasks.tasks import build_task
-from tercet.finetune.tasks.texts import BagOfWords
+from tercet.finetune.tasks.texts import BagOfWords, ClassificationRecipe, MultiLabelRecipe
 
 GOOD, BAD = ["a fine film", "fine and warm", "a warm film"], ["a dull film", "dull and long", "a long film"]
 

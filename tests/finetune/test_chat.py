@@ -21,7 +21,7 @@ from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
-from tercet.finetune.tasks.chat import Chat, ChatObjective, answer
+from tercet.finetune.tasks.chat import Chat, ChatObjective, ChatRecipe, answer
 from tercet.finetune.tasks.chat_encoding import (
     DEFAULT_TEMPLATE,
     EncodedDialogue,
@@ -29,7 +29,6 @@ from tercet.finetune.tasks.chat_encoding import (
     encode_prompts,
     end_of_answers,
 )
-from tercet.finetune.tasks.task_recipes import ChatRecipe
 from tercet.finetune.tasks.tasks import build_task
 from tercet.modeling.generation.writing import read_out
 

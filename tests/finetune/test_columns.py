@@ -6,12 +6,14 @@ import math
 import pytest
 from datasets import Dataset
 
+from tercet.configs.recipe import parse_recipe
 from tercet.data.files.columns import as_rows
 from tercet.data.files.rows import stream_rows
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.prediction import predicted
 from tercet.finetune.splits import encode_splits, find_task
-from tercet.finetune.tasks.tasks import task_of
+from tercet.finetune.tasks.recipes import TASKS
+from tercet.plain_parts import plain_task
 
 from .conftest import ROWS, found_task, splits_of, write_rows
 
@@ -23,6 +25,22 @@ RIGHT = {
     ("score", 3), ("labels", "[]"),
 }  # fmt: skip
 """Columns where one of them is no mistake."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *({"kind": kind} for kind in TASKS),
+        {"kind": "classification", "texts": ["a", "b"], "label": "c"},
+        {"kind": "ranking", "negative": "worse"},
+        {"kind": "chat", "prompt": "asked"},
+    ],
+    ids=str,
+)
+def test_the_schema_knows_the_columns_that_the_recipe_names(data):
+    recipe, plain = parse_recipe(TASKS[data["kind"]], data), plain_task(data)
+    assert (recipe.input_columns, recipe.label_columns) == (plain.input_columns, plain.label_columns)
+    assert recipe.keys == plain.keys
 
 
 @pytest.fixture
@@ -43,7 +61,7 @@ def recipe_with(recipe_of, tmp_path):
 def read(recipe, tokenizer):
     rows = splits_of(recipe)
     encoder = TextEncoder(tokenizer, 64, has_token_types=True)
-    encode_splits(rows, find_task(task_of(recipe.task), rows), encoder)
+    encode_splits(rows, find_task(recipe.task.build(), rows), encoder)
 
 
 @pytest.mark.parametrize("kind", ROWS)

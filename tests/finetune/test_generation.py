@@ -26,9 +26,8 @@ from tercet.finetune.frames import end_texts
 from tercet.finetune.model import freeze
 from tercet.finetune.prediction import predict
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.tasks.generation import Generation
+from tercet.finetune.tasks.generation import Generation, GenerationRecipe
 from tercet.finetune.tasks.task import Task
-from tercet.finetune.tasks.task_recipes import GenerationRecipe
 from tercet.finetune.tasks.tasks import build_task
 from tercet.pretraining.objectives.translation import Translation
 from tercet.reports.finetune.summary import bootstrap

@@ -11,9 +11,8 @@ from tercet.configs.recipe import parse_recipe
 from tercet.data.files.rows import read_file
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.tasks.labels import Labels, find_labels
-from tercet.finetune.tasks.tagging import Tagging
-from tercet.finetune.tasks.task_recipes import ClassificationRecipe, MultiLabelRecipe, TaggingRecipe
-from tercet.finetune.tasks.texts import Classification, MultiLabel
+from tercet.finetune.tasks.tagging import Tagging, TaggingRecipe
+from tercet.finetune.tasks.texts import Classification, ClassificationRecipe, MultiLabel, MultiLabelRecipe
 
 from .conftest import found_task, write_rows
 

@@ -9,7 +9,7 @@ from tercet.configs.documents import write_document
 from tercet.configs.recipe import recipe_data
 from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prepared import prepare
-from tercet.finetune.tasks.task_recipes import GenerationRecipe
+from tercet.finetune.tasks.generation import GenerationRecipe
 from tercet.finetune.tasks.tasks import build_task
 from tercet.finished_reports import write_report
 

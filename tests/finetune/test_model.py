@@ -22,14 +22,12 @@ from transformers import (
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.model import Start, learner_of, load_task_model, merged
 from tercet.finetune.recipe import LoraRecipe
-from tercet.finetune.tasks.task_recipes import (
-    ChatRecipe,
-    ClassificationRecipe,
-    GenerationRecipe,
-    QuestionAnsweringRecipe,
-    RankingRecipe,
-)
-from tercet.finetune.tasks.tasks import build_task, task_of
+from tercet.finetune.tasks.chat import ChatRecipe
+from tercet.finetune.tasks.generation import GenerationRecipe
+from tercet.finetune.tasks.question_answering import QuestionAnsweringRecipe
+from tercet.finetune.tasks.ranking import RankingRecipe
+from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 
 from .conftest import ROWS
@@ -192,7 +190,7 @@ def test_a_task_names_the_kind_of_model_that_it_needs(kind, model, message, base
     if model == "stock":
         folder = tmp_path / model
         BertConfig(architectures=["BertModel"]).save_pretrained(folder)
-    task = task_of(parse_recipe(RECIPES[kind], {"kind": kind}))
+    task = parse_recipe(RECIPES[kind], {"kind": kind}).build()
     with pytest.raises(ValueError, match=re.escape(message)):
         load_task_model(Start(Checkpoint.open(str(folder))), task, seed=0)
 

@@ -8,8 +8,8 @@ from datasets import ClassLabel, Dataset, Features, List
 
 from tercet.data.files.bad_rows import RowError
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.tasks.task_recipes import MultiLabelRecipe
-from tercet.finetune.tasks.tasks import build_task, task_of
+from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.texts import MultiLabelRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 
 from ..reported import finetune
@@ -27,7 +27,7 @@ def rows_of(labels, feature=None):
 
 def build(labels, *names, feature=None):
     recipe, rows = MultiLabelRecipe("multi_label", label_names=names), rows_of(labels, feature)
-    task_of(recipe).require_usable(rows.add_column("text", ["a text"] * len(rows)))
+    recipe.build().require_usable(rows.add_column("text", ["a text"] * len(rows)))
     return build_task(recipe, rows)
 
 

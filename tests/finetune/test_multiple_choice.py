@@ -17,8 +17,7 @@ from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prediction import predict
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
-from tercet.finetune.tasks.multiple_choice import MultipleChoice
-from tercet.finetune.tasks.task_recipes import MultipleChoiceRecipe
+from tercet.finetune.tasks.multiple_choice import MultipleChoice, MultipleChoiceRecipe
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 ROWS = [

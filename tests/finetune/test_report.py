@@ -10,8 +10,10 @@ import tercet
 from tercet.__main__ import main
 from tercet.finetune.explanation import explain
 from tercet.finetune.learning import results_of
-from tercet.finetune.tasks.task_recipes import ClassificationRecipe, RankingRecipe, RegressionRecipe
+from tercet.finetune.tasks.ranking import RankingRecipe
+from tercet.finetune.tasks.regression import RegressionRecipe
 from tercet.finetune.tasks.tasks import build_task
+from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.reports.blocks import Beside
 from tercet.reports.finetune.report import best_and_worst, curve, glance, score_table
 from tercet.training.loop import Progress

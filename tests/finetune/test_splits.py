@@ -9,7 +9,6 @@ import pytest
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import encode_splits, encoder_of, find_task
-from tercet.finetune.tasks.tasks import task_of
 from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
 
 from .conftest import found_task, splits_of
@@ -44,7 +43,7 @@ def encoder(families):
 
 def encode_all(made, encoder):
     rows = splits_of(made)
-    return encode_splits(rows, find_task(task_of(made.task), rows), encoder)
+    return encode_splits(rows, find_task(made.task.build(), rows), encoder)
 
 
 def texts(rows):
@@ -102,7 +101,7 @@ def test_a_gap_is_told_with_the_row_of_the_file(recipe):
 def test_splits_are_encoded_by_one_task(recipe, encoder):
     made = recipe(train=ROWS[:10], validation=ROWS[10:], test=ROWS[::-1])
     rows = splits_of(made)
-    splits = encode_splits(rows, find_task(task_of(made.task), rows), encoder)
+    splits = encode_splits(rows, find_task(made.task.build(), rows), encoder)
     assert list(splits) == ["train", "validation", "test"]
     for name, split in splits.items():
         assert split.rows is rows[name]

@@ -7,9 +7,8 @@ import pytest
 from datasets import Dataset
 
 from tercet.finetune.evaluation import Evaluation
-from tercet.finetune.tasks.ranking import Ranking
-from tercet.finetune.tasks.regression import Regression
-from tercet.finetune.tasks.task_recipes import RankingRecipe, RegressionRecipe
+from tercet.finetune.tasks.ranking import Ranking, RankingRecipe
+from tercet.finetune.tasks.regression import Regression, RegressionRecipe
 from tercet.reports.finetune.report import doubts, glance, interval_for_card
 from tercet.reports.finetune.summary import read_predictions, summarize
 

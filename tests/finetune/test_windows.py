@@ -11,8 +11,12 @@ from datasets import Dataset
 from tercet.data.tokenizers.tokenizer import train_tokenizer
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.frames import end_pairs
-from tercet.finetune.tasks.question_answering import NO_CHARACTER, QuestionAnswering, encode_windows
-from tercet.finetune.tasks.task_recipes import QuestionAnsweringRecipe
+from tercet.finetune.tasks.question_answering import (
+    NO_CHARACTER,
+    QuestionAnswering,
+    QuestionAnsweringRecipe,
+    encode_windows,
+)
 
 TEXTS = {
     "plain": "The quick brown fox (a male) jumps over the lazy dog, twice; nobody knows why.",

@@ -9,7 +9,9 @@ import pytest
 from tqdm import tqdm
 
 from tercet.__main__ import say, warnings_in_lines
-from tercet.finetune.tasks.task_recipes import MultipleChoiceRecipe, QuestionAnsweringRecipe, TaggingRecipe
+from tercet.finetune.tasks.multiple_choice import MultipleChoiceRecipe
+from tercet.finetune.tasks.question_answering import QuestionAnsweringRecipe
+from tercet.finetune.tasks.tagging import TaggingRecipe
 from tercet.finetune.text_rows import example_texts
 from tercet.reports.distill import summary as distillation
 from tercet.reports.fewshot import summary as prompting

@@ -21,7 +21,7 @@ from tercet import runs
 from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, read_overrides, written
 from tercet.data.files.rows import read_file
-from tercet.finetune.tasks.task_recipes import TaskRecipe
+from tercet.finetune.tasks.recipes import TaskRecipe
 from tercet.finetune.text_rows import rows_of_texts
 from tercet.kinds import KINDS
 from tercet.rows_in_memory import as_dataset, keep, texts_in
@@ -407,7 +407,7 @@ def test_texts_are_rows_of_every_task(task, texts, row):
 
 
 def test_choices_that_are_no_list_are_refused():
-    from tercet.finetune.tasks.task_recipes import MultipleChoiceRecipe
+    from tercet.finetune.tasks.multiple_choice import MultipleChoiceRecipe
 
     with pytest.raises(ValueError, match="choices is 'yes or no': write a list of texts as JSON"):
         rows_of_texts(MultipleChoiceRecipe("multiple_choice"), [("Is it?", "yes or no")], "model")

@@ -14,10 +14,9 @@ from ...data.files.columns import as_rows
 from ...finetune.encoding import TextEncoder
 from ...finetune.tasks.multiple_choice import MultipleChoice
 from ...finetune.tasks.question_answering import QuestionAnswering
-from ...finetune.tasks.tagging import Tagging
+from ...finetune.tasks.tagging import WORD, Tagging
 from ...finetune.tasks.task import Prediction
 from ...finetune.tasks.texts import TextTask
-from ...finetune.text_rows import WORD
 from ...reports.blocks import Entry, Note, Passage, Ranking, Result, Run
 from .ability import MOST_ANSWERS, Ability, Field, TextField, lines_of, top_field
 from .loaded_model import LoadedModel

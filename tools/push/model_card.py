@@ -21,7 +21,7 @@ from ...modeling.saved.weights import StoredWeights
 from ...modeling.stock.architectures import options_of_export
 from ...modeling.stock.certificate import Certificate
 from ...reports.finished_run import RECIPE, FinishedRun
-from ...reports.scores import INTERVAL, METRICS, TERMS, Score, as_pair, what_is_scored
+from ...reports.scores import INTERVAL, Score, as_pair, metric_words, term_words, what_is_scored
 
 CARD = "README.md"
 
@@ -300,7 +300,7 @@ def read_scores(run: FinishedRun) -> Iterator[Score]:
     """List the scores that are finite and mean something to a reader."""
     scores = run.evaluation.get("scores", {})
     for name, value in scores.items():
-        if name.partition("/")[2] in METRICS and value is not None:
+        if name.partition("/")[2] in metric_words() and value is not None:
             interval = scores.get(f"{name}/{INTERVAL}")
             yield Score(name, value, as_pair(interval))
 
@@ -312,13 +312,13 @@ def evaluation_results(run: FinishedRun) -> list[EvalResult]:
     identity = next((text["dataset"] for text in texts if "dataset" in text), name)
     return [
         EvalResult(
-            task_type=TERMS[score.term][1] if score.term in TERMS else "other",
+            task_type=term_words()[score.term][1] if score.term in term_words() else "other",
             task_name=what_is_scored(score.term),
             dataset_type=identity,
             dataset_name=name,
             dataset_split=run.scored_split,
             metric_type=score.metric,
-            metric_name=f"{METRICS[score.metric]} of {what_is_scored(score.term)}",
+            metric_name=f"{metric_words()[score.metric]} of {what_is_scored(score.term)}",
             metric_value=score.value,
             metric_args={"interval_95": list(score.interval)} if score.interval else None,
         )
@@ -337,7 +337,7 @@ def with_four_digits(score: Score) -> str:
 def results(run: FinishedRun) -> Iterator[str]:
     """List the scores on held-out text."""
     rows = [
-        [what_is_scored(score.term), METRICS[score.metric], with_four_digits(score)]
+        [what_is_scored(score.term), metric_words()[score.metric], with_four_digits(score)]
         for score in read_scores(run)
     ]
     if rows:

@@ -36,8 +36,8 @@ from tercet.distill.teacher import load_model as load_teacher
 from tercet.fewshot.subject import load_subject
 from tercet.finetune.model import Start, load_task_model
 from tercet.finetune.prediction import Predictor
-from tercet.finetune.tasks.task_recipes import ClassificationRecipe
 from tercet.finetune.tasks.tasks import build_task, keep_task
+from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassification
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.model_folder import save_tokenizer

@@ -10,15 +10,13 @@ import torch
 from tercet import modeling
 from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.finetune.tasks.task_recipes import (
-    ClassificationRecipe,
-    GenerationRecipe,
-    MultipleChoiceRecipe,
-    QuestionAnsweringRecipe,
-    RankingRecipe,
-    TaggingRecipe,
-)
-from tercet.finetune.tasks.tasks import keep_task, task_of
+from tercet.finetune.tasks.generation import GenerationRecipe
+from tercet.finetune.tasks.multiple_choice import MultipleChoiceRecipe
+from tercet.finetune.tasks.question_answering import QuestionAnsweringRecipe
+from tercet.finetune.tasks.ranking import RankingRecipe
+from tercet.finetune.tasks.tagging import TaggingRecipe
+from tercet.finetune.tasks.tasks import keep_task
+from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.play.loaded_model import LoadedModel, load_model
 
@@ -89,7 +87,7 @@ def folders(tmp_path_factory) -> Path:
         tokenizer.save_pretrained(folder)
         model_of(recipe, tokenizer).save_pretrained(folder)
     for name, (base, recipe, facts) in TASKS_OF_TESTS.items():
-        write_fine_tuned(root, name, base, task_of(recipe, facts))
+        write_fine_tuned(root, name, base, recipe.build(facts))
     return root
 
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tercet.__main__ import main
-from tercet.finetune.tasks.task_recipes import ClassificationRecipe
-from tercet.finetune.tasks.tasks import task_of
+from tercet.finetune.tasks.texts import ClassificationRecipe
 from tercet.tools.play.loaded_model import load_model
 from tercet.tools.play.sessions import Session, abilities_of, open_session
 
@@ -79,9 +78,7 @@ def test_a_question_that_one_model_cannot_answer_is_a_message_beside_the_answer_
 def test_a_model_that_reads_another_number_of_texts_says_so(load, folders):
     one, two = load("classifier"), load_model(str(folders / "classifier" / "model"))
     two.title = "pairs"
-    two.predictor.task = task_of(
-        ClassificationRecipe("classification", texts=("premise", "hypothesis")), LABELS
-    )
+    two.predictor.task = ClassificationRecipe("classification", texts=("premise", "hypothesis")).build(LABELS)
     session = Session([one, two])
     assert [field.name for field in session.fields("classify")] == ["text", "top"]
     (_, answer), (_, said) = session.answers("classify", ["The cat sat."], {})

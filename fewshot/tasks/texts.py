@@ -1,18 +1,20 @@
-"""The kinds of tasks, by the recipes that describe them.
+"""Tasks about one text: how likely it is, or what the model writes.
 
-Those with choices compare answers (`choices.py`). Completion and perplexity are scored by the log-likelihood
-of one text. In generation the model continues a context greedily, and the text is compared with correct ones.
+Completion and perplexity are scored by the log-likelihood of a text. In generation the model continues a
+context greedily, and the text is compared with correct ones.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
+from ...configs.numbers import Positive
 from ...data.files.template_program import Row
 from ...training.metrics.answers import exact_match as squad_exact_match
 from ...training.metrics.answers import word_f1
@@ -25,9 +27,9 @@ from ..prompts.request import Request, Score
 from ..scoring.score_cache import ScoreCache
 from ..scoring.writing import Writer
 from ..subject import Subject
-from .choices import Cloze, MinimalPair, MultipleChoice, PartialEvaluation, texts_in
+from .choices import texts_in
+from .recipes import Common, TemplateFields
 from .task import Answerer, Record, RowScore, Task, majority
-from .task_recipes import CompletionRecipe, GenerationRecipe, PerplexityRecipe, TaskRecipe
 
 UNITS = {
     "bits_per_byte": "num_bytes",
@@ -35,6 +37,25 @@ UNITS = {
     "perplexity_per_token": "num_tokens",
 }
 """What the log-likelihood of texts is divided by, for each metric of perplexity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionRecipe(Common):
+    """Is the answer the greedy continuation? Computed from logits, without generation, as for LAMBADA."""
+
+    TEMPLATES = TemplateFields(("context", "answer"))
+
+    kind: Literal["completion"]
+    context: str
+    """Template of the context."""
+    answer: str
+    """Template of the answer."""
+    delimiter: str = " "
+    """Text between context and answer."""
+
+    def build(self) -> "Completion":
+        """Build the task."""
+        return Completion(self)
 
 
 class Completion(Task):
@@ -89,6 +110,24 @@ class Completion(Task):
     def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
         """Return whether the most frequent answer is correct."""
         return {"majority": majority([item.answers[0] for item in items])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerplexityRecipe(Common):
+    """How probable are texts?"""
+
+    TEMPLATES = TemplateFields(("text",))
+
+    kind: Literal["perplexity"]
+    text: str = "{{ text }}"
+    """Template of a text."""
+    metric: Literal["bits_per_byte", "perplexity_per_word", "perplexity_per_token"] = "bits_per_byte"
+    """The main metric; all are reported. Those per byte and per word compare models with different
+    tokenizers."""
+
+    def build(self) -> "Perplexity":
+        """Build the task."""
+        return Perplexity(self)
 
 
 class Perplexity(Task):
@@ -185,6 +224,35 @@ MEANS = ("exact_match", "squad_exact_match", "f1")
 """Metrics that are means over records."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class GenerationRecipe(Common):
+    """What does the model generate after a context?"""
+
+    TEMPLATES = TemplateFields(("context", "answers"), lists={"answers": "several"})
+
+    kind: Literal["generation"]
+    context: str
+    """Template of the context."""
+    answers: str
+    """Template of the correct answer, or expression of a list of them if `several`."""
+    several: bool = False
+    """Whether any of several answers is correct."""
+    delimiter: str = " "
+    """Text between context and answer."""
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = ("\n",)
+    """Stop strings, in addition to the end-of-sequence token."""
+    max_new_tokens: Positive = 32
+    """Maximum number of tokens in an answer."""
+    metric: Literal["exact_match", "squad_exact_match", "f1", "bleu"] = "exact_match"
+    """The main metric; all are reported. `exact_match` compares the texts without spaces at both ends.
+    `squad_exact_match` and `f1` also ignore case, punctuation and articles, as SQuAD does (Rajpurkar et al.,
+    2016, section 6.1): use them for answers in words, not for numbers, letters and signs."""
+
+    def build(self) -> "Generation":
+        """Build the task."""
+        return Generation(self)
+
+
 class Generation(Task):
     """What a model generates after a context."""
 
@@ -265,24 +333,3 @@ def bleu_of(records: Sequence[Record]) -> RowScore:
     references = [record["references"] for record in records]
     tokenize = tokenization_for([*chain.from_iterable(references)])
     return bleu_of_rows([record["written"] for record in records], references, tokenize)
-
-
-TASKS: dict[str, type[Any]] = {
-    "multiple_choice": MultipleChoice,
-    "cloze": Cloze,
-    "partial_evaluation": PartialEvaluation,
-    "minimal_pair": MinimalPair,
-    "completion": Completion,
-    "generation": Generation,
-    "perplexity": Perplexity,
-}
-"""The `kind` of a recipe -> the task."""
-
-
-def build_task(recipe: TaskRecipe) -> Task:
-    """Build the task that a recipe describes.
-
-    Raises:
-        ValueError: A template is none, or answers cannot be normalized as they shall be.
-    """
-    return TASKS[recipe.kind](recipe)
