@@ -28,7 +28,8 @@ from ..modeling.saved.length import max_length, most_positions
 from .encoding import TextEncoder
 from .examples import LabelledExamples
 from .recipe import DataRecipe
-from .tasks.task import KIND, Task
+from .tasks.recipes import KIND
+from .tasks.task import Task
 from .tasks.tasks import build_task
 
 MEASURED = ("validation", "test")

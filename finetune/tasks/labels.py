@@ -20,7 +20,7 @@ from datasets import ClassLabel, Dataset, List
 from ...data.files.bad_rows import RowError
 from ...data.files.columns import WHOLE, lists_of, plain, require_from_zero, values_of
 from ...data.files.problems import listed
-from .task import KIND
+from .recipes import KIND
 
 WHOLE_LABEL = re.compile(rf"(?P<number>{WHOLE.pattern})(\.0*)?", re.ASCII)
 """A whole number as tables write it: 1, or 1.0 where others have gaps."""

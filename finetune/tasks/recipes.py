@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from .task import Facts, Task
 
 
+KIND = "kind"
+"""Among the facts of a task of labels: what values they have in the training rows."""
+
+
 def as_columns(value: Any) -> Any:
     """Put a single name into a tuple, and names of a list; leave all else to the check that follows."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value

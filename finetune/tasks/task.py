@@ -32,9 +32,6 @@ SHOWN_CHARACTERS = 600
 MAX_LENGTH = "max_length"
 """Among the facts that are kept: tokens of a row that the model was trained and scored on, at most."""
 
-KIND = "kind"
-"""Among the facts of a task of labels: what values they have in the training rows."""
-
 Prediction = dict[str, Any]
 """What is predicted for one row, as it is written into a file."""
 

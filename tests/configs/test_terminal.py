@@ -5,12 +5,13 @@ import json
 import sys
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tqdm import tqdm
 
-from tercet import command_line
 from tercet.__main__ import main
+from tercet.commands import COMMANDS
 from tercet.configs.terminal import PlainText, escaped
 
 EVIL = "good\x1b[2J\x1b]0;title\x07\r\x08\x7f\x85\x9b31m\u202e\u2066\u2028"
@@ -63,8 +64,7 @@ def talk(options) -> None:
 
 @pytest.mark.parametrize("argument", [[], ["--unknown=" + EVIL]])
 def test_no_command_prints_a_control_character(argument, monkeypatch, capsys):
-    talk.__name__ = "demo"
-    monkeypatch.setattr(command_line, "demo", talk)
+    monkeypatch.setitem(COMMANDS, "demo", replace(COMMANDS["demo"], run=talk))
     streams = sys.stdout, sys.stderr
     with suppress(SystemExit):  # as the parser leaves
         assert main(["demo", *argument]) == 2
