@@ -179,8 +179,8 @@ class TercetTaskModel(TercetPreTrainedModel):
     ) -> tuple[BaseModelOutput, Sequences, Sequences]:
         """Apply the stack, and find the sequences of the batch, and the texts that heads read in the states.
 
-        The stack reads pads that their id alone tells, but no head does. In training, and of packed texts,
-        the last layer computes no states that the head leaves out. A decoder makes a cache if requested.
+        The stack reads pads that their id alone tells, but no head does. On a CPU, in training and of packed
+        texts, the last layer computes no states that the head leaves out. Caches are made if requested.
         """
         refuse_output_positions(kwargs, type(self).__name__)
         tokens, cache = require_tokens(input_ids, inputs_embeds), kwargs.get("cache")
@@ -188,7 +188,7 @@ class TercetTaskModel(TercetPreTrainedModel):
         texts = sequences.with_pads(input_ids, self.config.pad_token_id) if self.finds_pads else sequences
         pooling = self.config.classifier_pooling if self.pools else "mean"
         is_noted = kwargs.get("layer_states") is not None or self.records("output_hidden_states", kwargs)
-        is_read_in_part = self.training or kwargs.get("cu_seq_lens_q") is not None
+        is_read_in_part = tokens.is_cpu and (self.training or kwargs.get("cu_seq_lens_q") is not None)
         if pooling != "mean" and is_read_in_part and not (is_noted or is_tracing()):
             rows, columns = getattr(texts, pooling)
             kwargs["output_positions"] = rows * tokens.shape[1] + columns
