@@ -31,7 +31,7 @@ CASES = [
     *(("encoder", name) for name in VARIANTS if name not in ("modern", "strided", "big_bird")),
     *((member, name) for member in ("decoder", "seq2seq") for name in COMBINED),
     *(("task", name) for name in tasks.TASKS),
-    *(("taught task", name) for name in tasks.TAUGHT),
+    *(("taught task", name) for name in tasks.KINDS),
     *(("taught", kind) for kind in tasks.GENERAL),
 ]
 """What learns: an objective, a variant of a member, a task, or one of them from a teacher."""

@@ -7,6 +7,7 @@ import typing
 
 import pytest
 
+from tercet.configs.by_kind import OptionalPart
 from tercet.distill.recipe import DistillationRecipe
 from tercet.training.ownership import is_ours, mark
 
@@ -30,7 +31,7 @@ NO_PATHS = {
 def texts_in(kind, above=""):
     """Find the dotted keys of a recipe class that hold texts which may be anything."""
     for each in dataclasses.fields(kind):
-        hint = typing.get_type_hints(kind)[each.name]
+        hint = typing.get_type_hints(kind, include_extras=True)[each.name]
         key = above + each.name
         for part in parts_of(hint):
             is_template = key == "task" and kind is not DistillationRecipe
@@ -41,10 +42,12 @@ def texts_in(kind, above=""):
 
 
 def parts_of(hint):
-    """Take a type apart: unions, tuples and lists, but neither mappings nor literals."""
+    """Take a type apart: unions, tuples, lists and optional parts, but neither mappings nor literals."""
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:
-        yield from parts_of(typing.get_args(hint)[0])
+        inner, *about = typing.get_args(hint)
+        parts = [each[""] for each in about if isinstance(each, OptionalPart)]
+        yield from parts or parts_of(inner)
     elif origin in (typing.Union, types.UnionType, tuple, list):
         for part in typing.get_args(hint):
             yield from parts_of(part)
