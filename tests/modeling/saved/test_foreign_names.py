@@ -31,6 +31,7 @@ from transformers import (
 from transformers.utils import hub
 
 from tercet.__main__ import carry_out
+from tercet.configs.recipe import load_preset
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.distill.teacher import load_model as load_teacher
 from tercet.fewshot.subject import load_subject
@@ -38,7 +39,6 @@ from tercet.finetune.model import Start, load_task_model
 from tercet.finetune.prediction import Predictor
 from tercet.finetune.tasks.tasks import build_task, keep_task
 from tercet.finetune.tasks.texts import ClassificationRecipe
-from tercet.configs.recipe import load_preset
 from tercet.modeling import TercetEncoderConfig, TercetEncoderForSequenceClassification
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.model_folder import save_tokenizer
