@@ -15,23 +15,59 @@ from tercet.finetune.tasks.regression import Regression
 from ..reported import finetune
 from .conftest import found_task, write_rows
 
+REFUSED = {
+    "F1 of many labels": (
+        "classification",
+        {"task": {"metric_for_best_model": "f1"}},
+        "metric_for_best_model is f1, which needs two labels, but there are 4: set task",
+    ),
+    "spans where none are marked": (
+        "tagging",
+        {"task": {"metric_for_best_model": "span_f1", "scheme": "none"}},
+        r"task\.metric_for_best_model is span_f1, but task\.scheme is none",
+    ),
+    "a seed twice": (
+        "classification",
+        {"training": {"seeds": [3, 1, 3]}},
+        r"training\.seeds names 3 twice",
+    ),
+    "an output without a name": (
+        "classification",
+        {"output": ""},
+        "^output is '': name a file or folder",
+    ),
+    "more frozen layers than there are": (
+        "classification",
+        {"grid": {"training.frozen_layers": [0, 9]}},
+        "frozen_layers is 9, but the model has 2 layers",
+    ),
+    "another width": (
+        "classification",
+        {"grid": {"model.overrides.hidden_size": [32, 48]}},
+        "model.overrides do not fit its weights",
+    ),
+    "an unknown field": (
+        "classification",
+        {"grid": {"model.overrides.num_layers": [2]}},
+        "num_layers is not a field of TercetEncoderConfig",
+    ),
+} | {
+    name: (
+        "classification",
+        {"model": {"overrides": {name: None}}},
+        rf"model\.overrides\.{name}: what labels there are is the task's to say",
+    )
+    for name in ("id2label", "label2id", "problem_type")
+}
+"""Kind of task, changes of its recipe, and what is said before anything is tried."""
 
-def test_f1_of_more_than_two_labels_is_refused(recipe_of):
-    recipe = recipe_of("classification", task={"metric_for_best_model": "f1"})
-    with pytest.raises(
-        ValueError, match=r"metric_for_best_model is f1, which needs two labels, but there are 4: set task"
-    ):
-        prepare(find_inputs(recipe))
 
-
-def test_spans_cannot_be_scored_where_none_are_marked(recipe_of):
-    with pytest.raises(ValueError, match=r"task\.metric_for_best_model is span_f1, but task\.scheme is none"):
-        recipe_of("tagging", task={"metric_for_best_model": "span_f1", "scheme": "none"})
-
-
-def test_a_seed_is_named_once(recipe_of):
-    with pytest.raises(ValueError, match=r"training\.seeds names 3 twice"):
-        recipe_of("classification", training={"seeds": [3, 1, 3]})
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_tried_is_told_before_anything_is(what, recipe_of, tmp_path):
+    kind, changes, message = REFUSED[what]
+    with pytest.raises(ValueError, match=message):
+        finetune(recipe_of(kind, **changes))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("number", [1e30, -3e37, 1e300])
@@ -71,29 +107,6 @@ def test_rows_without_labels_have_no_loss(recipe_of):
     answers, loss = prediction_loop(study.pretrained.model.eval(), study.task.objective(), blank, 4096)
     assert len(answers) == 16
     assert math.isnan(loss)
-
-
-@pytest.mark.parametrize(
-    ("grid", "message"),
-    [
-        ({"training.frozen_layers": [0, 9]}, "frozen_layers is 9, but the model has 2 layers"),
-        ({"model.overrides.hidden_size": [32, 48]}, "model.overrides do not fit its weights"),
-        ({"model.overrides.num_layers": [2]}, "num_layers is not a field of TercetEncoderConfig"),
-    ],
-)
-def test_what_a_grid_cannot_try_is_told_before_anything_is_tried(grid, message, recipe_of):
-    recipe = recipe_of("classification", grid=grid)
-    with pytest.raises(ValueError, match=message):
-        finetune(recipe)
-    assert not recipe.folder.exists()
-
-
-@pytest.mark.parametrize("name", ["id2label", "label2id", "problem_type"])
-def test_a_configuration_says_of_labels_what_the_task_does(name, recipe_of):
-    with pytest.raises(
-        ValueError, match=rf"model\.overrides\.{name}: what labels there are is the task's to say"
-    ):
-        recipe_of("classification", model={"overrides": {name: None}})
 
 
 def test_small_numbers_are_predicted_and_scored_as_they_are(recipe_of):

@@ -325,8 +325,3 @@ def test_a_model_is_opened_once_for_all_seeds(recipe_of, bases, hub):
     training = {"epochs": 1, "seeds": [0, 1]}
     run.finetune(recipe_of("ranking", count=8, model={"path": "somebody/model"}, training=training))
     assert fetched == {"somebody/model": 1}
-
-
-def test_an_output_without_a_name_is_refused(recipe_of):
-    with pytest.raises(ValueError, match=r"^output is '': name a file or folder"):
-        finetune(recipe_of("classification", output=""))

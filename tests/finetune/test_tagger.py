@@ -224,16 +224,17 @@ def test_models_without_word_vectors_are_refused(recipe_of, bases):
         prepare(find_inputs(drawn))
 
 
-def test_layers_are_frozen_by_the_tagger_itself(tagger_recipe):
-    with pytest.raises(ValueError, match=r"training.frozen_layers is -1, but model.tagger freezes the word"):
-        tagger_recipe("static", training={"frozen_layers": -1})
-
-
-def test_the_new_layers_of_a_tagger_have_one_rate(tagger_recipe):
-    with pytest.raises(
-        ValueError, match=r"training.layer_decay is 0.9, but the layers of model.tagger are all new"
-    ):
-        tagger_recipe("static", training={"layer_decay": 0.9})
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"frozen_layers": -1}, "training.frozen_layers is -1, but model.tagger freezes the word"),
+        ({"layer_decay": 0.9}, "training.layer_decay is 0.9, but the layers of model.tagger are all new"),
+    ],
+    ids=["frozen layers", "rates that decay"],
+)
+def test_what_a_tagger_decides_itself_is_refused(training, message, tagger_recipe):
+    with pytest.raises(ValueError, match=message):
+        tagger_recipe("static", training=training)
 
 
 def test_labels_of_words_are_where_the_model_reads_them():

@@ -94,12 +94,6 @@ def test_a_vocabulary_has_room_for_the_last_id_where_others_are_left_out(tmp_pat
         model_of(recipe, gappy)
 
 
-def test_sequences_over_the_positions_are_refused():
-    recipe = recipe_of("encoder-tiny", "masked_language_modeling", 65, max_position_embeddings=64)
-    with pytest.raises(ValueError, match=r"sequence_length is 65, but the model has 64 positions"):
-        first_model_of(recipe)
-
-
 def test_the_preset_chooses_the_kind_of_translator(tokenizer):
     model = model_of(recipe_of("recurrent-mini", "translation"), tokenizer)
     assert type(model) is TercetRecurrentSeq2SeqForConditionalGeneration
@@ -173,15 +167,26 @@ def test_override_that_changes_shapes_of_learned_weights_is_refused(tmp_path, to
         model_of(recipe, tokenizer)
 
 
-def test_neither_preset_nor_model_is_refused():
-    recipe = changed(recipe_of("encoder-tiny", "masked_language_modeling"), "model", preset=None)
-    with pytest.raises(ValueError, match=r"model.preset and model.path are both empty: name a preset"):
-        first_model_of(recipe)
-
-
-def test_misspelt_field_is_refused():
-    with pytest.raises(ValueError, match=r"overrides.hiden_act is not a field .* did you mean .*hidden_act"):
-        first_model_of(recipe_of("encoder-tiny", "masked_language_modeling", hiden_act="gelu"))
+@pytest.mark.parametrize(
+    ("preset", "overrides", "message"),
+    [
+        (
+            "encoder-tiny",
+            {"max_position_embeddings": 31},
+            "sequence_length is 32, but the model has 31 positions",
+        ),
+        (
+            "encoder-tiny",
+            {"hiden_act": "gelu"},
+            "overrides.hiden_act is not a field .* did you mean .*hidden_act",
+        ),
+        (None, {}, "model.preset and model.path are both empty: name a preset"),
+    ],
+    ids=["fewer positions than tokens", "misspelt field", "neither preset nor model"],
+)
+def test_a_new_model_that_cannot_be_is_refused(preset, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        first_model_of(recipe_of(preset, "masked_language_modeling", **overrides))
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,6 @@ def iter_places(stage):
     return (stage.steps[place] for place in islice(places, 20))
 
 
-def test_stages_that_leave_no_step_are_refused(build):
-    with pytest.raises(ValueError, match=r"training.stages last 19 steps, but training.steps = 19: shorten"):
-        build(steps=19)
-
-
 def test_evaluation_of_a_model_in_pieces_may_be_shared_unequally(toys, objective, source, monkeypatch):
     """It gathers the model; a step of training must not be."""
     monkeypatch.setattr(staging, "sharding_plugin", lambda accelerator: True)
@@ -106,14 +101,21 @@ def test_evaluation_of_a_model_in_pieces_may_be_shared_unequally(toys, objective
     assert stage.steps.are_parts_equal
 
 
-def test_a_length_that_cannot_be_had_is_refused(build):
-    with pytest.raises(ValueError, match=r"sequence_length = 8, but the examples of this run cannot be"):
-        build(source_of=None)
-
-
-def test_a_later_stage_that_does_not_fit_the_corpus_is_refused_before_the_first(build):
-    with pytest.raises(ValueError, match=r"fewer than tokens_per_step = 9,000: lower tokens_per_step"):
-        build(stages=(STAGES[0], StageRecipe(steps=1, tokens_per_step=9000)))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 19}, r"training.stages last 19 steps, but training.steps = 19: shorten"),
+        ({"source_of": None}, "sequence_length = 8, but the examples of this run cannot be"),
+        (
+            {"stages": (STAGES[0], StageRecipe(steps=1, tokens_per_step=9000))},
+            "fewer than tokens_per_step = 9,000: lower tokens_per_step",
+        ),
+    ],
+    ids=["no step is left", "a length that cannot be had", "a later stage is larger than the corpus"],
+)
+def test_stages_that_cannot_be_are_refused_before_the_first(changes, message, build):
+    with pytest.raises(ValueError, match=message):
+        build(**changes)
 
 
 def stop(model):

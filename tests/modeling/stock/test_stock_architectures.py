@@ -220,30 +220,29 @@ def test_texts_without_ends_have_none_elsewhere(stock, name: str) -> None:
         assert (model.config.bos_token_id, model.config.eos_token_id) == (None, None)
 
 
-def test_decoder_that_reads_in_both_directions_is_refused(stock) -> None:
-    with pytest.raises(ValueError, match=r"is_causal=False \(ours can only be True"):
-        from_stock(stock("Qwen2Model", is_causal=False))
-
-
-def test_unsupported_option_is_named(stock) -> None:
-    with pytest.raises(ValueError, match=r"scale_attn_weights=False \(ours can only be True\)"):
-        from_stock(stock("GPT2LMHeadModel", scale_attn_weights=False))
-
-
-def test_unsupported_activation_is_named(stock) -> None:
-    with pytest.raises(
-        ValueError, match=r"this bert cannot be imported: .*'hidden_act' expected one of .* got mish"
-    ):
-        from_stock(stock("BertForMaskedLM", hidden_act="mish"))
-
-
-def test_unknown_tensor_is_named(stock) -> None:
-    with pytest.raises(
-        ValueError, match=r"2 tensors of OPTForCausalLM have no counterpart in ours: .*project_out"
-    ):
-        from_stock(stock("OPTForCausalLM", word_embed_proj_dim=16))
-
-
-def test_unknown_head_is_named(stock) -> None:
-    with pytest.raises(ValueError, match=r"BertLMHeadModel has no counterpart among the bert models"):
-        from_stock(stock("BertLMHeadModel"))
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("Qwen2Model", {"is_causal": False}, r"is_causal=False \(ours can only be True"),
+        (
+            "GPT2LMHeadModel",
+            {"scale_attn_weights": False},
+            r"scale_attn_weights=False \(ours can only be True\)",
+        ),
+        (
+            "BertForMaskedLM",
+            {"hidden_act": "mish"},
+            "this bert cannot be imported: .*'hidden_act' expected one of .* got mish",
+        ),
+        (
+            "OPTForCausalLM",
+            {"word_embed_proj_dim": 16},
+            "2 tensors of OPTForCausalLM have no counterpart in ours: .*project_out",
+        ),
+        ("BertLMHeadModel", {}, "BertLMHeadModel has no counterpart among the bert models"),
+    ],
+    ids=["both directions", "option", "activation", "tensor", "head"],
+)
+def test_what_has_no_counterpart_is_refused_by_name(name, fields, message, stock) -> None:
+    with pytest.raises(ValueError, match=message):
+        from_stock(stock(name, **fields))
