@@ -2,22 +2,14 @@
 
 from typing import Literal
 
-from ..modeling import (
-    TercetDecoderConfig,
-    TercetDecoderForCausalLM,
-    TercetDecoderForMaskedLM,
-    TercetPreTrainedModel,
-)
+from ..modeling import TercetDecoderConfig
 from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.heads import Member
 
 Head = Literal["auto", "causal_lm", "masked_lm"]
 """How a decoder of ours is read: with the head that it was saved with, causally, or in both directions."""
 
-HEADS: dict[Head, type[TercetPreTrainedModel]] = {
-    "causal_lm": TercetDecoderForCausalLM,
-    "masked_lm": TercetDecoderForMaskedLM,
-}
+HEADS: dict[Head, str] = {"causal_lm": "TercetDecoderForCausalLM", "masked_lm": "TercetDecoderForMaskedLM"}
 """What reads a decoder so."""
 
 NEITHER = ("flaubert", "xlm", "xlnet")

@@ -1,12 +1,13 @@
 """The model that is evaluated: found, loaded, and known by a hash of its weights, which do not change."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..modeling import TercetDecoderForCausalLM, TercetDecoderForMaskedLM
+from .. import modeling
+from ..modeling import TercetDecoderConfig
 from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.heads import Member
 from ..modeling.saved.length import ROBERTA_LIKE
@@ -22,6 +23,9 @@ from .prompts.boundary import (
 )
 from .prompts.request import Hiding, Request, Scorer
 from .recipe import Precision
+
+if TYPE_CHECKING:
+    from ..modeling import TercetDecoderForCausalLM
 
 AUTO_CLASSES: dict[Member, str] = {
     "encoder": "AutoModelForMaskedLM",
@@ -64,6 +68,11 @@ class Subject:
         """The model's own."""
         return self.checkpoint.required_tokenizer()
 
+    @property
+    def is_our_decoder(self) -> bool:
+        """Whether it is a decoder of Tercet's, with whichever head."""
+        return isinstance(self.model.config, TercetDecoderConfig)
+
     def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
         """Return what turns prompts into this model's requests.
 
@@ -74,7 +83,7 @@ class Subject:
             start = self.model.config.decoder_start_token_id
             forced = self.model.generation_config.forced_bos_token_id  # pyright: ignore[reportOptionalMemberAccess]
             return Seq2SeqPrompts(self.tokenizer, policy, start, forced)
-        if isinstance(self.model, TercetDecoderForMaskedLM):  # whose first token nothing predicts
+        if self.is_our_decoder and self.member == "encoder":  # whose first token nothing predicts
             policy = replace(policy, opening="bos")
         return (DecoderPrompts if self.member == "decoder" else EncoderPrompts)(self.tokenizer, policy)
 
@@ -102,8 +111,8 @@ class Subject:
             return Seq2SeqScorer(self.model, tokens_at_once)
         from .scoring.decoder_scoring import CacheScorer, TreeScorer
 
-        if isinstance(self.model, TercetDecoderForCausalLM):
-            return TreeScorer(self.model, tokens_at_once)
+        if self.is_our_decoder:
+            return TreeScorer(cast("TercetDecoderForCausalLM", self.model), tokens_at_once)
         return CacheScorer(self.model, tokens_at_once)
 
     def excess(self, request: Request) -> int:
@@ -141,7 +150,8 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
     """
     member, tokenizer = member_of(checkpoint, head), checkpoint.required_tokenizer()
     if checkpoint.is_ours:
-        model: PreTrainedModel = checkpoint.transformer(HEADS.get(head))
+        chosen = None if head == "auto" else getattr(modeling, HEADS[head])
+        model: PreTrainedModel = checkpoint.transformer(chosen)
         require_lm_head(checkpoint.name, model, member)
     else:
         model = load_foreign(checkpoint, member)

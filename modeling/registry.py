@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 from transformers import (
     AutoConfig,
@@ -36,6 +38,9 @@ NAME_TABLES = {
 """The tables of class names in transformers by which Trainer shifts labels under label smoothing, pipelines
 accept a model, and tests know what it is for."""
 
+
+MEMBERS = ("encoder", "decoder", "seq2seq")
+"""The Transformers, each registered by a module in `members/`; all other members are recurrent."""
 
 CONFIGURATIONS: list[type[NeuralConfig]] = []
 """The configurations of the members that are imported."""
@@ -75,9 +80,29 @@ def models_of(kind: type[NeuralConfig], auto_class: type) -> tuple[type[NeuralPr
 
 
 def configuration_of(model_type: str) -> type[NeuralConfig] | None:
-    """Find a configuration of ours by its type; the recurrent members are imported if it may be theirs."""
-    found = {known.model_type: known for known in CONFIGURATIONS}
-    if model_type not in found and model_type.startswith("tercet_"):
-        import_module(".recurrent", __package__)
-        found = {known.model_type: known for known in CONFIGURATIONS}
-    return found.get(model_type)
+    """Find a configuration of ours by its type; its member is imported."""
+    if model_type.startswith("tercet_"):
+        import_member(model_type)
+    return {known.model_type: known for known in CONFIGURATIONS}.get(model_type)
+
+
+def import_member(name: str) -> ModuleType:
+    """Import the member that a type or a class belongs to: it registers all its models."""
+    kind = name.lower().removeprefix("tercet").removeprefix("_")
+    member = next((f"members.{each}" for each in MEMBERS if kind.startswith(each)), "recurrent")
+    return import_module(f".{member}", __package__)
+
+
+class OfferedModels(dict[Any, Any]):
+    """The models that an Auto class has besides transformers' own; ours are imported on demand."""
+
+    def __contains__(self, configuration: object) -> bool:
+        """Return whether there is a model for a class of configurations."""
+        if isinstance(configuration, type) and issubclass(configuration, NeuralConfig):
+            configuration_of(configuration.model_type)
+        return super().__contains__(configuration)
+
+
+for _auto_class in NAME_TABLES:
+    _table = _auto_class._model_mapping
+    _table._extra_content = OfferedModels(_table._extra_content)

@@ -1,11 +1,10 @@
 """All members, registered, and the Transformers among them, each with the Auto classes that load it."""
 
-from importlib import import_module
-
 from tercet.modeling import TercetPreTrainedModel
-from tercet.modeling.registry import AUTO_CLASSES, CONFIGURATIONS
+from tercet.modeling.registry import AUTO_CLASSES, CONFIGURATIONS, MEMBERS, import_member
 
-import_module("tercet.modeling.recurrent")
+for _member in (*MEMBERS, "recurrent"):
+    import_member(_member)
 __all__ = ["ARCHITECTURES", "AUTO_CLASSES", "CONFIGURATIONS", "LOADED"]
 
 LOADED = [

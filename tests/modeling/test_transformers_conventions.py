@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.func import functional_call, grad, vmap
 from torch.testing import assert_close
-from transformers import DynamicCache, GenerationMixin
+from transformers import AutoModel, DynamicCache, GenerationMixin
 from transformers.cache_utils import DynamicLayer, EncoderDecoderCache
 from transformers.exporters.configs import DynamoConfig
 from transformers.exporters.exporter_dynamo import DynamoExporter
@@ -235,7 +235,7 @@ def test_a_window_alone_makes_all_layers_slide(member):
     named = config_class(
         **SMALL, num_hidden_layers=2, sliding_window=2, layer_types=["sliding_attention"] * 2
     )
-    model_class = modeling.AutoModel._model_mapping[config_class]
+    model_class = AutoModel._model_mapping[config_class]
     ids = torch.randint(3, 61, (1, 9))
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if member == "seq2seq" else {})
     results = []

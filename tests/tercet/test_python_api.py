@@ -455,6 +455,11 @@ assert "tercet.modeling" not in sys.modules
 config = AutoConfig.for_model("tercet_decoder", hidden_size=48)
 assert type(config) is tercet.TercetDecoderConfig, config
 assert AutoConfig.for_model("bert").model_type == "bert"
+from transformers import AutoModelForMaskedLM, MODEL_MAPPING
+built = AutoModelForMaskedLM.from_config(tercet.TercetEncoderConfig(hidden_size=48, vocab_size=9))
+assert type(built) is tercet.TercetEncoderForMaskedLM, built
+assert not any("recurrent" in name or "seq2seq" in name for name in sys.modules if "tercet" in name)
+assert tercet.TercetSeq2SeqConfig in MODEL_MAPPING and tercet.TercetElmoConfig in MODEL_MAPPING
 tercet.TercetDecoderModel.register_for_auto_class("AutoModel")
 config.save_pretrained(sys.argv[1])
 from tercet import *

@@ -1,0 +1,1 @@
+"""The Transformers: a module each, imported when one of its models is asked for."""
