@@ -256,10 +256,11 @@ softmax_operator = find_private(
 
 
 def softmax_backward(gradient: Tensor, weights: Tensor) -> Tensor:
-    """Do the same by torch's operator, in one pass."""
+    """Do the same by torch's operator, in one pass: in float32 where rows in 16 bits fill no register."""
     if softmax_operator is None:
         return softmax_gradient(gradient, weights)
-    return softmax_operator(gradient, weights, -1, weights.dtype)
+    dtype = torch.promote_types(weights.dtype, torch.float32 if weights.shape[-1] < 32 else weights.dtype)
+    return softmax_operator(gradient.to(dtype), weights.to(dtype), -1, dtype).to(weights.dtype)
 
 
 flash_operator = find_private(

@@ -258,8 +258,7 @@ class Grouped:
     @cached_property
     def groups(self) -> SequenceGroups:
         """Where the tokens stand in the groups."""
-        is_self = self.cu_seq_lens_q.data_ptr() == self.cu_seq_lens_k.data_ptr()
-        return group_sequences(self.cu_seq_lens_q, None if is_self else self.cu_seq_lens_k)
+        return group_sequences(self.cu_seq_lens_q, self.cu_seq_lens_k)
 
     def split(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
         """Yield each group's queries, keys and values, (b, heads, t, D), and what adds to its scores."""
@@ -305,13 +304,8 @@ class Grouped:
                 rows, columns = d_scores.shape[2:]
                 d_bias[..., :rows, :columns] += d_scores.sum_to_size(*d_bias.shape[:2], rows, columns)
         sides = zip((queries, keys, keys), of_groups, (self.query, self.key, self.value), strict=True)
-        joined = [summed(slots.join(parts), like.shape[1]) for slots, parts, like in sides]
+        joined = [slots.join(parts).unflatten(1, (like.shape[1], -1)).sum(2) for slots, parts, like in sides]
         return joined if d_bias is None else [*joined, d_bias]
-
-
-def summed(gradient: Tensor, num_heads: int) -> Tensor:
-    """Add up the gradients of heads (M, H, D) that share keys: (M, G, D)."""
-    return gradient.unflatten(1, (num_heads, -1)).sum(2)
 
 
 @contextmanager

@@ -37,6 +37,9 @@ from ..compatibility import is_tracing
 MOST_GROUPS, GROUP_COST = 4, 4096
 """How many groups there are at most, and what the calls of kernels for one cost, in pairs of slots."""
 
+LEAST_LENGTH = 16
+"""Slots of a group's sequences: with fewer, a row fills no register, and softmax goes number by number."""
+
 LEAST_STEP, LARGEST_STEP = 8, 64
 """Bounds of the steps between the sizes to which streams are filled up, in tokens."""
 
@@ -94,24 +97,23 @@ class SequenceGroups:
     keys: Slots
 
 
-def group_sequences(cu_seq_lens_q: Tensor, cu_seq_lens_k: Tensor | None = None) -> SequenceGroups:
-    """Group sequences by the length of their queries; `cu_seq_lens_*` are (S+1,), `None`: the same."""
-    bounds = cu_seq_lens_q.cpu().numpy().astype(np.int64)
+def group_sequences(cu_seq_lens_q: Tensor, cu_seq_lens_k: Tensor) -> SequenceGroups:
+    """Group sequences by the length of their queries; `cu_seq_lens_*` are (S+1,)."""
+    bounds, device = cu_seq_lens_q.cpu().numpy().astype(np.int64), cu_seq_lens_q.device
     lengths = np.diff(bounds)
     order = np.argsort(-lengths, kind="stable")
     cuts = group_cuts(lengths[order])
-    queries = arrange(bounds, order, cuts, cu_seq_lens_q.device)
-    if cu_seq_lens_k is None:
+    queries = arrange(bounds, order, cuts, device)
+    if cu_seq_lens_k.data_ptr() == cu_seq_lens_q.data_ptr():
         return SequenceGroups(queries, queries)
-    return SequenceGroups(
-        queries, arrange(cu_seq_lens_k.cpu().numpy().astype(np.int64), order, cuts, cu_seq_lens_q.device)
-    )
+    return SequenceGroups(queries, arrange(cu_seq_lens_k.cpu().numpy().astype(np.int64), order, cuts, device))
 
 
 def group_cuts(descending: np.ndarray) -> list[int]:
     """Cut falling lengths, equal ones together, into the groups that cost least, by dynamic programming."""
     negative, first = np.unique(-descending, return_index=True)
-    edges, pairs = np.append(first, len(descending)), np.append(negative, 0) ** 2.0
+    edges = np.append(first, len(descending))
+    pairs = np.maximum(np.append(-negative, 0), LEAST_LENGTH) ** 2.0
     rows = edges - edges[:, None]  # of a group from edge to edge, which may have none
     costs = np.where(rows < 0, np.inf, (rows > 0) * GROUP_COST + rows * pairs[:, None])
     best, earlier, places = np.where(edges == 0, 0.0, np.inf), [], [len(first)]
@@ -152,10 +154,10 @@ def rounded_length(length: int) -> int:
 
     >>> from tercet.modeling.attention.packing import rounded_length
     >>> [rounded_length(length) for length in (3, 13, 20, 33, 100)]
-    [3, 13, 20, 36, 104]
+    [16, 16, 20, 36, 104]
     """
     step = 1 << max(length.bit_length() - 4, 0)
-    return -(-length // step) * step
+    return max(-(-length // step) * step, LEAST_LENGTH)
 
 
 class _ToSlots(torch.autograd.Function):
@@ -233,8 +235,7 @@ class PackedSequences:
     @cached_property
     def groups(self) -> SequenceGroups:
         """Sequences of similar length, for kernels that know padded batches only."""
-        keys = None if self.cu_seq_lens_k is self.cu_seq_lens_q else self.cu_seq_lens_k
-        return group_sequences(self.cu_seq_lens_q, keys)
+        return group_sequences(self.cu_seq_lens_q, self.cu_seq_lens_k)
 
     def extended(self, num_queries: int, num_keys: int) -> "PackedSequences":
         """Append sequences of further tokens, which are no longer than the others where that is possible."""

@@ -53,7 +53,7 @@ def by_definition(query, key, value, cu_q, cu_k, bias, is_causal, window):
 @pytest.mark.parametrize(("is_causal", "window"), SETTINGS)
 def test_values_and_gradients_are_those_of_the_definition(is_causal, window, num_key_heads, has_bias):
     inputs, bounds = streams(True, num_key_heads)
-    bias = torch.randn(1, 4, 12, 12, dtype=torch.float64, requires_grad=True) if has_bias else None
+    bias = torch.randn(1, 4, 16, 16, dtype=torch.float64, requires_grad=True) if has_bias else None
     expected = by_definition(*inputs, *bounds, bias, is_causal, window)
     found = packed_attention(*inputs, *bounds, bias, None, 0.3, 0.0, is_causal, window)
     leaves = inputs if bias is None else [*inputs, bias]

@@ -81,11 +81,13 @@ def test_dropped_weights_equal_the_definition_with_the_same_ones(heads, dtype, t
         assert (found - expected).norm() < tolerance * expected.norm()
 
 
-def test_half_precision_errs_no_more_than_the_definition(heads):
-    rounded = [x.detach().bfloat16().requires_grad_() for x in heads()]
+@pytest.mark.parametrize("num_keys", [S, 16, 20, 31, 32])
+def test_half_precision_errs_no_more_than_the_definition(heads, num_keys):
+    given = heads(num_keys=num_keys)
+    rounded = [x.detach().bfloat16().requires_grad_() for x in given]
     fast = short_attention(*rounded, None, scaling=D**-0.5, dropout=0.0)
     assert fast.dtype == torch.bfloat16
-    exact = by_definition(*heads(), None)
+    exact = by_definition(*given, None)
     slow = by_definition(*rounded, None)
     assert (fast - exact).norm() < 1.1 * (slow - exact).norm()
     assert all(gradient.dtype == torch.bfloat16 for gradient in gradients(fast, rounded))
