@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, pre_tokenizers
-from tokenizers.models import WordLevel
+from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tercet.data.documents import open_documents
@@ -96,10 +95,8 @@ def test_control_tokens_that_were_found_are_told_once(with_control_tokens, capsy
 
 
 def of_words():
-    backend = Tokenizer(WordLevel({"<unk>": 0, "</s>": 1, "<mask>": 2, "!": 3, "old": 4}, "<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     roles = {"unk_token": "<unk>", "eos_token": "</s>", "mask_token": "<mask>", "pad_token": "!"}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
+    return word_level([*roles.values(), "old"], split=pre_tokenizers.WhitespaceSplit(), **roles)
 
 
 @pytest.mark.parametrize("make", [of_words, tokenizer_kinds.KINDS["metaspace"]])

@@ -6,9 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, pre_tokenizers
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
+from tokenizers import pre_tokenizers
 
 from tercet.data.corpus import ARRAYS
 from tercet.data.documents import open_documents
@@ -17,6 +15,7 @@ from tercet.data.tokenizers.tokenization import tokenize, tokenized_corpus
 from tercet.data.tokenizers.tokenizer import KINDS, LONGEST_WORD, train_tokenizer
 from tercet.data.tokenizers.words import word_numbers
 
+from ..word_level import word_level
 from . import tokenizer_kinds
 
 TEXTS = [
@@ -284,9 +283,7 @@ def test_an_interrupted_tokenization_goes_on_with_the_next_shard(
 
 def test_ids_may_leave_others_out():
     words = {"[UNK]": 0, "[PAD]": 3, "here": 7, "there": 70_000}
-    backend = Tokenizer(WordLevel(words, "[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    tokenizer = word_level(words, split=pre_tokenizers.Whitespace(), pad_token="[PAD]", unk_token="[UNK]")
     assert tokenize(["here there here"], tokenizer).tokens.tolist() == [7, 70_000, 7]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import pre_tokenizers, processors
 from torch import Tensor
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -25,6 +25,8 @@ from tercet.modeling import (
     TercetEncoderForMaskedLM,
     TercetSeq2SeqForConditionalGeneration,
 )
+
+from ..word_level import word_level
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = """
@@ -156,17 +158,12 @@ def pair_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def build_tokenizer(**options) -> PreTrainedTokenizerFast:
-    vocabulary = {word: token_id for token_id, word in enumerate(SPECIAL_TOKENS + WORDS.split())}
-    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(token, vocabulary[token]) for token in ("[CLS]", "[SEP]")],
-    )
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner,
+    return word_level(
+        SPECIAL_TOKENS + WORDS.split(),
+        split=pre_tokenizers.Whitespace(),
+        template="[CLS] $A [SEP]",
+        pair_template="[CLS] $A [SEP] $B:1 [SEP]:1",
         bos_token="[CLS]",
         eos_token="[SEP]",
         **dict(zip(names, SPECIAL_TOKENS, strict=True)),

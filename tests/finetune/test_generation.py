@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, normalizers
-from tokenizers.models import WordLevel
+from tokenizers import normalizers
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
@@ -34,6 +32,8 @@ from tercet.reports.finetune.summary import bootstrap
 from tercet.training.metrics.bootstrap import bootstrap_interval, percentile_interval
 from tercet.training.metrics.texts import text_scores
 
+from ..word_level import word_level
+
 PAD, BEGIN, END = 0, 2, 3
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
 FRAMES = {"none": None, "end": "$A </s>", "both": "<s> $A </s>"}
@@ -41,12 +41,8 @@ FRAMES = {"none": None, "end": "$A </s>", "both": "<s> $A </s>"}
 
 def make_tokenizer(frame: str = "end", **roles: Any) -> PreTrainedTokenizerFast:
     names = ["<pad>", "<unk>", "<s>", "</s>", "to:", *WORDS]
-    backend = Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, "<unk>"))
-    backend.pre_tokenizer = WhitespaceSplit()
-    if template := FRAMES[frame]:
-        backend.post_processor = TemplateProcessing(template, None, [("<s>", BEGIN), ("</s>", END)])
     known = {"unk_token": "<unk>", "pad_token": "<pad>", "eos_token": "</s>"}
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **(known | roles))
+    return word_level(names, split=WhitespaceSplit(), template=FRAMES[frame], **(known | roles))
 
 
 def make_model(**changes: Any) -> TercetSeq2SeqForConditionalGeneration:

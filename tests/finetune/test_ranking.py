@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerFast
 
 from tercet import TercetEncoderConfig, TercetEncoderForSentenceEmbedding
 from tercet.data.steps.batches import StepDataset
@@ -27,6 +23,8 @@ from tercet.finetune.tasks.tasks import build_task
 from tercet.reports.finetune.summary import bootstrap
 from tercet.training.metrics.bootstrap import mean_interval, percentile_interval
 from tercet.training.metrics.ranking import ranking_scores
+
+from ..word_level import word_level
 
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
 
@@ -48,10 +46,8 @@ def model() -> TercetEncoderForSentenceEmbedding:
 @pytest.fixture(scope="module")
 def encoder() -> TextEncoder:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
-    backend = Tokenizer(WordLevel({name: number for number, name in enumerate(names)}, "[UNK]"))
-    backend.pre_tokenizer = WhitespaceSplit()
-    backend.post_processor = TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", pad_token="[PAD]")
+    frame = {"split": WhitespaceSplit(), "template": "[CLS] $A [SEP]"}
+    tokenizer = word_level(names, unk_token="[UNK]", pad_token="[PAD]", **frame)
     return TextEncoder(tokenizer, max_length=16, has_token_types=False)
 
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from torch.testing import assert_close
 from transformers import AutoModel, PreTrainedTokenizerFast, Trainer, TrainingArguments, pipeline
 
@@ -20,6 +20,7 @@ from tercet.modeling import (
 
 from ..architectures import AUTO_CLASSES
 from ..corners import corners
+from ..word_level import word_level
 from .conftest import MODELS, TASKS
 
 COMPILED = (
@@ -37,10 +38,9 @@ TEXTS = ["the sun rises over the old town", "the town"]
 
 def save_tokenizer(folder) -> PreTrainedTokenizerFast:
     """Save a tokenizer of a few words beside a model."""
-    words = Tokenizer(models.WordLevel({word: idx for idx, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words,
+    tokenizer = word_level(
+        WORDS,
+        split=pre_tokenizers.Whitespace(),
         pad_token="[PAD]",
         unk_token="[UNK]",
         model_input_names=["input_ids", "attention_mask"],

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertModel, PreTrainedTokenizerFast
 
 from tercet import TercetEncoderForSentenceEmbedding
@@ -25,15 +24,8 @@ CONSTANT = {"kind": "constant", "warmup_steps": 0}
 
 def word_tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer of whole words that frames texts as BERT's do."""
-    tokenizer = word_level([*SIGNS, ".", *WORDS], **ROLES)
-    inner = tokenizer.backend_tokenizer
-    inner.pre_tokenizer = Whitespace()
-    inner.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
-    )
-    return tokenizer
+    frames = {"template": "[CLS] $A [SEP]", "pair_template": "[CLS] $A [SEP] $B:1 [SEP]:1"}
+    return word_level([*SIGNS, ".", *WORDS], split=Whitespace(), **frames, **ROLES)
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from ...word_level import word_level
 
 VOCAB_SIZE = 61
 COMMON = {
@@ -117,6 +119,5 @@ def stock() -> Callable[..., PreTrainedModel]:
 def tokenizer() -> PreTrainedTokenizerFast:
     """Build a tokenizer of single characters."""
     characters = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz ,.?"]
-    inner = Tokenizer(models.WordLevel({each: i for i, each in enumerate(characters)}, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]")
+    split = pre_tokenizers.Split("", "isolated")
+    return word_level(characters, split=split, pad_token="[PAD]", unk_token="[UNK]")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -25,6 +25,7 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.convert.prediction_change import Probe, answers, change_of_predictions, probe_of
 
 from ...pretraining_parts import model_of
+from ...word_level import word_level
 
 TEXTS = ["the ship left the harbour", "nobody knew where it was bound", "bread needs flour and water"]
 
@@ -131,10 +132,8 @@ def test_two_become_a_seq2seq_that_generates(folder, tmp_path, capsys):
 
 
 def test_a_mask_token_is_added_with_the_mean_of_all_vectors(folder, tmp_path):
-    vocabulary = {word: number for number, word in enumerate(["<pad>", "<unk>", *"abcdefgh"])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>")
+    roles = {"pad_token": "<pad>", "unk_token": "<unk>"}
+    tokenizer = word_level([*roles.values(), *"abcdefgh"], split=pre_tokenizers.Whitespace(), **roles)
     (tmp_path / "probe.txt").write_text("a b c d\n\ne f g h")
     source = folder("decoder", tokenizer, vocab_size=10, tie_word_embeddings=False)
     arguments = ("--to", "encoder", "--output", tmp_path / "new", "--text", tmp_path / "probe.txt")

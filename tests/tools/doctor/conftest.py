@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from torch import Tensor
 from transformers import (
     BartConfig,
@@ -38,6 +38,8 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.tools.doctor.diagnosis import diagnose
+
+from ...word_level import word_level
 
 SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
 WORDS = [*SPECIAL.values(), *(f"word{number}" for number in range(56))]
@@ -90,13 +92,10 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
 
 def build_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
     """Build a tokenizer of words; an option replaces a special token, None leaves it out."""
-    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(WORDS)}, "<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     roles = {f"{role}_token": token for role, token in SPECIAL.items()}
     options = roles | {"model_max_length": POSITIONS} | options
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, **{name: value for name, value in options.items() if value is not None}
-    )
+    given = {name: value for name, value in options.items() if value is not None}
+    return word_level(WORDS, split=pre_tokenizers.WhitespaceSplit(), **given)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import pre_tokenizers
 from torch import Tensor
 from transformers import (
     BartConfig,
@@ -35,6 +35,8 @@ from tercet.modeling import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
+
+from ...word_level import word_level
 
 WORDS = 40
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -126,12 +128,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
         "wide",
         ".",
     ]
-    vocabulary = {word: idx for idx, word in enumerate(["[PAD]", "[BOS]", "[EOS]", "[UNK]", *words])}
-    made = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, unk_token="[UNK]", pad_token="[PAD]", bos_token="[BOS]", eos_token="[EOS]"
-    )
+    roles = {f"{role}_token": f"[{role.upper()}]" for role in ("pad", "bos", "eos", "unk")}
+    return word_level([*roles.values(), *words], split=pre_tokenizers.BertPreTokenizer(), **roles)
 
 
 def padded(texts: list[Tensor], name: str, *, labels: bool = False) -> dict[str, Tensor]:
