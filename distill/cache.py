@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ..configs.recipe import recipe_data
-from ..data.cache import cache_folder, name_of
+from ..data.cache import cache_folder, made_once, name_of
 from ..data.corpus import offsets, token_kind
 from ..data.files.atomic_writes import explaining_a_full_disk
 from ..data.files.paths import named_path
@@ -49,12 +49,15 @@ from ..data.steps.objective import IGNORE, INDEX, Batch, Example, on_device
 from ..data.steps.packing import Ragged, stretches
 from ..data.steps.static_shapes import POSITIONS
 from ..data.steps.step_planning import cut_evenly
+from ..modeling import TercetPreTrainedModel
 from ..modeling.heads.losses import at_least_float32
 from ..modeling.saved.checkpoint import Checkpoint
+from ..training.devices.precision import choose_precision
 from ..training.token_objective import TokenObjective
-from .model_outputs import ModelOutputs
-from .recipe import GeneralRecipe
-from .teacher import LiveTeacher
+from .general_recipe import GeneralRecipe
+from .losses import DistillationLoss, SoftTargetLoss
+from .model_outputs import ModelOutputs, RequiredOutputs
+from .teacher import LiveTeacher, moved
 
 ABOUT = "about.json"
 TOKENS_AT_ONCE = 4096
@@ -174,11 +177,64 @@ def parts_of(lengths: np.ndarray) -> Iterator[np.ndarray]:
     return (np.arange(first, last) for first, last in pairwise(edges))
 
 
-def cache_place(named: str | None, of_corpora: str | None, binding: Binding) -> Path:
-    """Return where a cache lies: in the named folder, or beside the tokenized corpora."""
-    if named is not None:
-        return named_path(named, "general.cache.folder")
-    return cache_folder(of_corpora) / "teachers" / name_of(binding)
+def place_of(
+    general: GeneralRecipe, teacher: Checkpoint, source: FixedCopies, device: torch.device
+) -> tuple[Path, Binding]:
+    """Return where a recipe's cache lies, if not beside the tokenized corpora, and what it is of."""
+    assert general.cache is not None
+    binding = binding_of(teacher, source, general, choose_precision(general.training.precision, device))
+    if general.cache.folder is not None:
+        return named_path(general.cache.folder, "general.cache.folder"), binding
+    return cache_folder(general.corpus.cache) / "teachers" / name_of(binding), binding
+
+
+def require_same_cache(
+    general: GeneralRecipe, teacher: Checkpoint, source: ExampleSource, device: torch.device
+) -> None:
+    """Make sure that a recipe's cache, if it is there already, is of this teacher and text.
+
+    Raises:
+        ValueError: It is not, or is damaged.
+    """
+    assert general.cache is not None
+    place, binding = place_of(general, teacher, FixedCopies(source, general.cache.copies), device)
+    if place.exists():
+        CachedTeacher(place, binding, device)
+
+
+def cached_teacher(
+    general: GeneralRecipe,
+    teacher: Checkpoint,
+    model: TercetPreTrainedModel,
+    base: TokenObjective,
+    losses: Sequence[DistillationLoss],
+    source: FixedCopies,
+    device: torch.device,
+) -> "CachedTeacher":
+    """Let a teacher read a text, unless it has, and remember what it made of it.
+
+    Args:
+        general: Says what is kept, and where.
+        teacher: On disk.
+        model: The same, loaded.
+        base: Makes its batches, and says where targets are.
+        losses: At whose temperatures it is told what is missing.
+        source: What is read.
+        device: Where.
+
+    Raises:
+        ValueError: What is remembered is of another teacher or other data.
+    """
+    folder, binding = place_of(general, teacher, source, device)
+
+    def write(target: Path) -> None:
+        temperatures = [loss.temperature for loss in losses if isinstance(loss, SoftTargetLoss)]
+        live = LiveTeacher(model, RequiredOutputs(logits=True), device, binding["products"])
+        write_cache(target, live, base, source, binding, temperatures)
+
+    made_once(folder, write, "another folder in general.cache.folder")
+    moved(model, torch.device("cpu"))  # which leaves its place to the student
+    return CachedTeacher(folder, binding, device)
 
 
 def write_cache(
@@ -302,7 +358,7 @@ class CachedTeacher:
     def __init__(self, folder: Path, binding: Binding, device: torch.device):
         about = read_about(folder)
         require_binding(folder, about["binding"], binding)
-        self.missing: Mapping[str, float] = about["missing"]
+        self.missing: Mapping[str, float] | None = about["missing"]
         self.device = device
         kind = KINDS[binding["precision"]]
         kept, width = about["kept"], about["width"]

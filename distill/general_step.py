@@ -17,9 +17,8 @@ from accelerate import Accelerator
 from torch import nn
 
 from ..configs.recipe import recipe_data
-from ..data.cache import made_once
 from ..data.files.atomic_writes import replace_text
-from ..data.steps.examples import ExampleSource, left_out_of, pick
+from ..data.steps.examples import ExampleSource, pick
 from ..data.steps.exchange import main_first, wait_for_everyone
 from ..data.steps.objective import on_device
 from ..data.steps.windows import windows_of
@@ -28,32 +27,22 @@ from ..modeling import TercetConfig, TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..pretraining.finished import keep_models
 from ..pretraining.model import require_positions
-from ..pretraining.prepared import Prepared, extent_of
-from ..pretraining.text import ReadText, TextReader, Texts, open_texts
-from ..training.devices.precision import build_accelerator, choose_precision
+from ..pretraining.prepared import Prepared, cut_into_steps, extent_of, find_texts
+from ..pretraining.text import ReadText, TextReader
+from ..training.devices.precision import build_accelerator
 from ..training.evaluation import HeldOut, evaluation_mode
 from ..training.learning import Session, learn
 from ..training.run_folder import EVALUATION, MODEL, write_recipe
-from ..training.stages import prepare_data
 from ..training.token_objective import TokenObjective
-from .cache import (
-    Binding,
-    CachedTeacher,
-    FixedCopies,
-    binding_of,
-    cache_place,
-    require_fixed,
-    write_cache,
-)
-from .losses import DistillationLoss, SoftTargetLoss, losses_for, require_cached, required_projections
-from .model_outputs import Learner, RequiredOutputs
+from .general_recipe import GeneralRecipe
+from .losses import DistillationLoss, losses_for, require_cached, required_projections
+from .model_outputs import Learner
 from .objective import Distillation, Teacher, required_outputs
 from .output import CACHE
-from .recipe import DistillationRecipe, GeneralRecipe, StudentRecipe
-from .sequences import require_pairs, written_pairs
+from .recipe import DistillationRecipe, StudentRecipe
 from .steps import Step, Student
 from .student import build_student
-from .teacher import LiveTeacher, load_model, moved, require_outputs, require_same_vocabulary
+from .teacher import LiveTeacher, load_model, require_outputs, require_same_vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +52,8 @@ class GeneralStep(Step):
     recipe: GeneralRecipe
     base: TokenObjective
     """What is learned from the text itself."""
-    source: ExampleSource
-    """What is read."""
-    held_out: HeldOut
-    """What models are measured on."""
-    texts: Texts
-    """The documents of both splits."""
+    text: ReadText
+    """What is read, and what models are measured on."""
 
     @classmethod
     def prepare(cls, recipe: GeneralRecipe, open_model: Opener = Checkpoint.open) -> Self:
@@ -85,18 +70,9 @@ class GeneralStep(Step):
                 f"general.objective is {kind}, which has targets other than tokens: use "
                 f"masked_language_modeling, without sentence pairs"
             )
-        texts = open_texts(recipe.corpus, recipe.objective)
-        source = reader.training_source(texts["train"])(recipe.corpus.sequence_length)
-        return cls(
-            teacher=teacher,
-            model=model,
-            open_model=open_model,
-            recipe=recipe,
-            base=base,
-            source=source,
-            held_out=reader.held_out(texts["validation"]),
-            texts=texts,
-        )
+        texts = find_texts(recipe.corpus, recipe.objective, recipe.training)
+        text = ReadText.of(texts, reader)
+        return cls(teacher=teacher, model=model, open_model=open_model, recipe=recipe, base=base, text=text)
 
     def recipe_for(self, student: Student) -> GeneralRecipe:
         """Return how a student learns; without a teacher, from the copies of the text that a cache is of."""
@@ -106,16 +82,14 @@ class GeneralStep(Step):
 
     def require_learnable(self, student: Student, folder: Path) -> None:
         """Build what the student learns with; a cache that is there has to be of this text and teacher."""
-        general = self.recipe_for(student)
+        general, source = self.recipe_for(student), self.text.source
         require_rereadable(self, general)
         accelerator = build_accelerator(general.training, folder)
-        _, objective = build_setup(self, student.recipe, general, self.source, accelerator)
-        prepare_data(self.source, objective, general.training, accelerator, held_out=self.held_out)
+        build_parts(self, student.recipe, general, source, accelerator)
         if general.cache is not None and general.losses and general.sequences is None:
-            copies = FixedCopies(self.source, general.cache.copies)
-            place, binding = cache_of(general, self.teacher, copies, accelerator.device)
-            if place.exists():
-                CachedTeacher(place, binding, accelerator.device)
+            from .cache import require_same_cache
+
+            require_same_cache(general, self.teacher, source, accelerator.device)
 
     def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
         """Pretrain the student, with the teacher's losses beside the objective's."""
@@ -124,8 +98,9 @@ class GeneralStep(Step):
             return
         session = Session.begin(folder, general.training, resume=resume)
         recipe = DistillationRecipe(output=str(folder), student=student.recipe, general=general)
-        about = recipe_data(recipe)
-        parts = build_parts(self, student.recipe, general, session.accelerator, about)
+        with main_first():
+            source = source_of(self, general, session.accelerator.device)
+        parts = build_parts(self, student.recipe, general, source, session.accelerator, recipe_data(recipe))
         is_main = session.accelerator.is_main_process
         if is_main:
             folder.mkdir(parents=True, exist_ok=True)
@@ -133,9 +108,9 @@ class GeneralStep(Step):
             parts.text.tell(folder)
         wait_for_everyone()
         outcome = learn(session, parts)
-        teacher = cast(Distillation, parts.objective).teacher
-        if is_main and isinstance(teacher, CachedTeacher):
-            replace_text(folder / CACHE, json.dumps({"missing": teacher.missing}, indent=2) + "\n")
+        missing = cast(Distillation, parts.objective).teacher.missing
+        if is_main and missing is not None:
+            replace_text(folder / CACHE, json.dumps({"missing": missing}, indent=2) + "\n")
         keep_models(session, parts, outcome)
         wait_for_everyone()
 
@@ -161,30 +136,20 @@ def build_parts(
     step: GeneralStep,
     student: StudentRecipe,
     general: GeneralRecipe,
+    source: ExampleSource,
     accelerator: Accelerator,
-    about: Mapping[str, Any],
+    about: Mapping[str, Any] | None = None,
 ) -> Prepared:
-    """Build what a student of the step learns with, and what it learns of text and teacher."""
-    with main_first():
-        source = source_of(step, general, accelerator.device)
+    """Build what a student learns with, and what it learns of `source` and teacher."""
     learner, objective = build_setup(step, student, general, source, accelerator)
-    held_out, examples = of_student(step.held_out, step.base), source.epoch(0)
-    data = prepare_data(
-        source,
-        objective,
-        general.training,
-        accelerator,
-        held_out=held_out,
-        is_stream=general.corpus.streaming,
-    )
+    text = replace(step.text, source=source, held_out=of_student(step.text.held_out, step.base))
     return Prepared(
         model=learner,
         objective=objective,
-        data=data,
+        data=cut_into_steps(text, objective, general.training, accelerator),
         width=learner.student.config.hidden_size,
-        about={**about, "text": extent_of(examples)},
-        tokenizer=step.tokenizer,
-        text=ReadText(step.texts, step.held_out, left_out_of(examples)),
+        about={**(about or {}), "text": extent_of(source.epoch(0))},
+        text=text,
         saved={MODEL: "student"},
     )
 
@@ -244,10 +209,20 @@ def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
             f"general.{beforehand[0]}: the teacher processes the whole text beforehand, which a stream does "
             f"not allow: set general.corpus.streaming=false"
         )
+    if beforehand and any(stage.sequence_length for stage in general.training.stages):
+        raise ValueError(
+            f"general.{beforehand[0]}: the teacher processes the text beforehand, in sequences of one "
+            "length: leave sequence_length out of general.training.stages"
+        )
+    source = step.text.source
     if general.sequences is not None:
-        require_pairs(step.source)
+        from .sequences import require_pairs
+
+        require_pairs(source)
     if general.cache is not None:
-        if (windows := windows_of(step.source)) > 1:
+        from .cache import require_fixed
+
+        if (windows := windows_of(source)) > 1:
             raise ValueError(
                 f"general.cache: the text has so many documents that it is read in {windows} windows, of "
                 "which a cache holds one: leave general.cache out, or name fewer files"
@@ -259,15 +234,18 @@ def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -
     """Return what a run reads: the text, what the teacher writes instead, or fixed copies of either.
 
     Raises:
-        ValueError: The teacher can write nothing, or the text is corrupted anew whenever it is read.
+        ValueError: The teacher can write nothing.
     """
-    require_rereadable(step, general)
-    source = step.source
+    source = step.text.source
     if general.sequences is not None:
-        source = written_pairs(
-            step.teacher, step.model, step.recipe.corpus, source, general.sequences, device
-        )
-    return source if general.cache is None else FixedCopies(source, general.cache.copies)
+        from .sequences import written_pairs
+
+        source = written_pairs(step.teacher, step.model, general.corpus, source, general.sequences, device)
+    if general.cache is None:
+        return source
+    from .cache import FixedCopies
+
+    return FixedCopies(source, general.cache.copies)
 
 
 def build_teacher(
@@ -282,45 +260,15 @@ def build_teacher(
     Raises:
         ValueError: A cache cannot give what losses compare, or is of another teacher or other data.
     """
+    device = accelerator.device
     if general.cache is not None and losses:
+        from .cache import FixedCopies, cached_teacher
+
         require_cached(losses, is_complete=general.cache.top_k is None)
         if isinstance(source, FixedCopies):
             with main_first():
-                return cached_teacher(step, general, losses, source, accelerator.device)
-    return LiveTeacher(step.model, required_outputs(losses), accelerator.device, general.training.precision)
-
-
-def cached_teacher(
-    step: GeneralStep,
-    general: GeneralRecipe,
-    losses: Sequence[DistillationLoss],
-    source: FixedCopies,
-    device: torch.device,
-) -> CachedTeacher:
-    """Let the teacher read the corpus, unless it has, and remember what it made of it.
-
-    Raises:
-        ValueError: What is remembered is of another teacher or other data.
-    """
-    temperatures = [loss.temperature for loss in losses if isinstance(loss, SoftTargetLoss)]
-    folder, binding = cache_of(general, step.teacher, source, device)
-
-    def write(target: Path) -> None:
-        live = LiveTeacher(step.model, RequiredOutputs(logits=True), device, binding["products"])
-        write_cache(target, live, step.base, source, binding, temperatures)
-
-    made_once(folder, write, "another folder in general.cache.folder")
-    moved(step.model, torch.device("cpu"))  # which leaves its place to the student
-    return CachedTeacher(folder, binding, device)
-
-
-def cache_of(
-    general: GeneralRecipe, teacher: Checkpoint, source: FixedCopies, device: torch.device
-) -> tuple[Path, Binding]:
-    """Return where a recipe's cache lies, and what it is of."""
-    assert general.cache is not None
-    binding = binding_of(teacher, source, general, choose_precision(general.training.precision, device))
-    return cache_place(general.cache.folder, general.corpus.cache, binding), binding
+                return cached_teacher(general, step.teacher, step.model, step.base, losses, source, device)
+    return LiveTeacher(step.model, required_outputs(losses), device, general.training.precision)
 
 
 def rest_unreached(

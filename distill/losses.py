@@ -36,7 +36,7 @@ from torch.nn import functional as F
 
 from ..configs.numbers import Positive
 from ..data.steps.objective import Batch, has_example
-from ..finetune.tasks.objectives import in_rows
+from ..data.steps.streams import in_rows
 from ..modeling import TercetConfig, TercetSeq2SeqConfig
 from ..modeling.heads.losses import at_least_float32
 from ..pretraining.objectives.base_recipe import Share

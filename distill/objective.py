@@ -9,7 +9,7 @@ compare, at the targets alone.
 Shapes: n targets, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 class Teacher(Protocol):
     """Whatever says what a teacher makes of a batch: itself, or a cache of it."""
+
+    missing: Mapping[str, float] | None
+    """Temperature -> the probability that a cache lacks, on average; `None` without a cache."""
 
     def compute_outputs(self, batch: Batch, positions: Tensor) -> ModelOutputs:
         """Read a batch, or remember having read it; what comes back are constants."""

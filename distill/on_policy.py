@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.modeling_outputs import BaseModelOutput
 
 from ..data.steps.objective import INDEX, Batch
-from ..finetune.tasks.objectives import in_rows
+from ..data.steps.streams import in_rows
 from ..modeling import TercetPreTrainedModel
 from ..modeling.compatibility import CACHE
 from ..modeling.generation.prepacked_weights import prepacked_weights
@@ -39,9 +39,9 @@ from ..training.devices.precision import Precision, precision_of, products_in
 from ..training.devices.sharding import sharding_plugin
 from ..training.evaluation import evaluation_mode
 from ..training.token_objective import OutputPositions, TokenObjective, sample_tokens
+from .general_recipe import GeneralRecipe, OnPolicyRecipe
 from .losses import DistillationLoss, VocabularyLoss
 from .model_outputs import base_of
-from .recipe import GeneralRecipe, OnPolicyRecipe
 
 BEGINNINGS = "beginnings"
 """In a batch that is written: how many labels of each sequence are given (S,)."""

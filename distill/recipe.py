@@ -4,24 +4,18 @@ student    architecture, initial weights      general    distill a pretrained te
 report     comparisons in the report          task       distill a fine-tuned teacher on rows
 
 A recipe has one of the two steps, or both; with both, the student of the first step continues with the
-second.
+second. `general` is a recipe of pretraining and `task` one of fine-tuning, with a teacher: their classes are
+in `general_recipe.py` and `task_recipe.py`.
 """
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
-from ..configs.numbers import NonNegative, Positive
+from ..configs.by_kind import OptionalPart
+from ..configs.numbers import Positive
 from ..data.files.paths import named_path
-from ..finetune.recipe import DataRecipe, FineTuningSchedule
-from ..pretraining.objectives.base_recipe import Share
-from ..pretraining.objectives.recipes import SingleObjectiveRecipe
-from ..pretraining.recipe import CorpusRecipe, texts_of
-from ..training.recipe import TrainingRecipe
 from .layers import LayerChoice
-from .losses import PUBLISHED, Loss, Temperature
 
 
 @dataclass(frozen=True)
@@ -55,79 +49,6 @@ class StudentRecipe:
 
 
 @dataclass(frozen=True)
-class CacheRecipe:
-    """Cache the teacher's outputs: it processes the corpus once."""
-
-    top_k: Positive | None = 64
-    """Number of likeliest tokens whose probabilities are stored; null stores all."""
-    copies: Positive = 1
-    """Number of differently masked copies of the text; epochs alternate between them."""
-    precision: Literal["fp16", "fp32"] = "fp16"
-    """Precision of the stored values."""
-    folder: str | None = None
-    """Folder of the cache; by default, in the cache of the tokenized corpus."""
-
-
-@dataclass(frozen=True)
-class OnPolicyRecipe:
-    """On-policy distillation, on texts that the student generates (Agarwal et al., 2024, algorithm 1)."""
-
-    probability: Share = 0.5
-    """Share of the steps with texts of the student, the paper's lambda; the other steps use the corpus."""
-    temperature: Temperature = 1.0
-    """Temperature of the student's sampling."""
-    beginning: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    """Share of a text that serves as a decoder's prompt, at least one token."""
-
-
-@dataclass(frozen=True)
-class GeneralRecipe:
-    """Distill a pretrained teacher on raw text."""
-
-    teacher: str
-    """Folder or Hub id of the teacher with its tokenizer: a Tercet model, or a stock one that Tercet can
-    import."""
-    corpus: CorpusRecipe
-    """The text."""
-    objective: SingleObjectiveRecipe
-    """The training objective on the text itself."""
-    training: TrainingRecipe
-    """Optimization."""
-    losses: tuple[Loss, ...] = PUBLISHED
-    """What is learned from the teacher."""
-    objective_weight: NonNegative = 2.0
-    """Weight of the objective's loss; 0 trains with the teacher's losses only."""
-    cache: CacheRecipe | None = None
-    """If set, the teacher's outputs are cached; otherwise the teacher computes every batch."""
-    sequences: Positive | None = None
-    """If set, sequence-level distillation: the teacher generates the targets once, with this number of beams
-    (Kim and Rush, 2016, section 3.2); for translation."""
-    on_policy: OnPolicyRecipe | None = None
-    """If set, the student generates the targets of some steps; for decoders and sequence-to-sequence
-    models."""
-
-
-@dataclass(frozen=True)
-class TaskStepRecipe:
-    """Distill a fine-tuned teacher on rows."""
-
-    teacher: str
-    """Folder of the teacher, a model of `tercet finetune`."""
-    data: DataRecipe
-    """The rows."""
-    training: FineTuningSchedule = field(default_factory=FineTuningSchedule)
-    """Optimization."""
-    unlabelled: str | None = None
-    """File of further rows without labels, for the teacher's loss only."""
-    soft_weight: Annotated[float, Field(gt=0)] = 1.0
-    """Weight of the loss on the teacher's outputs."""
-    hard_weight: NonNegative = 1.0
-    """Weight of the loss on the rows' labels."""
-    temperature: Temperature = 2.0
-    """Temperature of the teacher's and the student's distributions."""
-
-
-@dataclass(frozen=True)
 class ReportRecipe:
     """Comparisons in the report."""
 
@@ -147,19 +68,14 @@ class DistillationRecipe:
     """Folder of the run."""
     student: StudentRecipe = field(default_factory=StudentRecipe)
     """The student."""
-    general: GeneralRecipe | None = None
+    general: Annotated[Any, OptionalPart(__name__, "general_recipe.GeneralRecipe")] = None
     """The step on raw text."""
-    task: TaskStepRecipe | None = None
+    task: Annotated[Any, OptionalPart(__name__, "task_recipe.TaskStepRecipe")] = None
     """The step on rows."""
     report: ReportRecipe = field(default_factory=ReportRecipe)
     """Comparisons in the report."""
 
     def __post_init__(self):
-        if self.general is not None and texts_of(self.general.corpus.train):
-            raise ValueError(
-                "general.corpus.train lists texts with shares, which distillation does not support: name one "
-                "text, or a list of files"
-            )
         if self.general is None and self.task is None:
             raise ValueError("the recipe has neither general nor task: set one of them, or both")
 

@@ -46,10 +46,11 @@ from ..modeling.saved.saving import save_loadable
 from ..training.devices.precision import join_processes
 from ..training.run_folder import RECIPE, write_recipe
 from .output import BEGINNING, BEGINNING_HASH
-from .recipe import StudentRecipe, TaskStepRecipe
+from .recipe import StudentRecipe
 from .steps import Step, Student
 from .student import build_student
 from .task_objective import IS_LABELLED, SOFT, TaskDistillation
+from .task_recipe import TaskStepRecipe
 from .teacher import load_model, require_same_vocabulary
 
 

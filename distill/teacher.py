@@ -1,5 +1,7 @@
 """The teacher: a model of ours or a stock one, that reads the student's batches and learns nothing."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
@@ -95,6 +97,7 @@ class LiveTeacher:
         device: torch.device,
         precision: str = "auto",
     ):
+        self.missing: Mapping[str, float] | None = None
         self.model = moved(model.eval().requires_grad_(False), device)
         self.needs = needs
         self.device = device

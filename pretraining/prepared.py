@@ -3,11 +3,14 @@
 recipe -> find_inputs -> Inputs                 what needs no text is checked first; the recipe ends here
                            |
                         prepare -> Prepared     tokenizer, model, objective, examples cut into steps
+
+Distillation finds its text by `find_texts`, and cuts it into steps by `cut_into_steps`; its tokenizer is the
+teacher's.
 """
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,10 @@ from transformers import PreTrainedTokenizerBase
 from ..configs.recipe import recipe_data
 from ..data.cache import cache_folder
 from ..data.documents import EMBEDDED
-from ..data.held_out_documents import warn_of_overlap, warn_of_shared_documents
+from ..data.held_out_documents import warn_of_overlap
 from ..data.mixed_documents import single_texts
 from ..data.prepared import PreparedDocuments
-from ..data.steps.examples import Examples, ExampleSource, left_out_of
+from ..data.steps.examples import Examples, ExampleSource
 from ..data.steps.exchange import main_first
 from ..data.steps.objective import Objective
 from ..data.tokenizers.tokenizer import load_tokenizer
@@ -30,7 +33,7 @@ from ..modeling.saved.checkpoint import Opener, opening_once
 from ..training.evaluation import HeldOut
 from ..training.learning import Parts
 from ..training.recipe import EMA, MEAN, StageRecipe, TrainingRecipe
-from ..training.stages import prepare_data
+from ..training.stages import TrainingData, prepare_data
 from .model import FirstModel, first_model
 from .objectives.base_recipe import BaseObjectiveRecipe
 from .recipe import CorpusRecipe, PretrainingRecipe, TokenizerRecipe, listed
@@ -50,11 +53,15 @@ from .tokenizer import TokenizerSource
 class Prepared(Parts):
     """What learns from text, with what is kept of it."""
 
-    tokenizer: PreTrainedTokenizerBase
     text: ReadText
     """What the run reads, and is measured on."""
     saved: Mapping[str, str]
     """Folders of the finished models, and which part of the model each is; the empty name is all of it."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """What has cut the text into tokens."""
+        return self.text.reader.tokenizer
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,15 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
     """
     corpus, objective, training = recipe.corpus, recipe.objective, recipe.training
     training.require_consistent()
-    for stage in training.stages:
-        require_shorter(stage.sequence_length or 1, corpus.sequence_length)
     open_model = opening_once()
     model = first_model(recipe.model, objective, corpus, open_model)
+    texts = find_texts(corpus, objective, training)
+    tokenizer = find_tokenizer(recipe.tokenizer, recipe.model.path, corpus, objective, texts, open_model)
+    return Inputs(model, tokenizer, texts, corpus, objective, training, recipe_data(recipe))
+
+
+def find_texts(corpus: CorpusRecipe, objective: BaseObjectiveRecipe, training: TrainingRecipe) -> Texts:
+    """Find the documents of both splits; warn if they overlap, or have little in common."""
     texts = open_texts(corpus, objective)
     (learned, *_), (measured, *_) = texts["train"], texts["validation"]
     if training.revisions == "babylm" and isinstance(learned, PreparedDocuments):
@@ -108,8 +120,7 @@ def find_inputs(recipe: PretrainingRecipe) -> Inputs:
         )
     for one, other in product(single_texts(learned), single_texts(measured)):
         warn_of_overlap(one, other, cache_folder(corpus.cache))
-    tokenizer = find_tokenizer(recipe.tokenizer, recipe.model.path, corpus, objective, texts, open_model)
-    return Inputs(model, tokenizer, texts, corpus, objective, training, recipe_data(recipe))
+    return texts
 
 
 def find_tokenizer(
@@ -122,17 +133,7 @@ def find_tokenizer(
 ) -> TokenizerSource:
     """Find the tokenizer that a recipe names, or by which its text was prepared, and the terms that it gets.
 
-    Args:
-        options: Of the tokenizer.
-        model: Name of a model that goes on learning.
-        corpus: Of the run.
-        objective: Of the run.
-        texts: What a tokenizer is trained on.
-        open_model: Finds the model by its name.
-
-    Raises:
-        ValueError: It cannot be loaded.
-        FileNotFoundError: It is not there, or the file of terms.
+    It may be that of `model`, which goes on learning.
     """
     path = tokenizer_of_text(corpus) if options.path is None else options.path
     is_of_model = path is not None and path == model
@@ -162,58 +163,56 @@ def prepare(inputs: Inputs, accelerator: Accelerator, kept_tokenizer: Path | Non
     Raises:
         ValueError: Text, tokenizer, model and recipe do not fit each other.
     """
-    corpus, training, texts = inputs.corpus, inputs.training, inputs.texts
+    training, texts = inputs.training, inputs.texts
     with main_first():
         tokenizer = inputs.tokenizer.load_or_train(inputs.model, kept_tokenizer)
-        reader = TextReader(corpus, inputs.objective, tokenizer, training.seed)
-        if not (corpus.streaming or corpus.validation is None):
-            (learned, *_), (measured, *_) = texts["train"], texts["validation"]
-            warn_of_shared_documents(learned, measured, cache_folder(corpus.cache))
-        make_source = reader.training_source(texts["train"])
-        held_out = reader.held_out(texts["validation"])
+        reader = TextReader(inputs.corpus, inputs.objective, tokenizer, training.seed)
+        text = ReadText.of(texts, reader)
         if (former := inputs.former_tokenizer) is not None:
             from .continuation import with_tokens_before
 
-            held_out = with_tokens_before(held_out, texts["validation"], tokenizer, former, corpus.cache)
+            before = tokenizer, former, inputs.corpus.cache
+            text = replace(text, held_out=with_tokens_before(text.held_out, texts["validation"], *before))
     model = inputs.model.build(tokenizer, training.seed)
     objective = reader.build_objective(model.config)
-    require_names_of_their_own(held_out, objective)
-    source = make_source(corpus.sequence_length)
-
-    def source_of(stage: StageRecipe) -> ExampleSource:
-        shares = () if stage.shares is None else (stage.shares,)
-        return make_source(stage.sequence_length or corpus.sequence_length, *shares)
-
-    data = prepare_data(
-        source,
-        objective,
-        training,
-        accelerator,
-        source_of=source_of,
-        held_out=held_out,
-        is_stream=corpus.streaming,
-    )
-    require_enough_text(corpus, passes_of(data.stages, training.steps))
-    examples = source.epoch(0)
+    require_names_of_their_own(text.held_out, objective)
     return Prepared(
         model=model,
         objective=objective,
-        data=data,
+        data=cut_into_steps(text, objective, training, accelerator),
         width=model.config.hidden_size,
-        about={**inputs.about, "text": extent_of(examples)},
+        about={**inputs.about, "text": extent_of(text.source.epoch(0))},
         is_trained=inputs.model.is_trained,
-        tokenizer=tokenizer,
-        text=ReadText(texts, held_out, left_out_of(examples)),
+        text=text,
         saved=inputs.objective.saved,
     )
 
 
-def require_names_of_their_own(held_out: HeldOut, objective: Objective) -> None:
-    """Make sure that scores of a held-out text, which begin with its name, are not read as others.
+def cut_into_steps(
+    text: ReadText, objective: Objective, training: TrainingRecipe, accelerator: Accelerator
+) -> TrainingData:
+    """Cut a text into the steps of a run, and check that it is long enough for them."""
+    corpus = text.reader.corpus
 
-    Raises:
-        ValueError: A text is called as something else that has scores.
-    """
+    def source_of(stage: StageRecipe) -> ExampleSource:
+        shares = () if stage.shares is None else (stage.shares,)
+        return text.make_source(stage.sequence_length or corpus.sequence_length, *shares)
+
+    data = prepare_data(
+        text.source,
+        objective,
+        training,
+        accelerator,
+        source_of=source_of,
+        held_out=text.held_out,
+        is_stream=corpus.streaming,
+    )
+    require_enough_text(corpus, passes_of(data.stages, training.steps))
+    return data
+
+
+def require_names_of_their_own(held_out: HeldOut, objective: Objective) -> None:
+    """Make sure that scores of a held-out text, which begin with its name, are not read as others."""
     taken = {*objective.scored, EMA, MEAN, "left_out"}
     if bad := next((name for name in held_out.parts if name.partition("/")[0] in taken), None):
         raise ValueError(
@@ -226,12 +225,3 @@ def extent_of(examples: Examples) -> str:
     """Return how much text an epoch has."""
     lengths = examples.lengths
     return f"{len(lengths):,} examples of {int(np.sum(lengths)):,} tokens"
-
-
-def require_shorter(sequence_length: int, longest: int) -> None:
-    """Raise a `ValueError` if the sequences of a stage are longer than the run's."""
-    if sequence_length > longest:
-        raise ValueError(
-            f"training.stages: sequence_length = {sequence_length} exceeds corpus.sequence_length = "
-            f"{longest}: lower the stage's sequence_length, or raise corpus.sequence_length"
-        )

@@ -193,6 +193,23 @@ def listed(source: Source) -> list[str]:
     return [source] if isinstance(source, str) else source
 
 
+def require_stages_of(corpus: CorpusRecipe, training: TrainingRecipe) -> None:
+    """Raise a `ValueError` if stages want longer sequences than the corpus has, or shares of other texts."""
+    names, longest = [text.name for text in texts_of(corpus.train)], corpus.sequence_length
+    for stage in training.stages:
+        if (length := stage.sequence_length or longest) > longest:
+            raise ValueError(
+                f"training.stages: sequence_length = {length} exceeds corpus.sequence_length = {longest}: "
+                "lower the stage's sequence_length, or raise corpus.sequence_length"
+            )
+        if unknown := [name for name in stage.shares or () if name not in names]:
+            known = f"the texts of corpus.train are {', '.join(map(str, names))}: use their names"
+            raise ValueError(
+                f"training.stages: shares name {', '.join(unknown)}, but "
+                + (known if names else "corpus.train is one text: list several, or leave shares out")
+            )
+
+
 @dataclass(frozen=True)
 class PretrainingRecipe:
     """All settings of a pretraining run."""
@@ -211,15 +228,8 @@ class PretrainingRecipe:
     """The tokenizer."""
 
     def __post_init__(self):
-        names = [text.name for text in texts_of(self.corpus.train)]
-        for stage in self.training.stages:
-            if unknown := [name for name in stage.shares or () if name not in names]:
-                known = f"the texts of corpus.train are {', '.join(map(str, names))}: use their names"
-                raise ValueError(
-                    f"training.stages: shares name {', '.join(unknown)}, but "
-                    + (known if names else "corpus.train is one text: list several, or leave shares out")
-                )
-        if self.training.revisions == "babylm" and (self.corpus.streaming or names):
+        require_stages_of(self.corpus, self.training)
+        if self.training.revisions == "babylm" and (self.corpus.streaming or texts_of(self.corpus.train)):
             raise ValueError(
                 "training.revisions is babylm, which counts the words of one text that is read as a whole: "
                 + ("set corpus.streaming=false" if self.corpus.streaming else "list files without shares")

@@ -1,6 +1,6 @@
 """The text of a run, from what a recipe names to examples: what is learned from, and what is measured on.
 
-open_texts -> documents -> TextReader -> examples to learn from, and held-out ones
+open_texts -> documents -> TextReader -> ReadText: examples to learn from, and held-out ones
 
 A recipe names text to learn from (`train`) and text to measure on (`validation`). For translation, each is
 two: the documents to read and the documents to write, as many.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
@@ -26,7 +26,7 @@ from ..data.corpus import TokenizedCorpus, join_corpora
 from ..data.documents import EMBEDDED, Documents, FileDocuments, require_apart
 from ..data.files.compressed_files import ending
 from ..data.files.reading import TEXT_LINES
-from ..data.held_out_documents import PartOfDocuments
+from ..data.held_out_documents import PartOfDocuments, warn_of_shared_documents
 from ..data.mixed_documents import MixedDocuments, parts_of
 from ..data.prepared import PreparedDocuments, manifest_of, open_source
 from ..data.steps.examples import Examples, ExampleSource, LeftOut, left_out_of, tell_of_left_out
@@ -68,10 +68,6 @@ def open_text(corpus: CorpusRecipe, objective: BaseObjectiveRecipe, split: Split
     """Find the documents of a split: one, or for translation the source's and the target's.
 
     Where the corpus lists several texts, they are `MixedDocuments`.
-
-    Raises:
-        FileNotFoundError: A named file or folder does not exist.
-        ValueError: The text cannot be read, or an objective that reads pairs lacks one of its columns.
     """
     columns = [corpus.text_column]
     if objective.reads_pairs:
@@ -119,11 +115,7 @@ def open_text(corpus: CorpusRecipe, objective: BaseObjectiveRecipe, split: Split
 def parts_of_split(
     corpus: CorpusRecipe, split: Split, sources: Sequence[Any], texts: Sequence[Documents]
 ) -> list[Documents]:
-    """Take the part of each training text that a split has; the embedded one has a held-out part of its own.
-
-    Raises:
-        ValueError: The texts are streamed.
-    """
+    """Take the part of each training text that a split has; the embedded one has its own held-out part."""
     whole = {at: text for at, text in enumerate(texts) if sources[at] != EMBEDDED}
     if whole and corpus.streaming:
         raise ValueError(
@@ -154,12 +146,7 @@ def places_of(documents: Documents) -> Sequence[Path | str]:
 
 
 def tokenizer_of_text(corpus: CorpusRecipe) -> str | None:
-    """Find the folder of the tokenizer by which the training text was prepared, if it was.
-
-    Raises:
-        ValueError: A manifest cannot be read.
-        FileNotFoundError: One is not there.
-    """
+    """Find the folder of the tokenizer by which the training text was prepared, if it was."""
     for source in [text.path for text in texts_of(corpus.train)] or [corpus.train]:
         if manifest_of(source) is not None:
             found = open_source(source, cache=corpus.cache, remote_cache=corpus.remote_cache)
@@ -169,36 +156,8 @@ def tokenizer_of_text(corpus: CorpusRecipe) -> str | None:
 
 
 def open_texts(corpus: CorpusRecipe, objective: BaseObjectiveRecipe) -> Texts:
-    """Find the documents of both splits.
-
-    Raises:
-        FileNotFoundError: A named file or folder does not exist.
-        ValueError: As in `open_text`.
-    """
+    """Find the documents of both splits."""
     return {split: open_text(corpus, objective, split) for split in get_args(Split)}
-
-
-@dataclass(frozen=True)
-class ReadText:
-    """The text that a run reads."""
-
-    texts: Texts
-    """The documents of both splits."""
-    held_out: HeldOut
-    """What the run is measured on."""
-    left_out: Sequence[LeftOut]
-    """What of the training text is in no example; of a text of several windows, of the first."""
-
-    def tell(self, folder: Path) -> None:
-        """Report what of the text a model does not get to see, and note in the run's folder what is read."""
-        tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
-        self.held_out.tell()
-        tell_of_left_out(self.left_out, "the training text")
-        tell_of_left_out(self.held_out.left_out, "the held-out text")
-        goes_on = latest(folder / CHECKPOINTS) is not None
-        identities = identify(self.texts)
-        warn_of_copies("corpus.train", identities["train"])
-        keep_texts(folder / TEXTS, identities, goes_on=goes_on)
 
 
 def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:
@@ -239,11 +198,7 @@ class TextReader:
 
     @cached_property
     def control_tokens(self) -> list[str]:
-        """The special tokens that are recognized in the text.
-
-        Raises:
-            ValueError: One is named that the tokenizer lacks or that may not stand in a text.
-        """
+        """The special tokens that are recognized in the text."""
         return control_tokens(self.tokenizer, self.corpus.control_tokens)
 
     def build_objective(self, config: PreTrainedConfig) -> Objective:
@@ -348,11 +303,7 @@ class TextReader:
         return WindowedSource(make_block, num_blocks, BLOCKS_OF_WINDOW, self.seed)
 
     def held_out(self, documents: Sequence[Documents]) -> HeldOut:
-        """Tokenize the validation documents, and say how models are measured on them.
-
-        Raises:
-            ValueError: The text cannot be read or is too short.
-        """
+        """Tokenize the validation documents, and say how models are measured on them."""
         sides, objective = [parts_of(side) for side in documents], self.objective
         parts = {name: self.held_out([side[name] for side in sides]) for name in sides[0]}
         corpus = self.tokenize(documents)
@@ -371,6 +322,49 @@ class TextReader:
         )
         measure = objective.measure(source, documents, self.context, self.control_tokens)
         return held_out if measure is None else replace(held_out, measure=measure, tell=measure.tell)
+
+
+@dataclass(frozen=True)
+class ReadText:
+    """The text of a run as examples: what is learned from, and what is measured on."""
+
+    texts: Texts
+    """The documents of both splits."""
+    reader: TextReader
+    """Has read them."""
+    make_source: Callable[..., ExampleSource]
+    """Makes examples to learn from, as `TextReader.training_source` returns it."""
+    source: ExampleSource
+    """Those of the recipe's sequence length."""
+    held_out: HeldOut
+    """What models are measured on."""
+
+    @classmethod
+    def of(cls, texts: Texts, reader: TextReader) -> Self:
+        """Tokenize both splits; warn of documents that they share."""
+        corpus = reader.corpus
+        if not (corpus.streaming or corpus.validation is None):
+            (learned, *_), (measured, *_) = texts["train"], texts["validation"]
+            warn_of_shared_documents(learned, measured, cache_folder(corpus.cache))
+        make_source = reader.training_source(texts["train"])
+        source = make_source(corpus.sequence_length)
+        return cls(texts, reader, make_source, source, reader.held_out(texts["validation"]))
+
+    @cached_property
+    def left_out(self) -> Sequence[LeftOut]:
+        """What of the training text is in no example; of a text of several windows, of the first."""
+        return left_out_of(self.source.epoch(0))
+
+    def tell(self, folder: Path) -> None:
+        """Report what of the text a model does not get to see, and note in the run's folder what is read."""
+        tell_of_unknown(self.held_out.about[UNKNOWN], "the held-out text")
+        self.held_out.tell()
+        tell_of_left_out(self.left_out, "the training text")
+        tell_of_left_out(self.held_out.left_out, "the held-out text")
+        goes_on = latest(folder / CHECKPOINTS) is not None
+        identities = identify(self.texts)
+        warn_of_copies("corpus.train", identities["train"])
+        keep_texts(folder / TEXTS, identities, goes_on=goes_on)
 
 
 def require_dynamic_masks(objective: BaseObjectiveRecipe, text: str) -> None:
@@ -397,11 +391,7 @@ def passes_of(stages: Sequence[Stage], num_steps: int) -> dict[str, float]:
 
 
 def require_enough_text(corpus: CorpusRecipe, passes: Mapping[str, float]) -> None:
-    """Make sure that no text is read more often than its recipe allows.
-
-    Raises:
-        ValueError: One is.
-    """
+    """Make sure that no text is read more often than its recipe allows."""
     for text in texts_of(corpus.train):
         if text.epochs is not None and (found := passes[text.name]) > text.epochs:
             raise ValueError(

@@ -28,12 +28,12 @@ from ...data.steps.examples import gather
 from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, boundaries, restarting_positions
 from ...data.steps.static_shapes import POSITIONS
-from ...data.steps.streams import fields_of, one_stream
+from ...data.steps.streams import fields_of, in_rows, one_stream
 from ...modeling.attention.packing import longest
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples, numbers
 from ..frames import separate_pairs
-from .objectives import TaskObjective, first_tokens, in_rows, inputs_of, texts_within
+from .objectives import TaskObjective, first_tokens, inputs_of, texts_within
 from .recipes import ColumnFields, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, Task
 from .texts import DIGITS

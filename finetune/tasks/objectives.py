@@ -169,18 +169,6 @@ def one_entry_each(labels: Ragged) -> Tensor:
     return values if width == 1 else values.view(-1, 1, width)
 
 
-def in_rows(values: Tensor, bounds: Tensor, longest: int, fill: float) -> Tensor:
-    """Lay groups that follow each other between `bounds` (S + 1,) below each other: (N, ...) to (S, T, ...).
-
-    A group of nothing has something in its first place, so that all rows have a softmax.
-    """
-    places = torch.arange(longest, device=values.device)
-    is_inside = places < bounds.diff()[:, None].clamp(min=1)
-    found = (bounds[:-1, None] + places).clamp(max=len(values) - 1)
-    rows = values.index_select(0, found.flatten()).unflatten(0, found.shape)
-    return rows.masked_fill(~is_inside.view(*is_inside.shape, *[1] * (rows.dim() - 2)), fill)
-
-
 class Texts(NamedTuple):
     """Where the texts within the sequences of a batch lie."""
 

@@ -39,12 +39,12 @@ from ...data.files.columns import texts_of, values_of
 from ...data.steps.examples import gather, has_field
 from ...data.steps.objective import INDEX, Batch, Example
 from ...data.steps.packing import Ragged, ragged
-from ...data.steps.streams import fields_of, one_stream
+from ...data.steps.streams import fields_of, in_rows, one_stream
 from ...training.metrics.answers import answer_scores, exact_match, word_f1
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples, vectors
 from ..frames import end_pairs
-from .objectives import TaskObjective, in_rows, inputs_of, one_entry_each
+from .objectives import TaskObjective, inputs_of, one_entry_each
 from .recipes import ColumnFields, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task
 from .texts import DIGITS

@@ -31,10 +31,10 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
 from tercet.data.steps.objective import IGNORE, Batch, Example
 from tercet.data.steps.packing import sequence_lengths
 from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
+from tercet.distill.general_recipe import CacheRecipe, GeneralRecipe
 from tercet.distill.losses import CosineLoss, SoftTargetLoss
 from tercet.distill.model_outputs import Learner, RequiredOutputs
 from tercet.distill.objective import Distillation, required_outputs
-from tercet.distill.recipe import CacheRecipe, GeneralRecipe
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
 from tercet.modeling.saved.checkpoint import Checkpoint

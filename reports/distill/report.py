@@ -77,7 +77,7 @@ def write_report(run: FinishedRun) -> None:
     with warnings.catch_warnings(action="ignore"):  # the run has told
         prepared = prepare(recipe)
     if prepared.general is not None:
-        texts = identify(prepared.general.texts)
+        texts = identify(prepared.general.text.texts)
         keep_texts(folder / STUDENT / GENERAL / TEXTS, texts, goes_on=True, may_change=False)
     for student in prepared.students:
         place = folder / student.name

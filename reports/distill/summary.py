@@ -166,18 +166,17 @@ def told(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def compare_general(step: GeneralStep, folders: dict[str, Path]) -> Summary:
     """Compare what students and teacher expect of held-out text, and how they translate it."""
-    assert step.held_out.source is not None
+    held_out = step.text.held_out
+    assert held_out.source is not None
     students = {name: Checkpoint.open(str(path / MODEL)).transformer() for name, path in folders.items()}
     models = {TEACHER: step.model, **students}
     for model in models.values():
         moved(model, present_device()).eval()
-    expected = {
-        name: score_examples(model, step.base, step.held_out.source) for name, model in models.items()
-    }
+    expected = {name: score_examples(model, step.base, held_out.source) for name, model in models.items()}
     kept = {name: keep_of_examples(rows, expected[TEACHER]) for name, rows in expected.items()}
     leads = {name: lead_of_examples(expected[STUDENT], expected[name]) for name in folders if name != STUDENT}
     drawn = {"number": int((expected[TEACHER][:, 0] > 0).sum()), "unit": "held-out examples"}
-    if isinstance(measure := step.held_out.measure, TranslationMeasure):
+    if isinstance(measure := held_out.measure, TranslationMeasure):
         drawn = {"number": len(measure.references), "unit": "translations"}
         written = {name: measure.translate(model) for name, model in models.items()}
         for name in leads:

@@ -14,9 +14,10 @@ from tercet.data.steps.examples import pick
 from tercet.data.steps.objective import IGNORE
 from tercet.data.steps.static_shapes import POSITIONS
 from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
+from tercet.distill.general_recipe import CacheRecipe
 from tercet.distill.general_step import GeneralStep, build_setup, source_of
 from tercet.distill.model_outputs import RequiredOutputs
-from tercet.distill.recipe import CacheRecipe, DistillationRecipe
+from tercet.distill.recipe import DistillationRecipe
 from tercet.distill.steps import students_of
 from tercet.distill.teacher import LiveTeacher
 from tercet.pretraining.recipe import CorpusRecipe
@@ -34,7 +35,7 @@ CONSTANT = {"schedule": {"kind": "constant", "warmup_steps": 0}}
 def written(recipe, tmp_path, cache, temperatures=(2.0,)):
     """Write a cache; give the step, the live teacher and the cached one, and what both read."""
     step = GeneralStep.prepare(recipe.general)
-    source = FixedCopies(step.source, cache.copies)
+    source = FixedCopies(step.text.source, cache.copies)
     live = LiveTeacher(step.model, RequiredOutputs(logits=True), CPU, "fp32")
     binding = binding_of(step.teacher, source, replace(step.recipe, cache=cache), "fp32")
     folder = tmp_path / "cache"
@@ -85,7 +86,7 @@ def test_all_tokens_are_the_live_teacher(member, recipe_of, tmp_path):
 def test_copies_are_masked_otherwise_and_take_turns(recipe_of, tmp_path):
     recipe = recipe_of("encoder", objective=FIXED["encoder"])
     step = GeneralStep.prepare(recipe.general)
-    source, indices = FixedCopies(step.source, 2), np.arange(6)
+    source, indices = FixedCopies(step.text.source, 2), np.arange(6)
     ids = [batch_of(step, source, epoch, indices)["input_ids"] for epoch in range(4)]
     assert torch.equal(ids[0], ids[2])
     assert torch.equal(ids[1], ids[3])
@@ -151,7 +152,7 @@ def test_a_resumed_run_with_a_cache_equals_an_uninterrupted_one(member, recipe_o
         return cached_recipe(made, tmp_path / "kept", copies=copies)
 
     distill(recipe("parts", 3))
-    monkeypatch.setattr("tercet.distill.general_step.write_cache", None)
+    monkeypatch.setattr("tercet.distill.cache.write_cache", None)
     parts, whole = distill(recipe("parts", 6), resume=True), distill(recipe("whole", 6))
     log = read_log(recipe("whole", 6).folder / "student" / "general" / LOG)
     assert max(record["epoch"] for record in log if "epoch" in record) >= 1
@@ -254,5 +255,5 @@ def test_a_cache_lies_beside_the_tokenized_corpus_and_is_written_once(recipe_of,
     told = json.loads((recipe.folder / "scores.json").read_text())["general"]["cache"]
     assert told["missing"] == about["missing"]
     assert "probability" in (recipe.folder / "report.md").read_text()
-    monkeypatch.setattr("tercet.distill.general_step.write_cache", None)
+    monkeypatch.setattr("tercet.distill.cache.write_cache", None)
     distill(replace(recipe, general=general, output=str(tmp_path / "second")))

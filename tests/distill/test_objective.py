@@ -174,8 +174,8 @@ def test_what_nothing_teaches_rests(member, losses, recipe_of, tmp_path):
     recipe = recipe_of(member, general={"losses": losses, "objective_weight": 0.0})
     step = GeneralStep.prepare(recipe.general)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
-    learner, objective = build_setup(step, recipe.student, recipe.general, step.source, accelerator)
-    batch = objective.collate(pick(step.source.epoch(0), np.arange(4)), 0)
+    learner, objective = build_setup(step, recipe.student, recipe.general, step.text.source, accelerator)
+    batch = objective.collate(pick(step.text.source.epoch(0), np.arange(4)), 0)
     sum(objective.losses(learner.train(), batch).values()).backward()
     for name, parameter in learner.named_parameters():
         assert (parameter.grad is not None) == parameter.requires_grad, name

@@ -16,11 +16,12 @@ from safetensors.torch import load_file
 from tercet.configs.recipe import parse_recipe, recipe_data
 from tercet.data.steps.packing import select_sequences, sequence_lengths, slice_sequences
 from tercet.data.steps.step_planning import share
+from tercet.distill.general_recipe import OnPolicyRecipe
 from tercet.distill.losses import GeneralizedDivergenceLoss, ReverseKLLoss, SoftTargetLoss
 from tercet.distill.model_outputs import ModelOutputs
 from tercet.distill.objective import Distillation
 from tercet.distill.on_policy import BEGINNINGS, DRAWS, OnPolicy
-from tercet.distill.recipe import DistillationRecipe, OnPolicyRecipe
+from tercet.distill.recipe import DistillationRecipe
 from tercet.modeling.layers.position_wise import joint_product
 from tercet.training.token_objective import sample_tokens
 from tercet.training.tracking import LOG, read_log

@@ -79,6 +79,14 @@ def test_a_resumed_run_equals_an_uninterrupted_one(recipe_of):
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
+def test_a_stage_has_shorter_sequences(recipe_of):
+    stage = {"steps": 2, "sequence_length": 16}
+    recipe = recipe_of("encoder", training={"stages": [stage], "steps": 3})
+    distill(recipe)
+    log = read_log(recipe.folder / "student" / "general" / LOG)
+    assert [record["epoch"] for record in log if "epoch" in record] == [0, 0, 1]
+
+
 def test_micro_batches_change_nothing_of_what_is_learned(recipe_of):
     settings = CONSTANT | {"optimizer": {"epsilon": 1e-3}}
     losses = [
@@ -182,6 +190,6 @@ def test_neither_step_is_refused(tmp_path, capsys):
 
 
 def test_what_needs_no_text_is_refused_before_any_is_read(recipe_of, monkeypatch):
-    monkeypatch.setattr("tercet.distill.general_step.open_texts", None)
+    monkeypatch.setattr("tercet.pretraining.prepared.open_texts", None)
     with pytest.raises(ValueError, match=r"warmup_steps = 3 exceeds training.steps = 2"):
         distill(recipe_of("encoder", training={"schedule": {"warmup_steps": 3}}))

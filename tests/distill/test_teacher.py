@@ -98,6 +98,10 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
         ({"general": {"sequences": 2}}, "which only translation has"),
         ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
         ({"general": {"on_policy": {}}}, "has no text to go on with"),
+        (
+            {"general": {"cache": {}}, "training": {"stages": [{"steps": 1, "sequence_length": 16}]}},
+            "in sequences of one length: leave sequence_length out of general.training.stages",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_an_earlier_run_is_replaced(parts, message, recipe_of):
@@ -127,7 +131,7 @@ def test_the_teacher_computes_in_the_precision_of_the_recipe(precision, recipe_o
     recipe = recipe_of("encoder", training={"precision": precision})
     step = GeneralStep.prepare(recipe.general)
     accelerator = build_accelerator(recipe.general.training, tmp_path)
-    _, objective = build_setup(step, recipe.student, recipe.general, step.source, accelerator)
+    _, objective = build_setup(step, recipe.student, recipe.general, step.text.source, accelerator)
     assert objective.teacher.precision == precision
 
 

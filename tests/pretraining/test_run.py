@@ -67,11 +67,9 @@ def test_a_stage_may_have_shorter_sequences_and_not_longer_ones(texts, tmp_path,
     examples = np.diff([0, *(record["examples"] for record in records)])
     tokens = np.diff([0, *(record["tokens"] for record in records)])
     assert (tokens / examples)[:3].max() < (tokens / examples)[3:].min()
-    longer = recipe_of(
-        "denoising", texts, tmp_path / "longer", stages=[stage | {"sequence_length": 65}], steps=5
-    )
+    longer = [stage | {"sequence_length": 65}]
     with pytest.raises(ValueError, match=r"sequence_length = 65 exceeds corpus.sequence_length = 64: lower"):
-        pretrain(longer)
+        recipe_of("denoising", texts, tmp_path / "longer", stages=longer, steps=5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,6 @@ from torch import nn
 
 from ...modeling.pretrained import TercetPreTrainedModel
 from ...pretraining.objectives.base_recipe import BaseObjectiveRecipe, FullSequence, JointModel, Trainable
-from ...pretraining.prepared import require_shorter
 from ...pretraining.recipe import PretrainingRecipe
 from ...training.recipe import TrainingRecipe
 from .layouts import Layout, Load, Memory, layouts
@@ -322,7 +321,6 @@ def plan_stages(
     stages = []
     for stage in training.stages:
         length, limit = stage.sequence_length or longest, stage.tokens_per_step or training.tokens_per_step
-        require_shorter(length, longest)
         stages.append(planned(stage.steps, length, limit, "training.stages: "))
     steps = training.steps - sum(stage.steps for stage in training.stages)
     return (*stages, planned(steps, longest, training.tokens_per_step, "training."))
