@@ -11,10 +11,10 @@ import yaml
 
 from tercet import __main__
 from tercet.training.checkpoints.checkpoint_writer import CheckpointSeries
-from tercet.training.tracking import LOG, read_log
 
 from .fork_server import ForkedRun, ForkServer
 from .forked_programs import free_port
+from .logs import timeless
 from .pretraining.conftest import recipe_data_of, write_texts
 from .saved_weights import require_same_models
 
@@ -33,7 +33,6 @@ config = LaunchConfig(
 )
 elastic_launch(config, work)(*arguments)
 """
-BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 
 
 def work(name: str, faults: str, folder: str, recipe: str) -> None:
@@ -103,11 +102,6 @@ class Cluster:
         straight = self.undisturbed()
         require_same_models(self.run / "model", straight / "model")
         assert timeless(self.run) == timeless(straight)
-
-
-def timeless(folder: Path) -> list[dict[str, Any]]:
-    """Read a log without what depends on the machine's mood."""
-    return [{k: v for k, v in record.items() if k not in BY_THE_CLOCK} for record in read_log(folder / LOG)]
 
 
 def said_by(agents: Iterable[ForkedRun]) -> str:

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+from ..tolerances import CLOSE
 
 
 def kernels_of(model) -> set[str]:

@@ -9,9 +9,9 @@ from torch.testing import assert_close
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
 from ..corners import corners
+from ..tolerances import CLOSE
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 @pytest.fixture(autouse=True)

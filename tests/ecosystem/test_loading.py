@@ -7,7 +7,7 @@ import torch
 from accelerate import cpu_offload, disk_offload, infer_auto_device_map
 from torch.testing import assert_close
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+from ..tolerances import CLOSE
 
 
 def same(left, right) -> bool:

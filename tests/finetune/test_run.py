@@ -168,7 +168,7 @@ def test_a_finished_run_takes_further_seeds(recipe_of):
 
 def test_a_grid_settles_on_what_is_best_on_validation(recipe_of):
     grid = {"training.learning_rate": [1e-9, 5e-3], "model.overrides.dropout": [0.0]}
-    recipe = recipe_of("classification", count=40, training={"epochs": 8, "seeds": [0, 1]}, grid=grid)
+    recipe = recipe_of("classification", count=40, training={"epochs": 3, "seeds": [0, 1]}, grid=grid)
     finetune(recipe)
     tried = json.loads((recipe.folder / "grid.json").read_text())
     assert [each["values"]["training.learning_rate"] for each in tried] == [1e-9, 5e-3]

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from ..tolerances import CLOSE
 from .ragged import Ragged, padded
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 NEAR = {"rtol": 1e-3, "atol": 1e-4}
 """How far gradients may differ, which are sums of more numbers."""
 

@@ -19,8 +19,7 @@ from tercet.modeling import (
 )
 from tercet.modeling.stock.models import from_stock
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-
+from ..tolerances import CLOSE
 
 LOWEST = torch.finfo(torch.float32).min
 

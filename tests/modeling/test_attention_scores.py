@@ -20,9 +20,9 @@ from tercet.modeling.attention.scores import GATES, SCORES, ElementwiseGate
 from tercet.modeling.generation import prepacked_weights
 from tercet.modeling.stock import to_stock
 
+from ..tolerances import CLOSE
 from .one_lesson import assert_one_lesson
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 OTHERS = [name for name in SCORES if name != "scaled_dot_product"]
 B, T, S, C, H, G, D = 2, 5, 7, 24, 4, 2, 6
 EPS = 1e-6

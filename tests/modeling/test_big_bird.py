@@ -17,6 +17,7 @@ from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2
 from tercet.modeling.attention.big_bird import BigBirdAttention, StockBigBirdAttention
 from tercet.modeling.stock import from_stock
 
+from ..tolerances import CLOSE
 from .one_lesson import assert_one_lesson
 
 FIELDS = {
@@ -133,9 +134,6 @@ def test_flex_attention_gets_the_same_pairs(packs, is_causal, monkeypatch):
     assert not pairs[7:, :7].any()
     if packs:
         assert torch.equal(pairs[:7, :7], expected[:7, :7])
-
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 KIND = "stock_big_bird_attention"

@@ -30,8 +30,7 @@ from tercet.modeling.generation.decoding import (
     make_growing,
 )
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-
+from ..tolerances import CLOSE
 
 GREEDY = {"do_sample": False, "max_new_tokens": 7, "eos_token_id": None}
 

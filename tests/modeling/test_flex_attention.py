@@ -12,7 +12,8 @@ from transformers.integrations import flex_attention as integration
 
 from tercet.modeling.attention.patterns import PATTERNS
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+from ..tolerances import CLOSE
+
 LENGTH, PADDED = 300, 170
 FIELDS = {
     "sliding_window": 40,

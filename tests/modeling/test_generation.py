@@ -11,10 +11,9 @@ from torch.testing import assert_close
 from transformers import CompileConfig
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache, StaticCache
 
+from ..tolerances import CLOSE
+
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
-
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 @pytest.fixture(params=["modern", "sliding"])

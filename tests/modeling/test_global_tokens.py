@@ -15,9 +15,9 @@ from tercet.modeling import (
 from tercet.modeling.attention.patterns import PATTERNS
 
 from ..architectures import ARCHITECTURES
+from ..tolerances import CLOSE
 from .one_lesson import assert_one_lesson
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 FIELDS = {
     "sliding_window": 2,
     "attention_stride": 4,

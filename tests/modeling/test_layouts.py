@@ -16,7 +16,8 @@ from tercet.modeling.attention.kernels import KERNELS
 from tercet.modeling.attention.packing import MOST_GROUPS, group_cuts, group_sequences
 from tercet.modeling.layers.block import Block
 
-from .one_lesson import CLOSE, assert_one_lesson, gradients, inputs_of, packed_inputs_of
+from ..tolerances import CLOSE
+from .one_lesson import assert_one_lesson, gradients, inputs_of, packed_inputs_of
 
 
 @pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "sliding_t5", "alibi"])

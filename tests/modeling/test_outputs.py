@@ -21,12 +21,10 @@ from tercet.modeling import (
 )
 from tercet.modeling.heads.losses import IGNORE
 
+from ..tolerances import CLOSE
 from .conftest import TASKS, build_architecture, examples_for
 
 RECORDED = {"output_hidden_states": True, "output_attentions": True}
-
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def test_ids_come_first_and_are_the_main_input(architecture):

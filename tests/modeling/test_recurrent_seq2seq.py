@@ -34,6 +34,7 @@ from tercet.modeling.recurrent.layers import CELLS, build_layers
 from tercet.modeling.recurrent.tagger import BidirectionalLayer
 from tercet.modeling.sequences import find_sequences
 
+from ..tolerances import CLOSE
 from .conftest import Ragged, perturbed
 
 FIELDS: dict[str, Any] = {
@@ -43,9 +44,6 @@ FIELDS: dict[str, Any] = {
     "eos_token_id": 1,
     "initializer_range": 0.3,
 }
-
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def build(**fields) -> TercetRecurrentSeq2SeqForConditionalGeneration:

@@ -12,6 +12,8 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
 from tercet.modeling.attention.relative_bias import LinearBias, RelativeBias, join, keys_so_far, slopes
 
+from ..tolerances import CLOSE
+
 CPU = torch.device("cpu")
 
 
@@ -137,9 +139,6 @@ SLOPES = {
     # Those of 4 heads, and the first and the third of 8.
     6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
 }
-
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def build_linear_bias(num_heads: int, is_causal: bool) -> LinearBias:

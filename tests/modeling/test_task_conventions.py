@@ -20,6 +20,7 @@ from tercet.modeling import (
 
 from ..architectures import AUTO_CLASSES
 from ..corners import corners
+from ..tolerances import CLOSE
 from ..word_level import word_level
 from .conftest import MODELS, TASKS
 
@@ -31,7 +32,6 @@ COMPILED = (
 """A head of every member: compiling one takes seconds."""
 TRAINED = (*MODELS.values(), *COMPILED)
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 WORDS = ["[PAD]", "[UNK]", "the", "sun", "rises", "over", "old", "town"]
 TEXTS = ["the sun rises over the old town", "the town"]
 

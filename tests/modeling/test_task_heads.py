@@ -33,8 +33,7 @@ from tercet.modeling import (
 from tercet.modeling.heads.classification import pool_mean
 from tercet.modeling.sequences import find_sequences
 
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-
+from ..tolerances import CLOSE
 
 SEQUENCE_TASKS = (
     TercetEncoderForSequenceClassification,

@@ -31,9 +31,8 @@ from tercet.modeling.compatibility import CACHE
 
 from ..architectures import AUTO_CLASSES
 from ..corners import corners
+from ..tolerances import CLOSE
 from .conftest import MODELS, VARIANTS
-
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def inputs_of(batch) -> dict:

@@ -12,6 +12,7 @@ from tercet.training.optimizers.orthogonalization import SHARED_FROM
 from tercet.training.tracking import LOG, read_log
 
 from ..launches import LAUNCHERS, launch
+from ..logs import BY_THE_CLOCK
 from ..saved_weights import require_near_models, weights_in
 from .conftest import TINY, changed
 
@@ -21,7 +22,6 @@ KINDS = (
     *("causal_language_modeling", "hybrid_language_modeling", "character_language_modeling"),
     "bidirectional_language_modeling",
 )
-BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 RAGGED = {"precision": "fp32", "tokens_per_micro_batch": 140, "evaluate_every": 2}
 """Ragged batches and micro-batches of two terms or smoothed targets, evaluated in between."""
 

@@ -10,13 +10,12 @@ import yaml
 
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
 from tercet.pretraining.text import open_text
-from tercet.training.tracking import LOG, read_log
 
+from ..logs import timeless
 from ..pretraining_parts import reader_of
 from ..saved_weights import require_near_models
 from .conftest import changed, recipe_data_of, write_texts
 
-BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 STAGES = {"stages": [{"steps": 4, "sequence_length": 32}]}
 
 STREAMED = """
@@ -71,10 +70,7 @@ class Streamed:
 
     def log(self, name):
         """Read the records of steps, without what depends on the clock."""
-        records = [record for record in read_log(self.folder / name / LOG) if "data" in record]
-        return [
-            {key: value for key, value in record.items() if key not in BY_THE_CLOCK} for record in records
-        ]
+        return [record for record in timeless(self.folder / name) if "data" in record]
 
     def noted(self, name, rank):
         """List the documents of the stream that a process has tokenized, as characters and text."""

@@ -23,7 +23,6 @@ from tercet.training.optimizers.optimizers import build_optimizer
 from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.stages import prepare_data
-from tercet.training.tracking import Record, read_log
 
 from ..fork_server import ForkedRun, ForkServer
 from ..launches import replicated
@@ -178,12 +177,6 @@ class Toys:
         folder.mkdir(exist_ok=True)
         (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe_data(recipe)))
         return folder
-
-    @staticmethod
-    def timeless(log: Path) -> list[Record]:
-        """Read a log without what depends on the machine's mood."""
-        machine = {"seconds", "tokens_per_second", "memory_mib"}
-        return [{key: value for key, value in r.items() if key not in machine} for r in read_log(log)]
 
     @staticmethod
     def with_blocks(dropout: float = 0.0) -> ToyModel:

@@ -9,8 +9,8 @@ from tercet.data.files.atomic_writes import WriteError
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, Snapshot, checkpoints, read_state
 from tercet.training.checkpoints.checkpoint_writer import CheckpointWriter
 from tercet.training.checkpoints.manifest import find_damage
-from tercet.training.tracking import LOG
 
+from ..logs import timeless
 from ..saved_weights import moments_in, require_same, require_same_models
 
 PATIENCE = 60
@@ -127,7 +127,7 @@ def test_a_run_whose_checkpoints_take_long_equals_one_that_waits_for_them(run, t
         states = [read_state(folder) for folder in folders]
         assert [state["progress"]["step"] for state in states] == [int(name[-2:])] * 2
         assert (folders[0] / "random-0.pt").read_bytes() == (folders[1] / "random-0.pt").read_bytes()
-    assert toys.timeless(tmp_path / "goes on" / LOG) == toys.timeless(tmp_path / "waits" / LOG)
+    assert timeless(tmp_path / "goes on") == timeless(tmp_path / "waits")
 
 
 def test_no_checkpoint_is_deleted_before_a_newer_one_is_on_the_disk(run, slowly, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from tercet.training.evaluation import HeldOut
 from tercet.training.recipe import ScheduleRecipe
 from tercet.training.tracking import LOG, read_log
 
+from ..logs import timeless
 from ..saved_weights import require_same, weights_in
 
 
@@ -90,7 +91,7 @@ def test_a_run_resumed_twice_across_epochs_equals_an_uninterrupted_one(here, toy
     for steps in (3, 10, 14):
         here("parts", steps=steps, **settings, resume=True)
     require_same(weights(tmp_path / "parts", 14), weights(tmp_path / "whole", 14))
-    parts, whole = (toys.timeless(tmp_path / name / LOG) for name in ("parts", "whole"))
+    parts, whole = (timeless(tmp_path / name) for name in ("parts", "whole"))
     # The parts were evaluated at their ends, too.
     assert [record for record in parts if record in whole] == whole
 

@@ -19,6 +19,7 @@ from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, lat
 from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.tracking import LOG
 
+from ..logs import timeless
 from ..saved_weights import require_same_models
 from .conftest import Toys
 
@@ -129,7 +130,7 @@ def test_a_run_without_room_for_its_log_tells_and_goes_on(toys, monkeypatch, tmp
     said = capsys.readouterr().err
     assert said.count("log.jsonl, which takes 0.00 MiB, cannot be written (") == 2
     assert said.count("are free): make room; until then the log is kept in memory") == 2
-    assert toys.timeless(tmp_path / "run" / LOG) == toys.timeless(tmp_path / "straight" / LOG)
+    assert timeless(tmp_path / "run") == timeless(tmp_path / "straight")
 
 
 def test_no_checkpoint_is_written_whose_log_has_no_room(monkeypatch, tmp_path):
@@ -193,7 +194,7 @@ def main(folder: Path) -> None:
         subprocess.run([*mount, f"remount,size={kibibytes}k", "none", small], check=True)
     last = Path(CHECKPOINTS, "step-00000006")
     require_same_models(small / last, straight / last)
-    assert Toys.timeless(straight / LOG) == Toys.timeless(small / LOG)
+    assert timeless(straight) == timeless(small)
     print(json.dumps(messages))
 
 

@@ -11,8 +11,8 @@ import torch
 
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, latest, read_state
 from tercet.training.checkpoints.manifest import find_damage
-from tercet.training.tracking import LOG
 
+from ..logs import timeless
 from ..saved_weights import require_same_models
 
 KILLS = 30
@@ -65,7 +65,7 @@ def assert_equal_runs(toys, found, expected):
     one, other = (torch.load(folder / last / "optimizer.pt")["optimizer"] for folder in (found, expected))
     for index, state in other["state"].items():
         assert all(torch.equal(one["state"][index][key], state[key]) for key in state)
-    assert toys.timeless(found / LOG) == toys.timeless(expected / LOG)
+    assert timeless(found) == timeless(expected)
 
 
 def test_thirty_kills_lose_nothing_but_the_steps_since_the_last_checkpoint(toys, tmp_path):

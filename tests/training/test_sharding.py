@@ -10,10 +10,10 @@ from tercet.training.checkpoints.checkpoint import CHECKPOINTS
 from tercet.training.devices.sharding import each_once, load_whole_weights, prepare_model, whole_weights
 from tercet.training.tracking import LOG, read_log
 
+from ..logs import BY_THE_CLOCK, timeless
 from ..saved_weights import moments_in, require_same, weights_in
 
 STEADY = ("schedule.kind=constant", "checkpoint_every=3", "keep_checkpoints=9", "log_every=1")
-BY_THE_CLOCK = {"seconds", "tokens_per_second", "memory_mib"}
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_processes_resumed_twice_equal_uninterrupted_ones_bit_for_bit(toys, fold
     for steps in (3, 9, 12):
         toys.finish(toys.run(parts, *settings, f"steps={steps}", **way))
     require_same(state_at(parts, 12), state_at(straight, 12))
-    straight, parts = (toys.timeless(path / LOG) for path in (straight, parts))
+    straight, parts = (timeless(path) for path in (straight, parts))
     assert [record for record in parts if "loss" in record] == [r for r in straight if "loss" in r]
 
 

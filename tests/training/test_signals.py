@@ -13,8 +13,8 @@ from tercet.training.checkpoints.checkpoint import CHECKPOINTS, checkpoints, rea
 from tercet.training.checkpoints.manifest import find_damage
 from tercet.training.evaluation import HeldOut
 from tercet.training.optimizers.schedules import build_schedule
-from tercet.training.tracking import LOG
 
+from ..logs import timeless
 from ..saved_weights import require_same_models
 
 PATIENCE = 60
@@ -43,7 +43,7 @@ def continue_and_compare(run, toys, tmp_path):
         require_same_models(
             *(tmp_path / name / CHECKPOINTS / "step-00000006" for name in ("run", "straight"))
         )
-        assert toys.timeless(tmp_path / "run" / LOG) == toys.timeless(tmp_path / "straight" / LOG)
+        assert timeless(tmp_path / "run") == timeless(tmp_path / "straight")
 
     return continue_and_compare
 
