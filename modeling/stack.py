@@ -16,7 +16,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
 from .attention.dot_product import is_sparse
-from .attention.kernels import has_kernel, with_tiles
+from .attention.kernels import has_kernel, kernel_form, with_tiles
 from .attention.masks import kernel_masks
 from .attention.packing import (
     Layout,
@@ -412,7 +412,7 @@ class TercetStack(TercetPreTrainedModel):
         num_tokens, position_ids = x.shape[1], layout.position_ids
         if can_round and cache is None:
             x, position_ids, masks, source, source_mask = filled(x, position_ids, masks, source, source_mask)
-        masks = self.relative_bias(masks, x, cache, arguments.get("is_causal"))
+        masks, source_mask = self.kernel_forms(masks, source_mask, x, cache, arguments)
         packed_bias = self.relative_bias.of_packed(masks, x.device)
         rotations = {kind: self.embeddings.positions.rotation(position_ids, kind) for kind in masks}
         dtype = x.dtype
@@ -443,6 +443,24 @@ class TercetStack(TercetPreTrainedModel):
         if output_positions is None:
             return layout.unpack(x[:, :num_tokens])
         return x if is_token is None else x.masked_fill(~is_token[:, None], 0.0)
+
+    def kernel_forms(
+        self, masks: Masks, source_mask: Mask, x: Tensor, cache: Cache | None, arguments: dict[str, Any]
+    ) -> tuple[Masks, Mask]:
+        """Join the bias to each mask, and convert what all layers share before the first one reads it."""
+        is_causal = arguments.get("is_causal")
+        names = ("output_attentions", "is_decode_step")
+        options = {name: bool(arguments.get(name)) for name in names}
+        options["dropout"] = self.config.attention_dropout if self.training else 0.0
+        masks = {
+            kind: kernel_form(
+                mask, self.config, x, is_causal=self.patterns[kind].toward(is_causal).is_causal, **options
+            )
+            for kind, mask in self.relative_bias(masks, x, cache, is_causal).items()
+        }
+        if source_mask is None:  # all that a source has, or there is none
+            return masks, None
+        return masks, kernel_form(source_mask, self.config, x, is_causal=False, **options)
 
     def masking_config(self, output_attentions: bool) -> TercetConfig:
         """Return the configuration for transformers' masks: the definition's, if attentions are recorded."""

@@ -79,12 +79,10 @@ def single_query_attention(
     """Let the only query of each sequence (T = 1) attend, on a CPU, where no weight is dropped.
 
     The query heads that share a key-value head stand beside each other as if they were queries, so that no
-    key is repeated. It is torch's fused kernel in float32 at least: in bfloat16 that takes three times as
-    long as changing the type of all keys and values before.
+    key is repeated. It is torch's fused kernel in float32 at least, as a mask is that adds to scores: in
+    bfloat16 that takes three times as long as changing the type of all keys and values before.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
-    if attention_mask is not None and attention_mask.dtype != torch.bool:
-        attention_mask = attention_mask.to(dtype)
     if attention_mask is not None and attention_mask.shape[1] > 1:  # each head has its own
         attention_mask = attention_mask.view(len(attention_mask), key.shape[1], -1, key.shape[2])
     groups = query.view(len(query), key.shape[1], -1, query.shape[-1])  # (B, G, H/G, D)

@@ -10,8 +10,8 @@ operator      packed  eager, sdpa     bounds             yes   yes      all     
 short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
 sparse        group   eager, sdpa     blocks             no    no       CPU        written    no
 fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
-pairs         padded  eager           boolean, additive  yes   yes      all        torch's    no
-blocked       padded  sdpa            boolean, additive  yes   yes      all        written    no
+pairs         padded  eager           additive           yes   yes      all        torch's    no
+blocked       padded  sdpa            additive           yes   yes      all        written    no
 blocked_group group   eager, sdpa     boolean            yes   yes      all        written    no
 
 A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
@@ -38,11 +38,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ..compatibility import is_tracing
 from ..configuration_tercet import TercetConfig, takes_bounds
-from .dot_product import SHORT, is_sparse, scaled_dot_product, single_query_attention
+from .dot_product import SHORT, additive, is_sparse, scaled_dot_product, single_query_attention
 from .gpu_kernels import (
     CHANNELS,
     LACKED_HEADS,
@@ -137,6 +138,8 @@ class Kernel:
         most_channels: Largest head width.
         multiple_of_channels: What the head width is a multiple of.
         most_keys: Keys up to which it is the fastest, where nothing is dropped.
+        reads: What it reads of a mask of a `padded` batch: what transformers' kernels do (`None`), what is
+            added to scores, or this in float32 at least, unless the mask is boolean.
         is_available: Whether this machine has it.
         lacks_gradients: Whether it has no gradients in a situation that it serves otherwise.
     """
@@ -151,6 +154,7 @@ class Kernel:
     most_channels: int | None = None
     multiple_of_channels: int = 1
     most_keys: int | None = None
+    reads: Literal["addends", "wide addends"] | None = None
     is_available: Callable[[torch.device], bool] | None = None
     lacks_gradients: Callable[[Situation], bool] | None = None
 
@@ -199,7 +203,7 @@ def attend(
         query: Of packed sequences, (1, H, N, D).
         key: Of packed sequences, (1, G, M, D).
         value: Of the size of `key`.
-        mask: Which pairs may attend, as the kernel takes it; or the bounds of packed sequences.
+        mask: Which pairs may attend, by `kernel_form`; or the bounds of packed sequences.
         pattern: Which pairs attend within a sequence; its direction need not be that of the layer.
         scaling: Factor of the scores.
         dropout: Probability that a weight is dropped.
@@ -233,6 +237,37 @@ def attend(
     assert kernel is None or config.has_dot_products  # whoever brings a kernel asks `has_dot_products`
     compute = kernel or choose_kernel(situation)
     return compute(module, query, key, value, mask, scaling=scaling, dropout=dropout, **options)
+
+
+def kernel_form(
+    mask: Mask,
+    config: TercetConfig,
+    x: Tensor,
+    *,
+    is_causal: bool,
+    dropout: float,
+    output_attentions: bool = False,
+    is_decode_step: bool = False,
+) -> Mask:
+    """Convert a mask of a padded batch to what the kernel reads, once for all layers that share it.
+
+    Masks are built, and biases joined to them, as transformers' kernels read them: `None` means all pairs, or
+    those that `is_causal` allows, unless the kernel is a definition. Packed sequences have no mask until they
+    are cut into groups: each layer makes its own, of its pattern, which is in memory no longer than a group.
+    """
+    if isinstance(mask, PackedSequences | BlockMask):
+        return mask
+    needs = only_needed(dropout=dropout, scores=not config.has_dot_products, step=is_decode_step)
+    named = "eager" if output_attentions else str(config._attn_implementation)
+    dtype, head_dim = dtype_of_scores(x), config.head_dim or 0
+    name = name_kernel(Situation(named, "padded", x.device, dtype, head_dim, needs))
+    reads = None if name is None else KERNELS[name].reads
+    if reads == "addends" and (mask is None or mask.dtype == torch.bool):
+        forbids_future = mask is None and is_causal and named != "eager" and x.shape[1] > 1
+        return additive(mask, forbids_future, x.shape[1], like=x.new_empty((), dtype=dtype))
+    if reads == "wide addends" and mask is not None and mask.dtype != torch.bool:
+        return mask.to(torch.promote_types(dtype, torch.float32))
+    return mask
 
 
 def name_kernel(situation: Situation) -> str | None:
@@ -356,6 +391,7 @@ KERNELS: dict[str, Kernel] = {
         cannot=("dropout", "scores"),
         only_for=("step",),
         devices=("cpu",),
+        reads="wide addends",
     ),
     "flash": Kernel(
         flash_attention, "packed", cannot=("bias", "pairs", "scores", "tiles"), implementations=(FLASH,)
@@ -392,9 +428,21 @@ KERNELS: dict[str, Kernel] = {
         sparse_group, "group", cannot=("dropout", "bias", "scores"), only_for=("blocks",), devices=("cpu",)
     ),
     "fused": Kernel(fused_group, "group"),
-    "pairs": Kernel(pair_attention, "padded", cannot=(), only_for=("scores",), implementations=("eager",)),
+    "pairs": Kernel(
+        pair_attention,
+        "padded",
+        cannot=(),
+        only_for=("scores",),
+        implementations=("eager",),
+        reads="addends",
+    ),
     "blocked": Kernel(
-        blocked_attention, "padded", cannot=(), only_for=("scores",), implementations=("sdpa",)
+        blocked_attention,
+        "padded",
+        cannot=(),
+        only_for=("scores",),
+        implementations=("sdpa",),
+        reads="addends",
     ),
     "blocked_group": Kernel(blocked_group, "group", cannot=(), only_for=("scores",)),
 }

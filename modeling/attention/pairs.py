@@ -8,7 +8,6 @@ Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head wid
 
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from .dot_product import additive, weigh
@@ -28,11 +27,9 @@ def pair_attention(
 ) -> tuple[Tensor, Tensor]:
     """The definition: the softmax of the scores by their definition weighs the values.
 
-    Takes and returns what `scaled_dot_product` does; the mask may also be boolean.
+    Takes and returns what `scaled_dot_product` does.
     """
     scores = cast(PairScore, module.score).define(query, key)
-    if attention_mask is not None and attention_mask.dtype == torch.bool:  # that of a step of decoding
-        attention_mask = additive(attention_mask, False, key.shape[2], like=scores)
     return weigh(scores, value, attention_mask, dropout)
 
 
@@ -44,15 +41,10 @@ def blocked_attention(
     attention_mask: Tensor | None,
     *,
     dropout: float = 0.0,
-    is_causal: bool | None = None,
     **_: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the same in little memory, with the masks of torch's fused kernel: `None` may mean causal."""
+    """Compute the same in little memory."""
     scores = cast(PairScore, module.score).compare(query, key)
-    is_causal = bool(module.is_causal) if is_causal is None else is_causal
-    if attention_mask is None or attention_mask.dtype == torch.bool:
-        forbids_future = attention_mask is None and is_causal and query.shape[2] > 1
-        attention_mask = additive(attention_mask, forbids_future, key.shape[2], like=scores)
     return weigh(scores, value, attention_mask, dropout)
 
 

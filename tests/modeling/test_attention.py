@@ -118,7 +118,9 @@ def test_a_single_query_reads_as_defined(dtype, mask, key_value_heads):
     num_masks = 6 if mask == "one per head" else 1
     allowed = None if mask is None else torch.rand(3, num_masks, 1, 11) < 0.7
     added = additive(allowed, False, 11, like=query)
-    given = allowed if mask == "boolean" else added
+    given = (
+        allowed if mask == "boolean" or added is None else added.to(torch.promote_types(dtype, torch.float32))
+    )
     arguments = {"scaling": 0.3, "dropout": 0.0}
     read, _ = single_query_attention(torch.nn.Module(), query, key, value, given, **arguments)
     expected, _ = scaled_dot_product(torch.nn.Module(), query, key, value, added, **arguments)

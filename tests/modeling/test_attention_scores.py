@@ -13,7 +13,7 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from tercet.modeling.attention import scores as attention_scores
-from tercet.modeling.attention.kernels import Situation, choose_kernel
+from tercet.modeling.attention.kernels import Situation, choose_kernel, kernel_form
 from tercet.modeling.attention.multi_head import CrossAttention, SelfAttention
 from tercet.modeling.attention.packing import PackedSequences
 from tercet.modeling.attention.scores import GATES, SCORES, ElementwiseGate
@@ -145,6 +145,7 @@ def small_blocks(monkeypatch):
 def test_self_attention_equals_a_loop_over_pairs(kind, kernel, is_causal, small_blocks):
     attention, x = built(SelfAttention, kernel, is_causal=is_causal, **kind), draw(B, T, C)
     mask = torch.ones(T, T).tril().log().double() if is_causal and kernel == "eager" else None
+    mask = kernel_form(mask, attention.config, x, is_causal=is_causal, dropout=0.0)
     assert_same_lesson(attention, attention(x, mask, None)[0], defined(attention, x, x, is_causal), x=x)
 
 
