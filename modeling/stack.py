@@ -16,7 +16,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
 from .attention.dot_product import is_sparse
-from .attention.kernels import has_kernel, kernel_form, with_tiles
+from .attention.kernels import kernel_form, reads_packed, with_tiles
 from .attention.masks import kernel_masks
 from .attention.packing import (
     Layout,
@@ -285,7 +285,7 @@ class TercetStack(TercetPreTrainedModel):
     def reads_bounds(self, call: StackCall) -> bool:
         """Return whether a kernel keeps packed sequences apart by their bounds."""
         is_plain = not (call.output_attentions or is_tracing())
-        return is_plain and has_kernel("packed", self.config._attn_implementation)
+        return is_plain and reads_packed(self.config._attn_implementation)
 
     def implementation(self, call: StackCall) -> str | None:
         """Return the `attn_implementation` that serves: the definition, where attentions are recorded."""
@@ -450,7 +450,7 @@ class TercetStack(TercetPreTrainedModel):
         """Join the bias to each mask, and convert what all layers share before the first one reads it."""
         is_causal = arguments.get("is_causal")
         names = ("output_attentions", "is_decode_step")
-        options = {name: bool(arguments.get(name)) for name in names}
+        options: dict[str, Any] = {name: bool(arguments.get(name)) for name in names}
         options["dropout"] = self.config.attention_dropout if self.training else 0.0
         masks = {
             kind: kernel_form(

@@ -1,39 +1,36 @@
-"""The kernels of attention: what each one can do, and which one computes in a situation.
+"""The kernels of attention: what each one reads, and which one computes in a situation (`name_kernel`).
 
-kernel        layout  implementation  mask               bias  dropout  device     gradients  cache
-single_query  padded  eager, sdpa     boolean, additive  yes   no       CPU        torch's    yes
-flash         packed  flash kernels   bounds             no    its own  GPU        its own    no
-varlen        packed  sdpa            bounds             no    yes      GPU, half  torch's    no
-flex          packed  sdpa            tiles              yes   no       GPU        torch's    no
-grouped       packed  eager, sdpa     bounds             yes   yes      all        written    no
-operator      packed  eager, sdpa     bounds             yes   yes      all        its own    no
-short         group   eager, sdpa     boolean            yes   yes      CPU        written    no
-sparse        group   eager, sdpa     blocks             no    no       CPU        written    no
-fused         group   eager, sdpa     boolean            yes   yes      all        torch's    no
-pairs         padded  eager           additive           yes   yes      all        torch's    no
-blocked       padded  sdpa            additive           yes   yes      all        written    no
-blocked_group group   eager, sdpa     boolean            yes   yes      all        written    no
+kernel         layout  of pairs it reads   serves                                       gradients
+single_query   padded  a mask              steps of decoding on a CPU                   torch's
+pairs          padded  what scores add     scores that are no dot products: definition  torch's
+blocked        padded  what scores add     the same in little memory                    written
+flash          packed  bounds              flash kernels of transformers and the Hub    its own
+varlen         packed  bounds              half precision on a GPU                      torch's
+flex           packed  tiles               patterns and biases on a GPU                 torch's
+grouped        packed  bounds              all else                                     written
+operator       packed  bounds              the same in graphs of compilers              its own
+short          group   what scores add     few keys, or dropout, on a CPU               written
+sparse         group   blocks              long texts of sparse patterns on a CPU       written
+fused          group   a mask              all else                                     torch's
+blocked_group  group   what scores add     scores that are no dot products              written
 
 A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
 length-sorted batch of some of these sequences: `grouped` makes a few of a stream, since a block-diagonal mask
-would cost the square of it. `sparse` serves groups that are long, where the pattern leaves out enough blocks;
-a stack packs such texts, too, if nothing is cached yet (`cached_prompts`). The last three serve scores that
-are no dot products, and they alone, also in the groups that `grouped` makes. Everything else is left to the
-kernels registered with transformers' `AttentionInterface`, which compute dot products. There `eager` is the
-definition, `scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
+would cost the square of it. A stack packs long texts of sparse patterns, too, if nothing is cached yet.
+Padded dot products are left to the kernels registered with transformers' `AttentionInterface`. There `eager`
+is the definition, `scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
 
 Gradients that are written out here are unknown to compilers and to `torch.func`, for which a stack of blocks
 describes packed sequences by a mask, as it does where weights are to be returned. Blocks that are compiled
-one by one read bounds: `operator` takes the place of `grouped`, which is all there is for patterns whose
-weights are dropped. The stack finds tiles where `flex` is to compute (`with_tiles`), once for all layers of a
-type.
+one by one read bounds. The stack finds tiles where `flex` is to compute (`with_tiles`), and converts masks
+(`kernel_form`), once for all layers of a type.
 
 Shapes: B batch, T queries, S keys, H query heads, G key-value heads, D head width; b, t, s of a group; N
 queries and M keys of a stream.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -71,12 +68,8 @@ from .relative_bias import dtype_of_scores
 
 TensorLayout = Literal["padded", "packed", "group"]
 
-TILED = "flex"
-"""The kernel that reads tiles."""
-
-FLASH = "flash"
-"""Stands for all values of `attn_implementation` whose attention reads bounds."""
-
+TILED, FLASH = "flex", "flash"
+"""The kernel that reads tiles, and that of all values of `attn_implementation` that read bounds."""
 
 Need = Literal["dropout", "bias", "pairs", "scores", "tiles", "blocks", "step", "graph"]
 """What may be asked of a kernel:
@@ -123,61 +116,61 @@ def only_needed(**needs: object) -> tuple[Any, ...]:
     return tuple(name for name, is_needed in needs.items() if is_needed)
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel, and the situations that it serves; a limit of `None` is none.
+def situation_of(config: TercetConfig, layout: TensorLayout, x: Tensor, **needs: object) -> Situation:
+    """Return the situation of layers that read states `x`, or that have weights beside them."""
+    needed = only_needed(scores=not config.has_dot_products, **needs)
+    dtype, head_dim = dtype_of_scores(x), config.head_dim or 0
+    return Situation(str(config._attn_implementation), layout, x.device, dtype, head_dim, needed)
 
-    Args:
-        compute: The function.
-        layout: The one layout that it reads.
-        cannot: What it cannot do.
-        only_for: It serves situations that need all of this, and no others.
-        implementations: Values of `attn_implementation` for which it computes.
-        devices: Types of devices.
-        dtypes: Types of queries and keys.
-        most_channels: Largest head width.
-        multiple_of_channels: What the head width is a multiple of.
-        most_keys: Keys up to which it is the fastest, where nothing is dropped.
-        reads: What it reads of a mask of a `padded` batch: what transformers' kernels do (`None`), what is
-            added to scores, or this in float32 at least, unless the mask is boolean.
-        is_available: Whether this machine has it.
-        lacks_gradients: Whether it has no gradients in a situation that it serves otherwise.
+
+def name_kernel(situation: Situation) -> str | None:
+    """Name the kernel that computes in a situation; `None`: one of transformers' does, or none."""
+    needs, is_cpu = set(situation.needs), situation.device.type == "cpu"
+    implementation = situation.implementation
+    if takes_bounds(implementation):
+        is_served = situation.layout == "packed" and not needs & {"bias", "pairs", "scores", "tiles"}
+        return FLASH if is_served else None
+    if implementation not in ("eager", "sdpa"):
+        return None
+    if situation.layout == "padded":
+        if "scores" in needs:
+            return "pairs" if implementation == "eager" else "blocked"
+        return "single_query" if is_cpu and "step" in needs and "dropout" not in needs else None
+    if situation.layout == "packed":
+        if "tiles" in needs:
+            can_tile = implementation == "sdpa" and not needs & {"dropout", "scores"}
+            return TILED if can_tile and runs_flex(situation) else None
+        if implementation == "sdpa" and not needs & {"bias", "pairs", "scores"} and runs_varlen(situation):
+            return "varlen"
+        if "graph" in needs:
+            return None if needs & {"pairs", "scores"} else "operator"
+        return "grouped"
+    if "scores" in needs:
+        return "blocked_group"
+    if is_cpu and (situation.num_keys <= SHORT or "dropout" in needs):
+        return "short"
+    return "sparse" if is_cpu and "blocks" in needs and "bias" not in needs else "fused"
+
+
+def runs_varlen(situation: Situation) -> bool:
+    """Return whether the device runs torch's flash kernel on heads of such a type and width.
+
+    Some GPUs have no gradients of wide heads.
     """
+    _, _, device, dtype, width, needs, _ = situation
+    if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
+        return False
+    if width > WIDEST_HEAD or width % CHANNELS or not has_varlen_kernel(device):
+        return False
+    is_wide = width in LACKED_HEADS or (width >= LACKED_HEADS.stop and "dropout" in needs)
+    return not (is_wide and lacks_memory(device))
 
-    compute: Callable[..., Any]
-    layout: TensorLayout
-    cannot: tuple[Need, ...] = ("scores", "tiles")
-    only_for: tuple[Need, ...] = ()
-    implementations: tuple[str, ...] = ("eager", "sdpa")
-    devices: tuple[str, ...] | None = None
-    dtypes: tuple[torch.dtype, ...] | None = None
-    most_channels: int | None = None
-    multiple_of_channels: int = 1
-    most_keys: int | None = None
-    reads: Literal["addends", "wide addends"] | None = None
-    is_available: Callable[[torch.device], bool] | None = None
-    lacks_gradients: Callable[[Situation], bool] | None = None
 
-    def serves(self, situation: Situation) -> bool:
-        """Return whether the kernel can compute, and is meant to."""
-        needs = situation.needs
-        return (
-            self.layout == situation.layout
-            and self.computes_for(situation.implementation)
-            and all(need in needs for need in self.only_for)
-            and not any(need in needs for need in self.cannot)
-            and (self.devices is None or situation.device.type in self.devices)
-            and (self.dtypes is None or situation.dtype in self.dtypes)
-            and (self.most_channels is None or situation.head_dim <= self.most_channels)
-            and situation.head_dim % self.multiple_of_channels == 0
-            and (self.most_keys is None or situation.num_keys <= self.most_keys or "dropout" in needs)
-            and (self.is_available is None or self.is_available(situation.device))
-            and not (self.lacks_gradients is not None and self.lacks_gradients(situation))
-        )
-
-    def computes_for(self, implementation: str) -> bool:
-        """Return whether the kernel computes for a value of `attn_implementation`."""
-        return (FLASH if takes_bounds(implementation) else implementation) in self.implementations
+def runs_flex(situation: Situation) -> bool:
+    """Return whether the device runs flex attention on heads of such a width."""
+    device, width = situation.device, situation.head_dim
+    is_gpu = device.type == "cuda" and width <= WIDEST_HEAD and width % SMALLEST_HEAD == 0
+    return is_gpu and has_flex_kernel(device)
 
 
 def attend(
@@ -257,28 +250,22 @@ def kernel_form(
     """
     if isinstance(mask, PackedSequences | BlockMask):
         return mask
-    needs = only_needed(dropout=dropout, scores=not config.has_dot_products, step=is_decode_step)
-    named = "eager" if output_attentions else str(config._attn_implementation)
-    dtype, head_dim = dtype_of_scores(x), config.head_dim or 0
-    name = name_kernel(Situation(named, "padded", x.device, dtype, head_dim, needs))
-    reads = None if name is None else KERNELS[name].reads
-    if reads == "addends" and (mask is None or mask.dtype == torch.bool):
-        forbids_future = mask is None and is_causal and named != "eager" and x.shape[1] > 1
+    situation = situation_of(config, "padded", x, dropout=dropout, step=is_decode_step)
+    if output_attentions:
+        situation = situation._replace(implementation="eager")
+    name, dtype = name_kernel(situation), situation.dtype
+    if name in ("pairs", "blocked") and (mask is None or mask.dtype == torch.bool):
+        forbids_future = mask is None and is_causal and name == "blocked" and x.shape[1] > 1
         return additive(mask, forbids_future, x.shape[1], like=x.new_empty((), dtype=dtype))
-    if reads == "wide addends" and mask is not None and mask.dtype != torch.bool:
+    if name == "single_query" and mask is not None and mask.dtype != torch.bool:
         return mask.to(torch.promote_types(dtype, torch.float32))
     return mask
 
 
-def name_kernel(situation: Situation) -> str | None:
-    """Name the first kernel of the table that serves a situation; `None`: none does."""
-    return next((name for name, kernel in KERNELS.items() if kernel.serves(situation)), None)
-
-
 def choose_kernel(situation: Situation) -> Callable[..., Any]:
-    """Choose the first kernel of the table that serves a situation, or transformers' of that name."""
+    """Choose the kernel of a situation, which may be transformers'."""
     if (name := name_kernel(situation)) is not None:
-        return KERNELS[name].compute
+        return KERNELS[name]
     if "scores" in situation.needs:
         raise ValueError(
             f"attn_implementation='{situation.implementation}' computes dot products, which the model's "
@@ -287,11 +274,9 @@ def choose_kernel(situation: Situation) -> Callable[..., Any]:
     return ALL_ATTENTION_FUNCTIONS.get_interface(situation.implementation, scaled_dot_product)
 
 
-def has_kernel(layout: TensorLayout, implementation: str | None) -> bool:
-    """Return whether the table has a kernel of a layout for a value of `attn_implementation`."""
-    return any(
-        kernel.layout == layout and kernel.computes_for(str(implementation)) for kernel in KERNELS.values()
-    )
+def reads_packed(implementation: str | None) -> bool:
+    """Return whether kernels of packed sequences compute for a value of `attn_implementation`."""
+    return implementation in ("eager", "sdpa") or takes_bounds(implementation)
 
 
 def kernel_of_packed(
@@ -308,17 +293,10 @@ def kernel_of_packed(
     Tiles come first, where more than direction and window decides who attends to whom. `x` are the states, or
     weights beside them; the sequences' own tokens may be chosen to be global.
     """
-    needs = only_needed(
-        dropout=dropout,
-        bias=config.has_score_bias,
-        pairs=not pattern.is_window or chooses_global,
-        scores=not config.has_dot_products,
-        graph=is_traced,
-    )
-    implementation, head_dim = str(config._attn_implementation), config.head_dim or 0
-    situation = Situation(implementation, "packed", x.device, dtype_of_scores(x), head_dim, needs)
-    has_tiles = "bias" in needs or "pairs" in needs
-    return (has_tiles and name_kernel(situation.also("tiles"))) or name_kernel(situation)
+    has_bias, has_pairs = config.has_score_bias, not pattern.is_window or chooses_global
+    needs = {"dropout": dropout, "bias": has_bias, "pairs": has_pairs, "graph": is_traced}
+    situation = situation_of(config, "packed", x, **needs)
+    return ((has_bias or has_pairs) and name_kernel(situation.also("tiles"))) or name_kernel(situation)
 
 
 def with_tiles(
@@ -377,73 +355,18 @@ def grouped_attention(
     return groups.queries.join(results)[None], None
 
 
-def lacks_wide_heads(situation: Situation) -> bool:
-    """Return whether a GPU has no gradients of heads of a situation's width by torch's flash kernel."""
-    width, drops = situation.head_dim, "dropout" in situation.needs
-    is_lacked = width in LACKED_HEADS or (width >= LACKED_HEADS.stop and drops)
-    return is_lacked and lacks_memory(situation.device)
-
-
-KERNELS: dict[str, Kernel] = {
-    "single_query": Kernel(
-        single_query_attention,
-        "padded",
-        cannot=("dropout", "scores"),
-        only_for=("step",),
-        devices=("cpu",),
-        reads="wide addends",
-    ),
-    "flash": Kernel(
-        flash_attention, "packed", cannot=("bias", "pairs", "scores", "tiles"), implementations=(FLASH,)
-    ),
-    "varlen": Kernel(
-        stream_attention,
-        "packed",
-        cannot=("bias", "pairs", "scores", "tiles"),
-        implementations=("sdpa",),
-        devices=("cuda",),
-        dtypes=(torch.float16, torch.bfloat16),
-        most_channels=WIDEST_HEAD,
-        multiple_of_channels=CHANNELS,
-        is_available=has_varlen_kernel,
-        lacks_gradients=lacks_wide_heads,
-    ),
-    TILED: Kernel(
-        tiled_attention,
-        "packed",
-        cannot=("dropout", "scores"),
-        only_for=("tiles",),
-        implementations=("sdpa",),
-        devices=("cuda",),
-        most_channels=WIDEST_HEAD,
-        multiple_of_channels=SMALLEST_HEAD,
-        is_available=has_flex_kernel,
-    ),
-    "grouped": Kernel(grouped_attention, "packed", cannot=("tiles", "graph")),
-    "operator": Kernel(
-        operator_attention, "packed", cannot=("pairs", "scores", "tiles"), only_for=("graph",)
-    ),
-    "short": Kernel(short_group, "group", devices=("cpu",), most_keys=SHORT),
-    "sparse": Kernel(
-        sparse_group, "group", cannot=("dropout", "bias", "scores"), only_for=("blocks",), devices=("cpu",)
-    ),
-    "fused": Kernel(fused_group, "group"),
-    "pairs": Kernel(
-        pair_attention,
-        "padded",
-        cannot=(),
-        only_for=("scores",),
-        implementations=("eager",),
-        reads="addends",
-    ),
-    "blocked": Kernel(
-        blocked_attention,
-        "padded",
-        cannot=(),
-        only_for=("scores",),
-        implementations=("sdpa",),
-        reads="addends",
-    ),
-    "blocked_group": Kernel(blocked_group, "group", cannot=(), only_for=("scores",)),
+KERNELS: dict[str, Callable[..., Any]] = {
+    "single_query": single_query_attention,
+    "pairs": pair_attention,
+    "blocked": blocked_attention,
+    FLASH: flash_attention,
+    "varlen": stream_attention,
+    TILED: tiled_attention,
+    "grouped": grouped_attention,
+    "operator": operator_attention,
+    "short": short_group,
+    "sparse": sparse_group,
+    "fused": fused_group,
+    "blocked_group": blocked_group,
 }
-"""What is chosen from, the first that serves first."""
+"""By name: see `name_kernel`."""

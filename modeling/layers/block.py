@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..attention.kernels import FLASH, has_kernel, kernel_of_packed
+from ..attention.kernels import FLASH, kernel_of_packed, reads_packed
 from ..attention.multi_head import CrossAttention, SelfAttention
 from ..attention.packing import Mask, select_positions
 from ..configuration_tercet import TercetConfig
@@ -46,7 +46,7 @@ class Block(GradientCheckpointingLayer, ABC):
     def can_be_compiled(self) -> bool:
         """Whether compilers keep attention whole: by a kernel of packed sequences, or with a mask."""
         implementation = self.self_attention.config._attn_implementation
-        return self.attention_kernel(is_traced=True) is not None or not has_kernel("packed", implementation)
+        return self.attention_kernel(is_traced=True) is not None or not reads_packed(implementation)
 
     @property
     def attention_name(self) -> str:

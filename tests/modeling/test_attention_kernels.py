@@ -10,7 +10,7 @@ from transformers.masking_utils import AttentionMaskInterface, flash_attention_m
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from tercet.modeling.attention import gpu_kernels
-from tercet.modeling.attention.kernels import KERNELS, Situation
+from tercet.modeling.attention.kernels import Situation, name_kernel
 
 NAMES = {
     "scaled_dot_product": "definition",
@@ -210,9 +210,9 @@ def test_what_the_kernel_of_packed_sequences_on_a_gpu_serves(case, monkeypatch):
     device = torch.device("cuda" if fields["is_cuda"] else "cpu")
     situation = Situation("sdpa", "packed", device, fields["dtype"], fields["width"])
     situation = situation._replace(needs=("dropout",) if fields["dropout"] else ())
-    assert KERNELS["varlen"].serves(situation) == expected
-    assert not KERNELS["varlen"].serves(situation._replace(implementation="eager"))
-    assert not KERNELS["varlen"].serves(situation.also("bias"))
+    assert (name_kernel(situation) == "varlen") == expected
+    assert name_kernel(situation._replace(implementation="eager")) == "grouped"
+    assert name_kernel(situation.also("bias")) == "grouped"
 
 
 HUB = {

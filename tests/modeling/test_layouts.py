@@ -3,7 +3,6 @@
 Streams and their groups: nothing lost, nothing mixed, gradients exact.
 """
 
-from dataclasses import replace
 from itertools import chain, combinations, pairwise
 
 import numpy as np
@@ -11,8 +10,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.modeling.attention import packing
-from tercet.modeling.attention.kernels import KERNELS
+from tercet.modeling.attention import kernels, packing
 from tercet.modeling.attention.packing import MOST_GROUPS, group_cuts, group_sequences
 from tercet.modeling.layers.block import Block
 
@@ -28,7 +26,7 @@ def test_short_and_long_sequences_take_two_ways_to_one_result(
     results = []
     # In a single group the shorter sequences are padded.
     for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
-        monkeypatch.setitem(KERNELS, "short", replace(KERNELS["short"], most_keys=longest))
+        monkeypatch.setattr(kernels, "SHORT", longest)
         monkeypatch.setattr(packing, "MOST_GROUPS", most_groups)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from tercet.modeling.attention import gpu_kernels, kernels
 from tercet.modeling.attention.gpu_kernels import TILE, find_tiles, near_by_tiles
-from tercet.modeling.attention.kernels import KERNELS, name_kernel
+from tercet.modeling.attention.kernels import name_kernel
 from tercet.modeling.attention.packing import PackedSequences, sequence_ids
 from tercet.modeling.attention.patterns import PATTERNS
 from tercet.training.devices import compiling
@@ -52,15 +52,22 @@ def flex(monkeypatch):
 
     def compute(*arguments, **options):
         calls.append(1)
-        return KERNEL.compute(*arguments, **options)
+        return gpu_kernels.tiled_attention(*arguments, **options)
 
-    monkeypatch.setitem(KERNELS, "flex", replace(ANYWHERE, compute=compute))
+    monkeypatch.setitem(kernels.KERNELS, "flex", compute)
+    monkeypatch.setattr(kernels, "runs_flex", anywhere)
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
     return calls
 
 
-KERNEL = KERNELS["flex"]
-ANYWHERE = replace(KERNEL, devices=None, is_available=None, multiple_of_channels=1)
+def anywhere(situation) -> bool:
+    """Say that the device runs a kernel."""
+    return True
+
+
+def nowhere(situation) -> bool:
+    """Say that the device does not run a kernel."""
+    return False
 
 
 def inputs_of(member: str, lengths) -> dict:
@@ -94,7 +101,7 @@ def test_patterns_and_biases_are_learned_as_in_groups(member, variant, builder, 
     inputs = inputs_of(member, LENGTHS[0])
     found = learned(model, inputs)
     assert len(flex) == (2 if model.config.has_score_bias else 1)
-    monkeypatch.setitem(KERNELS, "flex", KERNEL)
+    monkeypatch.setattr(kernels, "runs_flex", nowhere)
     assert_learns_the_same(found, learned(model, inputs))
     assert len(flex) <= 2
 
@@ -106,7 +113,7 @@ def test_chosen_global_tokens_attend_by_tiles(builder, flex, monkeypatch):
     inputs["global_attention_mask"] = (torch.arange(300) % 40 == 39).long()[None]
     found = learned(model, inputs)
     assert len(flex) == 2
-    monkeypatch.setitem(KERNELS, "flex", KERNEL)
+    monkeypatch.setattr(kernels, "runs_flex", nowhere)
     assert_learns_the_same(found, learned(model, inputs))
 
 
@@ -119,15 +126,16 @@ def test_layers_by_tiles_are_one_graph_for_all_micro_batches_of_a_size(
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setattr(compiling, "BACKEND", "aot_eager")
+    monkeypatch.setitem(kernels.KERNELS, "flex", gpu_kernels.tiled_attention)
     model = builder(member, variant, max_position_embeddings=256).train()
     graphs = compiling.CompiledBlocks(model, has_fixed_sizes=True)
     graphs.graphs = {layer: graphs.graphs[layer] for layer in compiling.layers_of(model)}
     assert len(graphs.graphs) == 2
     for lengths in LENGTHS:
         inputs = inputs_of(member, lengths)
-        monkeypatch.setitem(KERNELS, "flex", KERNEL)
+        monkeypatch.setattr(kernels, "runs_flex", nowhere)
         expected = learned(model, inputs)
-        monkeypatch.setitem(KERNELS, "flex", ANYWHERE)
+        monkeypatch.setattr(kernels, "runs_flex", anywhere)
         with graphs.in_use():
             assert_learns_the_same(learned(model, inputs), expected)
     assert counters["stats"]["unique_graphs"] == (1 if variant == "t5" else 2)
@@ -144,7 +152,7 @@ def test_layers_that_are_not_compiled_have_few_graphs_of_the_kernel(builder, fle
     for lengths in (*LENGTHS[:2], (50, 30, 20), (10,) * 20, (3, 4, 5), (150, 2), (9,) * 15):
         inputs = inputs_of("decoder", lengths)
         with monkeypatch.context() as only_here:
-            only_here.setitem(KERNELS, "flex", KERNEL)
+            only_here.setattr(kernels, "runs_flex", nowhere)
             expected = learned(model, inputs)
         with monkeypatch.context() as only_here:
             only_here.setattr(gpu_kernels, "flex_attention", gpu_kernels.compiled_attention)
@@ -292,8 +300,8 @@ def test_attention_to_an_encoder_has_a_kernel_of_its_own(variant, dtype, dropout
         chosen.append(name_kernel(situation))
         return lambda module, query, *_, **__: (query.transpose(1, 2), None)
 
-    for name in ("varlen", "flex"):
-        monkeypatch.setitem(KERNELS, name, replace(KERNELS[name], devices=None, is_available=None))
+    monkeypatch.setattr(kernels, "runs_flex", anywhere)
+    monkeypatch.setattr(kernels, "runs_varlen", lambda situation: situation.dtype == HALF)
     monkeypatch.setattr(kernels, "choose_kernel", choose)
     options = {"head_dim": 16, "attention_dropout": dropout, "max_position_embeddings": 256}
     model = builder("seq2seq", variant, **options).to(dtype).train()

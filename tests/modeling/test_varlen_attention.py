@@ -1,7 +1,6 @@
 """What torch's varlen kernel is asked for. It runs on GPUs only: the definition answers in its place here."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,9 +11,8 @@ from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tercet.modeling.attention import gpu_kernels
+from tercet.modeling.attention import gpu_kernels, kernels
 from tercet.modeling.attention.gpu_kernels import ENDLESS, flash_operator, runs
-from tercet.modeling.attention.kernels import KERNELS
 
 from ..fixed_sizes import META, watch
 from .kernel_differences import NOISE, disagreement
@@ -59,8 +57,7 @@ def test_the_kernel_is_asked_for_what_the_groups_compute(
         return by_definition(*arguments, **options)
 
     monkeypatch.setattr(gpu_kernels, "flash_operator", kernel)
-    anywhere = replace(KERNELS["varlen"], devices=None, dtypes=None, is_available=None)
-    monkeypatch.setitem(KERNELS, "varlen", anywhere)
+    monkeypatch.setattr(kernels, "runs_varlen", lambda situation: True)
     assert_close(model(**inputs).loss, expected)
     assert called
 
