@@ -15,6 +15,7 @@ from tercet.data.steps.examples import Examples, ExampleSource
 from tercet.data.steps.objective import IGNORE, Objective
 from tercet.data.steps.packing import sequence_lengths, slice_sequences
 from tercet.data.tokenizers.tokenizer import frame_ids
+from tercet.modeling import TercetEncoderConfig
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
 from tercet.pretraining.objectives.recipes import OBJECTIVES, ObjectiveRecipe, SingleObjectiveRecipe
@@ -261,7 +262,7 @@ FIRST_WORD, LAST_WORD = 5, 55
 def written(batch: dict, kind: str) -> list[np.ndarray]:
     """The original tokens of a batch."""
     ids, labels = batch["input_ids"][0].numpy(), batch["labels"][0].numpy()
-    if kind in ("masked_language_modeling", "replaced_token_detection"):
+    if OBJECTIVES[kind].model_class.config_class is TercetEncoderConfig:
         return [np.where(labels == IGNORE, ids, labels)]
     if kind == "hybrid_language_modeling":
         kind = ("causal_language_modeling", "masked_next_token_prediction")[batch["component"]]
