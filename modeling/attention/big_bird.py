@@ -26,9 +26,8 @@ draws for itself, among blocks on both sides, by a plan for the length of the te
 tokens, among the first 1,024 only. It draws in training alone: in evaluation every draw is block 0. A short
 text changes the model to full attention for good.
 
-The sparse pattern of transformers' `BigBirdModel` in evaluation, for checkpoints that come from there.
-
-It is near to that of Zaheer et al. (2020, section 2). New models should use `attention/big_bird.py`.
+`StockBigBirdAttention` is the sparse pattern of that `BigBirdModel` in evaluation, for checkpoints that come
+from there; new models should use `BigBirdAttention`.
 
 A text of more than `5 + 2 * attention_random_blocks` blocks of `attention_block_size` tokens is cut into
 blocks from its beginning. A query attends to its own block, to the one on either side, and to the first and
