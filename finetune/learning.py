@@ -19,7 +19,7 @@ from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.model_folder import save_tokenizer
 from ..modeling.saved.saving import save_loadable
-from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
+from ..training.accounting import hash_of_weights, tell_of_amount, tell_of_weights
 from ..training.checkpoints.checkpoint import CHECKPOINTS, best, latest, read_state
 from ..training.devices.environment import environment_of
 from ..training.devices.sharding import gathered, load_whole_weights, whole_weights

@@ -15,7 +15,7 @@ from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
 from ..modeling.saved.length import most_positions
 from ..modeling.saved.model_folder import keep_option, save_tokenizer
 from ..modeling.saved.saving import save_loadable
-from ..training.books import hash_of_weights, tell_of_amount, tell_of_weights
+from ..training.accounting import hash_of_weights, tell_of_amount, tell_of_weights
 from ..training.checkpoints.final_weights import FILES, each_kind, folder_of, scores_of
 from ..training.devices.environment import environment_of
 from ..training.finite_json import as_json
@@ -29,7 +29,7 @@ SavedModel = tuple[PreTrainedModel, dict[str, Tensor]]
 
 
 def keep_models(session: Session, parts: Prepared, outcome: Outcome) -> None:
-    """Write the finished models with every kind of weights, what they are and score, and the run's books.
+    """Write the finished models with every kind of weights, what they are and score, and the run's counts.
 
     Models of earlier ends are deleted. Every process calls this; the main one writes.
 

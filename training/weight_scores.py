@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .books import hash_of_weights
+from .accounting import hash_of_weights
 from .checkpoints.checkpoint import is_due
 from .checkpoints.final_weights import LAST, MEAN, scores_of
 from .devices.sharding import gathered, whole_weights

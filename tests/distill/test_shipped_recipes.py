@@ -11,7 +11,7 @@ from tercet.distill.run import distill
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.run import finetune
 
-from ..pretraining.test_shipped_recipes import TRAINING, require_books
+from ..pretraining.test_shipped_recipes import TRAINING, require_accounts
 
 RECIPES = sorted(file.stem for file in (Path(__file__).parents[2] / "configs" / "distill").glob("*.yaml"))
 COUNT = 37
@@ -75,7 +75,7 @@ def test_a_shipped_recipe_learns_from_as_much_as_it_asks_for(
     said = capsys.readouterr().err
     if recipe.general is not None:
         (run,) = tmp_path.glob("run/*/general")
-        require_books(run, recipe.general.training, said)
+        require_accounts(run, recipe.general.training, said)
     if recipe.task is not None:
         (file,) = tmp_path.glob("run/*/task/seed-0/scores.json")
         learned = json.loads(file.read_text())["learned"]

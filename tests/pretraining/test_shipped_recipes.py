@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tercet.configs.recipe import load_preset, parse_recipe, read_recipe
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import pretrain
-from tercet.training.books import hash_of_weights
+from tercet.training.accounting import hash_of_weights
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS, latest
 from tercet.training.checkpoints.final_weights import FILES
 from tercet.training.tracking import read_log
@@ -66,7 +66,7 @@ def small(name: str, texts: Path, begun: Path, output: Path) -> PretrainingRecip
     return parse_recipe(PretrainingRecipe, data | {"output": str(output)})
 
 
-def require_books(run: Path, training, said: str) -> dict:
+def require_accounts(run: Path, training, said: str) -> dict:
     """Compare what a run says that it did with its recipe, its log and the weights on disk."""
     told = json.loads((run / "evaluation.json").read_text())
     records = [record for record in read_log(run / "log.jsonl") if "tokens" in record and "loss" in record]
@@ -100,7 +100,7 @@ def require_books(run: Path, training, said: str) -> dict:
 def test_a_shipped_recipe_learns_from_as_much_as_it_asks_for(name, texts, begun, tmp_path, capsys):
     recipe = small(name, texts, begun, tmp_path / "run")
     pretrain(recipe)
-    require_books(recipe.folder, recipe.training, capsys.readouterr().err)
+    require_accounts(recipe.folder, recipe.training, capsys.readouterr().err)
 
 
 def test_weights_that_are_saved_are_those_that_were_scored(recipe_of, texts, tmp_path, capsys, monkeypatch):
@@ -108,7 +108,7 @@ def test_weights_that_are_saved_are_those_that_were_scored(recipe_of, texts, tmp
         "causal_language_modeling", texts, tmp_path / "run", ema_decay=0.5, final_weights="last"
     )
     pretrain(recipe)
-    told = require_books(recipe.folder, recipe.training, capsys.readouterr().err)
+    told = require_accounts(recipe.folder, recipe.training, capsys.readouterr().err)
     assert len({*told["saved"].values()}) == 2
     monkeypatch.setattr(
         "tercet.training.checkpoints.final_weights.FILES",

@@ -1,4 +1,4 @@
-"""A run's books: what it did by its own counts, beside what its recipe asks for.
+"""What a run did by its own counts, beside what its recipe asks for.
 
 `Progress` counts examples, tokens and targets while a run learns. The weights that were scored and those that
 are saved are known by their hashes. A line on the screen says where done and asked differ.
