@@ -30,7 +30,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast
 
 from ..configs.messages import first_line
-from ..configs.paths import nearest
+from ..configs.model_paths import nearest
 from .cache import cache_folder
 from .digests import identify_file
 from .files.compressed_files import COMPRESSIONS, ending

@@ -20,9 +20,9 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from ..configs.documents import read_facts
+from ..configs.model_paths import MODEL
+from ..configs.model_paths import TASK as TASK
 from ..configs.named_files import require_inside, require_own_contents
-from ..configs.paths import MODEL
-from ..configs.paths import TASK as TASK
 from ..modeling.saved.foreign_folder import require_own_files
 from ..modeling.saved.model_folder import CERTIFICATE, CONFIG
 from ..training.run_folder import CURVES, EVALUATION, RECIPE, TEXTS, writing

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .configs.messages import first_line
-from .configs.paths import CONFIG, RUNS, TASK, read_task, require_folder, unknown_model
+from .configs.model_paths import CONFIG, RUNS, TASK, read_task, require_folder, unknown_model
 from .configs.recipe import load_preset, read_overrides, read_recipe, split_overrides, wrong_member
 from .configs.schema import Schema, no_field, schema_of, shipped
 from .data.files.locks import lock_of

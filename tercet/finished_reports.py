@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-from .configs.paths import MODEL
+from .configs.model_paths import MODEL
 
 
 class ReportError(RuntimeError):

@@ -19,8 +19,8 @@ from accelerate.utils import broadcast_object_list
 
 from ..configs.documents import read_document, write_document
 from ..configs.hashes import hash_of_model
+from ..configs.model_paths import MODEL as MODEL
 from ..configs.named_files import require_own_contents
-from ..configs.paths import MODEL as MODEL
 from ..configs.recipe import recipe_data
 from ..data.files.atomic_writes import explaining_a_full_disk, replace_text
 from ..data.files.locks import occupied

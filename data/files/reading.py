@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ...configs.messages import first_line
-from ...configs.paths import nearest
+from ...configs.model_paths import nearest
 from .compressed_files import COMPRESSIONS, damage_at, ending, lines_of, problem_of_bytes, text_of
 from .problems import TEXT_REMEDY, DamageError, Limit, Place, Problem, Record, Row, foreign_character, listed
 from .tables import delimiter_of, table_rows

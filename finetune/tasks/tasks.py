@@ -6,7 +6,7 @@ from pathlib import Path
 from datasets import Dataset
 from pydantic import TypeAdapter
 
-from ...configs.paths import TASK, read_task
+from ...configs.model_paths import TASK, read_task
 from ...configs.recipe import recipe_data
 from ...data.files.atomic_writes import replace_text
 from .recipes import RowsRecipe, TaskRecipe

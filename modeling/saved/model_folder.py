@@ -25,7 +25,7 @@ from transformers import (
 from transformers.utils.hub import cached_file
 
 from ...configs.messages import first_line, panics_told, quietly
-from ...configs.paths import CONFIG, require_folder, unknown_model
+from ...configs.model_paths import CONFIG, require_folder, unknown_model
 from .earlier_names import with_general_class
 from .foreign_folder import require_own_files
 from .kept_keys import KeysOfTokenizer, keep_known
