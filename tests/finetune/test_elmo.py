@@ -32,9 +32,9 @@ def elmo(tmp_path_factory) -> Path:
     return folder
 
 
-def learned_scores(study, steps: int) -> float:
+def learned_scores(prepared, steps: int) -> float:
     """Learn sixteen rows, and tell the task's score on them."""
-    task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
+    task, train, model = prepared.task, prepared.splits["train"], prepared.pretrained.model.train()
     batch = task.objective().collate(pick(train.examples, np.arange(16)), 0)
     optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0.0)
     for _ in range(steps):
@@ -51,13 +51,13 @@ def test_sixteen_rows_are_learned_by_heart(kind, elmo, recipe_of):
 
 
 def test_a_frozen_language_model_stays_as_it_is(elmo, recipe_of):
-    study = prepare(find_inputs(recipe_of("classification", model={"path": str(elmo)})))
-    model = study.pretrained.model
+    prepared = prepare(find_inputs(recipe_of("classification", model={"path": str(elmo)})))
+    model = prepared.pretrained.model
     freeze(model, -1)
     learning = {name.partition(".")[0] for name, p in model.named_parameters() if p.requires_grad}
     assert learning == {"mix", "classifier"}
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    learned_scores(study, 2)
+    learned_scores(prepared, 2)
     changed = {
         name.partition(".")[0] for name, value in model.state_dict().items() if (value != before[name]).any()
     }

@@ -11,7 +11,7 @@ from tercet.finetune.prepared import Prepared, prepare
 
 
 @pytest.fixture
-def study(recipe_of) -> Prepared:
+def prepared(recipe_of) -> Prepared:
     """Prepare a classification with an encoder."""
     return prepare(find_inputs(recipe_of("classification", "encoder")))
 
@@ -29,36 +29,36 @@ def times_asked(monkeypatch) -> list[int]:
     return times
 
 
-def test_an_examiner_remembers_what_the_best_model_said(study, times_asked):
-    split, model = study.splits["validation"], study.pretrained.model.eval()
-    evaluator = Evaluator(study.task, split)
+def test_an_examiner_remembers_what_the_best_model_said(prepared, times_asked):
+    split, model = prepared.splits["validation"], prepared.pretrained.model.eval()
+    evaluator = Evaluator(prepared.task, split)
     best = min(
-        (evaluator.measure(changed(model, seed)) for seed in range(4)), key=study.task.minimized_metric
+        (evaluator.measure(changed(model, seed)) for seed in range(4)), key=prepared.task.minimized_metric
     )
     assert times_asked == [4]
     remembered = evaluator.evaluate(model, best)
     assert times_asked == [4]
     again = min(
-        (evaluate_rows(changed(model, seed), study.task, split.rows, split.examples) for seed in range(4)),
-        key=lambda judged: study.task.minimized_metric(judged.scores),
+        (evaluate_rows(changed(model, seed), prepared.task, split.rows, split.examples) for seed in range(4)),
+        key=lambda judged: prepared.task.minimized_metric(judged.scores),
     )
     assert remembered.scores == best == again.scores
     assert remembered.predictions == again.predictions
 
 
-def test_an_examiner_asks_again_where_it_remembers_another_model(study, times_asked):
-    split, model = study.splits["validation"], study.pretrained.model.eval()
-    evaluator = Evaluator(study.task, split)
+def test_an_examiner_asks_again_where_it_remembers_another_model(prepared, times_asked):
+    split, model = prepared.splits["validation"], prepared.pretrained.model.eval()
+    evaluator = Evaluator(prepared.task, split)
     evaluator.measure(changed(model, 0))
-    other = evaluate_rows(changed(model, 1), study.task, split.rows, split.examples)
+    other = evaluate_rows(changed(model, 1), prepared.task, split.rows, split.examples)
     assert evaluator.evaluate(model, other.scores) == other
     assert times_asked == [3]
 
 
-def test_an_examiner_that_was_resumed_asks(study, times_asked):
-    split, model = study.splits["validation"], study.pretrained.model.eval()
-    fresh = Evaluator(study.task, split)
-    judged = evaluate_rows(model, study.task, split.rows, split.examples)
+def test_an_examiner_that_was_resumed_asks(prepared, times_asked):
+    split, model = prepared.splits["validation"], prepared.pretrained.model.eval()
+    fresh = Evaluator(prepared.task, split)
+    judged = evaluate_rows(model, prepared.task, split.rows, split.examples)
     assert fresh.evaluate(model, judged.scores) == judged
     assert times_asked == [2]
 
@@ -80,12 +80,12 @@ def changed(model, seed):
     ],
 )
 def test_the_held_out_loss_is_the_mean_of_minus_log_p_whatever_is_trained(kind, changes, recipe_of):
-    study = prepare(find_inputs(recipe_of(kind, task=changes)))
-    split, model = study.splits["validation"], study.pretrained.model.eval()
+    prepared = prepare(find_inputs(recipe_of(kind, task=changes)))
+    split, model = prepared.splits["validation"], prepared.pretrained.model.eval()
     with torch.no_grad():
         for weight in model.parameters():  # answers that differ
             weight.mul_(3)
-    found = evaluate_rows(model, study.task, split.rows, split.examples)
+    found = evaluate_rows(model, prepared.task, split.rows, split.examples)
     column = {"classification": "label", "multiple_choice": "gold"}[kind]
     right = [each["scores"][row[column]] for each, row in zip(found.predictions, split.rows, strict=True)]
     assert found.scores["loss"] == pytest.approx(-np.log(right).mean(), rel=1e-4)

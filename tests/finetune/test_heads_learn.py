@@ -38,8 +38,8 @@ LEARNED = 0.95
     ],
 )
 def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
-    study = prepare(find_inputs(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}})))
-    task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
+    prepared = prepare(find_inputs(recipe_of(kind, member, model={"overrides": {"dropout": 0.0}})))
+    task, train, model = prepared.task, prepared.splits["train"], prepared.pretrained.model.train()
     batch = task.objective().collate(pick(train.examples, np.arange(16)), 0)
     optimizer = AdamW(model.parameters(), lr=5e-3, weight_decay=0.0)
     untrained = evaluate_rows(model.eval(), task, train.rows, train.examples).scores
@@ -56,4 +56,4 @@ def test_sixteen_rows_are_learned_by_heart(kind, member, recipe_of):
                 break
     assert task.minimized_metric(learned) < task.minimized_metric(untrained)
     assert learned[task.metric_for_best_model] > LEARNED
-    assert [name for name in study.splits if name in MEASURED] == study.measured
+    assert [name for name in prepared.splits if name in MEASURED] == prepared.measured

@@ -53,13 +53,16 @@ def test_modules_score_what_a_task_predicts(kind, recipe_of, script_of):
     task = prepare(
         find_inputs(recipe_of(kind, task={"metrics": [script_of(KINDS[kind])]}, trust_remote_code=True))
     ).task
-    study = prepare(find_inputs(recipe_of(kind)))
-    rows = study.splits["validation"].rows
-    predictions, references = study.task.guess(study.splits["train"].rows, rows), study.task.references(rows)
+    prepared = prepare(find_inputs(recipe_of(kind)))
+    rows = prepared.splits["validation"].rows
+    predictions, references = (
+        prepared.task.guess(prepared.splits["train"].rows, rows),
+        prepared.task.references(rows),
+    )
     plain = list(zip(*task.plain(predictions, references), strict=True))
     expected = {f"evaluate/agreement_of_{KINDS[kind]}/agreement": sum(a == b for a, b in plain) / len(plain)}
     assert task.library_scores(predictions, references) == pytest.approx(expected)
-    assert study.task.library_scores(predictions, references) == {}
+    assert prepared.task.library_scores(predictions, references) == {}
 
 
 def test_a_run_reports_a_module_beside_its_own_metrics(recipe_of, script_of):

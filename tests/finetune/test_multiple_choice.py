@@ -32,38 +32,38 @@ every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq
 
 
 @pytest.fixture
-def study_of(recipe_of):
+def prepared_for(recipe_of):
     """Prepare a tiny model of a member for the task."""
 
-    def study_of(member: str) -> Prepared:
+    def prepared_for(member: str) -> Prepared:
         return prepare(
             find_inputs(recipe_of("multiple_choice", member, model={"overrides": {"dropout": 0.0}}))
         )
 
-    return study_of
+    return prepared_for
 
 
-def encode(study: Prepared, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
-    """Encode rows as the study's model reads them."""
-    encoder = encoder_of(study.pretrained.model, study.pretrained.tokenizer, None)
-    return encoder, study.task.examples(Dataset.from_list(rows), encoder)
+def encode(prepared: Prepared, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
+    """Encode rows as the prepared's model reads them."""
+    encoder = encoder_of(prepared.pretrained.model, prepared.pretrained.tokenizer, None)
+    return encoder, prepared.task.examples(Dataset.from_list(rows), encoder)
 
 
-def scores_alone(study: Prepared, encoder: TextEncoder, row: dict[str, Any]) -> Tensor:
+def scores_alone(prepared: Prepared, encoder: TextEncoder, row: dict[str, Any]) -> Tensor:
     """Score the choices of a row, each in a batch of its own (K,)."""
     found = []
     for choice in row["choices"]:
         fields = encoder.encode([row["query"]], [choice])
         inputs = {name: torch.from_numpy(field.values)[None, None] for name, field in fields.items()}
-        found.append(study.pretrained.model(**inputs).logits[0, 0])
+        found.append(prepared.pretrained.model(**inputs).logits[0, 0])
     return torch.stack(found)
 
 
 @every_member
-def test_scores_and_loss_are_those_of_each_choice_alone(member, study_of):
-    study = study_of(member)
-    model, objective = study.pretrained.model.eval(), study.task.objective()
-    encoder, examples = encode(study, ROWS)
+def test_scores_and_loss_are_those_of_each_choice_alone(member, prepared_for):
+    prepared = prepared_for(member)
+    model, objective = prepared.pretrained.model.eval(), prepared.task.objective()
+    encoder, examples = encode(prepared, ROWS)
     batch = objective.collate(examples.pack(np.arange(len(ROWS))), 0)
     outputs = objective.outputs(model, batch)
     loss = objective.loss(outputs, batch)
@@ -72,7 +72,7 @@ def test_scores_and_loss_are_those_of_each_choice_alone(member, study_of):
         name: weight.grad.clone() for name, weight in model.named_parameters() if weight.requires_grad
     }
     model.zero_grad()
-    expected = [scores_alone(study, encoder, row) for row in ROWS]
+    expected = [scores_alone(prepared, encoder, row) for row in ROWS]
     for found, own in zip(objective.answers(outputs.detach(), batch), expected, strict=True):
         assert_close(torch.from_numpy(found), own.detach(), **CLOSE)
     surprise = [-own.log_softmax(0)[row["gold"]] for own, row in zip(expected, ROWS, strict=True)]
@@ -83,10 +83,10 @@ def test_scores_and_loss_are_those_of_each_choice_alone(member, study_of):
 
 
 @every_member
-def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, study_of):
-    study = study_of(member)
-    model, objective = study.pretrained.model.eval(), study.task.objective()
-    _, examples = encode(study, ROWS)
+def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, prepared_for):
+    prepared = prepared_for(member)
+    model, objective = prepared.pretrained.model.eval(), prepared.task.objective()
+    _, examples = encode(prepared, ROWS)
     losses, targets = [], []
     for limit in (10**6, int(examples.lengths.max())):
         step = StepDataset(
@@ -104,13 +104,13 @@ def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, study_of
     assert_close(losses[1], losses[0], **CLOSE)
 
 
-def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
-    study = study_of("encoder")
-    model, task, rows = study.pretrained.model.eval(), study.task, Dataset.from_list(ROWS)
-    encoder, examples = encode(study, ROWS)
+def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(prepared_for):
+    prepared = prepared_for("encoder")
+    model, task, rows = prepared.pretrained.model.eval(), prepared.task, Dataset.from_list(ROWS)
+    encoder, examples = encode(prepared, ROWS)
     found = predict(model, task, rows.remove_columns("gold"), encoder, tokens_at_once=8)
     for prediction, row in zip(found, ROWS, strict=True):
-        expected = scores_alone(study, encoder, row).softmax(0)
+        expected = scores_alone(prepared, encoder, row).softmax(0)
         assert_close(torch.tensor(prediction["scores"]), expected, rtol=0, atol=1e-5)
         assert prediction["choice"] == expected.argmax()
         assert sum(prediction["scores"]) == pytest.approx(1, abs=1e-5)
@@ -124,9 +124,9 @@ def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(study_of):
 
 
 @every_member
-def test_a_long_text_leaves_every_choice_its_place(member, study_of):
-    study = study_of(member)
-    tokenizer = study.pretrained.tokenizer
+def test_a_long_text_leaves_every_choice_its_place(member, prepared_for):
+    prepared = prepared_for(member)
+    tokenizer = prepared.pretrained.tokenizer
     encoder = TextEncoder(tokenizer, 16, has_token_types=member == "encoder")
     with pytest.warns(UserWarning, match="they are truncated"):
         ids = encoder.encode(["the cat sat " * 9], ["over"])["input_ids"][0].tolist()
@@ -171,10 +171,10 @@ def test_predictions_are_told_in_words():
         ({"query": ""}, "row 2 has no text in column 'query'"),
     ],
 )
-def test_rows_that_cannot_be_used_are_named(change, message, study_of):
+def test_rows_that_cannot_be_used_are_named(change, message, prepared_for):
     good = {"query": "the cat", "choices": ["sat", "ran"], "gold": 0}
     with pytest.raises(ValueError, match=message):
-        encode(study_of("encoder"), [good, good | change])
+        encode(prepared_for("encoder"), [good, good | change])
 
 
 def test_that_the_first_choice_is_never_right_is_told():

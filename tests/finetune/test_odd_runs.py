@@ -101,10 +101,10 @@ def test_a_split_without_a_target_has_no_loss_and_its_run_a_report(recipe_of, tm
 
 
 def test_rows_without_labels_have_no_loss(recipe_of):
-    study = prepare(find_inputs(recipe_of("classification")))
-    examples = study.splits["train"].examples
+    prepared = prepare(find_inputs(recipe_of("classification")))
+    examples = prepared.splits["train"].examples
     blank = type(examples)({name: field for name, field in examples.fields.items() if name != "labels"})
-    answers, loss = prediction_loop(study.pretrained.model.eval(), study.task.objective(), blank, 4096)
+    answers, loss = prediction_loop(prepared.pretrained.model.eval(), prepared.task.objective(), blank, 4096)
     assert len(answers) == 16
     assert math.isnan(loss)
 

@@ -27,10 +27,10 @@ every_member = pytest.mark.parametrize("member", ["encoder", "decoder", "seq2seq
 
 
 @pytest.fixture
-def study_of(recipe_of):
+def prepared_for(recipe_of):
     """Prepare a tiny model of a member for the task, whose windows hold few tokens."""
 
-    def study_of(member: str, **task: Any) -> Prepared:
+    def prepared_for(member: str, **task: Any) -> Prepared:
         return prepare(
             find_inputs(
                 recipe_of(
@@ -44,21 +44,25 @@ def study_of(recipe_of):
             )
         )
 
-    return study_of
+    return prepared_for
 
 
-def whole_batch(study: Prepared) -> dict[str, Any]:
+def whole_batch(prepared: Prepared) -> dict[str, Any]:
     """Collate all windows of the training rows."""
-    examples = study.splits["train"].examples
-    return study.task.objective().collate(examples.pack(np.arange(len(examples))), 0)
+    examples = prepared.splits["train"].examples
+    return prepared.task.objective().collate(examples.pack(np.arange(len(examples))), 0)
 
 
 @every_member
-def test_scores_and_loss_are_those_of_each_window_alone(member, study_of):
-    study = study_of(member)
-    model, objective, batch = study.pretrained.model.eval(), study.task.objective(), whole_batch(study)
+def test_scores_and_loss_are_those_of_each_window_alone(member, prepared_for):
+    prepared = prepared_for(member)
+    model, objective, batch = (
+        prepared.pretrained.model.eval(),
+        prepared.task.objective(),
+        whole_batch(prepared),
+    )
     outputs = objective.outputs(model, batch)
-    examples = study.splits["train"].examples
+    examples = prepared.splits["train"].examples
     surprise = []
     for scores, window in zip(outputs, (examples[index] for index in range(len(examples))), strict=True):
         inputs = {name: torch.from_numpy(window[name])[None] for name in window if name in MODEL_INPUTS}
@@ -67,23 +71,27 @@ def test_scores_and_loss_are_those_of_each_window_alone(member, study_of):
         assert_close(scores[: len(alone)], alone, **CLOSE)
         assert (scores[len(alone) :] == -torch.inf).all()
         surprise += [-alone.log_softmax(0)[place, side] / 2 for side, place in enumerate(window["labels"])]
-    assert len(examples) > len(study.splits["train"].rows)
+    assert len(examples) > len(prepared.splits["train"].rows)
     assert_close(objective.loss(outputs, batch), torch.stack(surprise).sum(), **CLOSE)
 
 
-def test_the_loss_is_that_of_the_models_themselves(study_of):
-    study = study_of("encoder")
-    model, objective, batch = study.pretrained.model.eval(), study.task.objective(), whole_batch(study)
+def test_the_loss_is_that_of_the_models_themselves(prepared_for):
+    prepared = prepared_for("encoder")
+    model, objective, batch = (
+        prepared.pretrained.model.eval(),
+        prepared.task.objective(),
+        whole_batch(prepared),
+    )
     inputs = {name: value for name, value in batch.items() if name in MODEL_INPUTS}
     starts, ends = batch["labels"][:, 0].unbind(-1)
     expected = model(**inputs, start_positions=starts, end_positions=ends, reduction="sum").loss
     assert_close(objective.loss(objective.outputs(model, batch), batch), expected, **CLOSE)
 
 
-def test_micro_batches_have_the_loss_of_the_step(study_of):
-    study = study_of("encoder")
-    model, objective = study.pretrained.model.eval(), study.task.objective()
-    examples = study.splits["train"].examples
+def test_micro_batches_have_the_loss_of_the_step(prepared_for):
+    prepared = prepared_for("encoder")
+    model, objective = prepared.pretrained.model.eval(), prepared.task.objective()
+    examples = prepared.splits["train"].examples
     losses = []
     for limit in (10**6, 30):
         total = int(examples.lengths.sum())
@@ -108,10 +116,10 @@ def test_the_best_span_is_the_best_of_all(longest):
 
 @every_member
 @torch.no_grad()
-def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
-    study = study_of(member, longest_answer=3)
-    task, split, model = study.task, study.splits["train"], study.pretrained.model.eval()
-    encoder = encoder_of(model, study.pretrained.tokenizer, LENGTHS[member])
+def test_predictions_are_the_best_of_all_windows_of_a_row(member, prepared_for):
+    prepared = prepared_for(member, longest_answer=3)
+    task, split, model = prepared.task, prepared.splits["train"], prepared.pretrained.model.eval()
+    encoder = encoder_of(model, prepared.pretrained.tokenizer, LENGTHS[member])
     found = predict(model, task, split.rows.remove_columns("answers"), encoder, tokens_at_once=40)
     best: dict[int, tuple[float, str]] = {}
     none: dict[int, float] = {}
@@ -145,10 +153,10 @@ def test_predictions_are_the_best_of_all_windows_of_a_row(member, study_of):
     ]
 
 
-def test_scores_are_those_of_squad(study_of):
-    study = study_of("encoder")
-    task, split = study.task, study.splits["train"]
-    judged = evaluate_rows(study.pretrained.model.eval(), task, split.rows, split.examples)
+def test_scores_are_those_of_squad(prepared_for):
+    prepared = prepared_for("encoder")
+    task, split = prepared.task, prepared.splits["train"]
+    judged = evaluate_rows(prepared.pretrained.model.eval(), task, split.rows, split.examples)
     assert set(judged.scores) == set(task.metrics)
     references = task.references(split.rows)
     right = [{"answer": (own or [""])[0], "score": 1.0, "no_answer_score": 0.0} for own in references]

@@ -56,8 +56,8 @@ def tagger_recipe(recipe_of, sources):
 
 @pytest.mark.parametrize("names", [("characters", "static"), ("elmo", "static")], ids="-".join)
 def test_sixteen_rows_are_learned_by_heart(names, tagger_recipe):
-    study = prepare(find_inputs(tagger_recipe(*names)))
-    task, train, model = study.task, study.splits["train"], study.pretrained.model.train()
+    prepared = prepare(find_inputs(tagger_recipe(*names)))
+    task, train, model = prepared.task, prepared.splits["train"], prepared.pretrained.model.train()
     objective = task.objective_for(model)
     batch = objective.collate(pick(train.examples, np.arange(16)), 0)
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2)
@@ -117,13 +117,13 @@ def learned(folder: Path, seed: int) -> tuple[dict[str, torch.Tensor], list[floa
 
 def test_scores_are_those_of_the_saved_tagger(two_seeds):
     word_features.KEPT.clear()
-    study = prepare(find_inputs(two_seeds))
+    prepared = prepare(find_inputs(two_seeds))
     for seed in (0, 1):
         folder = seed_folder(two_seeds.folder, seed)
         told = json.loads((folder / "scores.json").read_text())["validation"]
-        split = study.splits["validation"]
+        split = prepared.splits["validation"]
         tagger = TercetTaggerForTokenClassification.from_pretrained(folder / "model")
-        found = evaluate_rows(tagger, study.task, split.rows, split.examples).scores
+        found = evaluate_rows(tagger, prepared.task, split.rows, split.examples).scores
         assert found == pytest.approx(told, rel=1e-5)
 
 
