@@ -13,6 +13,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.initialization import no_init_weights
 
 from ... import modeling
 from ..configuration_tercet import SHARED_FIELDS, TercetConfig
@@ -64,7 +65,9 @@ def from_stock(stock: PreTrainedModel | str, revision: str | None = None) -> Ter
     told = {"tie_word_embeddings": False} if has_own_head(stock) else {}
     told |= {name: tell(stock) for name, tell in architecture.by_weights.items()}
     config = architecture.our_config(stock.config, counterpart, **told)
-    ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
+    with no_init_weights():  # all are filled
+        ours = getattr(modeling, counterpart.ours)(config).to(stock.dtype)
+    ours.tie_weights()
     links = link(stock, ours, architecture.table(counterpart))
     fill(ours, links.to_ours(stock.state_dict()))
     return settled(ours, stock)

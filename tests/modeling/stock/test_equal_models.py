@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
-from transformers import AutoConfig, Qwen3NextConfig, Qwen3NextForCausalLM
+from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, Qwen3NextConfig, Qwen3NextForCausalLM
 from transformers.loss.loss_utils import ForQuestionAnsweringLoss
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -515,3 +515,11 @@ def test_the_layers_of_pytorch_are_equal():
         theirs,
         stock_loss_of=lambda logits: cross_entropy(logits.mT, labels, label_smoothing=0.1),
     )
+
+
+def test_no_weights_are_drawn_for_a_stock_model():
+    stock = GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB_SIZE, n_embd=8, n_layer=1, n_head=2, n_positions=16))
+    state = torch.random.get_rng_state()
+    ours = from_stock(stock)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert ours.lm_head.weight is ours.get_input_embeddings().weight
