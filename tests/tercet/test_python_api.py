@@ -1,5 +1,6 @@
 """The commands as functions: the same runs as the command line's, on rows in memory, with results."""
 
+import gc
 import inspect
 import json
 import pickle
@@ -19,6 +20,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 import tercet
 from tercet import runs
 from tercet.__main__ import main
+from tercet.calls import collecting_no_garbage
 from tercet.configs.recipe import load_recipe, read_overrides, written
 from tercet.data.files.rows import read_file
 from tercet.finetune.tasks.recipes import TaskRecipe
@@ -552,3 +554,16 @@ def test_a_table_of_arrow_and_rows_of_no_kind():
     assert as_dataset(pyarrow.table({"a": [1]}), "rows").to_list() == [{"a": 1}]
     with pytest.raises(ValueError, match="rows is of type set: give a DataFrame"):
         as_dataset({1}, "rows")
+
+
+def test_imports_leave_the_garbage_collector_as_they_found_it():
+    with collecting_no_garbage():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collecting_no_garbage():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
