@@ -7,16 +7,17 @@ Their scores are called `evaluate/MODULE/SCORE`. They are reported, and choose n
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import evaluate
 import numpy as np
-from evaluate import EvaluationModule
+
+if TYPE_CHECKING:
+    from evaluate import EvaluationModule
 
 PREFIX = "evaluate/"
 """How the names of their scores begin."""
 
-Modules = Mapping[str, EvaluationModule]
+Modules = Mapping[str, "EvaluationModule"]
 """Name without folders and ending -> module."""
 
 
@@ -30,6 +31,10 @@ def load_metrics(names: Sequence[str], *, trust_remote_code: bool = False) -> Mo
     Raises:
         ValueError: One is of somebody else, or cannot be loaded, or two share a name.
     """
+    if not names:
+        return {}
+    import evaluate
+
     modules: dict[str, EvaluationModule] = {}
     for name in names:
         if not (trust_remote_code or is_own(name)):

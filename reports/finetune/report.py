@@ -55,7 +55,6 @@ from ..finished_run import FinishedRun, find_run
 from ..next_steps import NextStep, after_learning_a_task, next_steps
 from ..next_steps import as_data as steps_as_data
 from ..page import save
-from ..pretraining.report import write_report as report_of_pretraining
 from ..scores import INTERVAL, metric_words
 from ..scores import as_data as scores_as_data
 from ..verdicts import missing_interval
@@ -104,6 +103,8 @@ def write_report(run: FinishedRun) -> None:
     page = build_report(prepared, summary, predictions, folder, facts["begins_with"], training.epochs)
     save(page, folder)
     if (folder / ADAPTED).exists():
+        from ..pretraining.report import write_report as report_of_pretraining
+
         report_of_pretraining(find_run(folder / ADAPTED / "run"))
 
 
