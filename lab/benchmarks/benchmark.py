@@ -24,8 +24,7 @@ from measuring import Conditions, begin_result
 from publishing import RESULTS, Result, Row, describe_run, keep, publish, read, table
 
 BENCHMARKS = (
-    "pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot", "long_texts",
-    "translators",
+    "pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot", "translators",
 )  # fmt: skip
 STUDIES = tuple(sorted(path.stem for path in (Path(__file__).parent / "studies").glob("*.yaml")))
 

@@ -345,7 +345,11 @@ class Seq2SeqCase(Case):
 
 @dataclass(frozen=True)
 class BigBirdCase(Case):
-    """BigBird learns masked tokens of full texts: `long_texts.py` explains the pattern."""
+    """BigBird learns masked tokens of full texts.
+
+    A block of ours attends to a window of three blocks, two global ones and four drawn ones; one of the stock
+    model to three drawn ones.
+    """
 
     preset = "bert-base"
     model_class = TercetEncoderForMaskedLM

@@ -17,7 +17,6 @@ SMOKES = {
     "distillation": [],
     "data_pipeline": ["--cases", "encoder"],
     "fewshot": ["--cases", "4x256"],
-    "long_texts": ["--cases", "training-1024"],
 }
 """Options with which each benchmark takes little time."""
 
