@@ -23,9 +23,7 @@ import torch
 from measuring import Conditions, begin_result
 from publishing import RESULTS, Result, Row, describe_run, keep, publish, read, table
 
-BENCHMARKS = (
-    "pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot", "translators",
-)  # fmt: skip
+BENCHMARKS = ("pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot")
 STUDIES = tuple(sorted(path.stem for path in (Path(__file__).parent / "studies").glob("*.yaml")))
 
 
@@ -58,8 +56,6 @@ class Benchmark:
     """Of the machine, for the head of the table."""
     facts: Callable[[Result], list[str]] = no_facts
     """Lines above the table."""
-    draw: Callable[[Result, Path], None] | None = None
-    """Draws the result into a PNG file."""
     text: Callable[[Result], list[str]] | None = None
     """Writes what stands below the head where it is more than one table."""
 
@@ -87,11 +83,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments)
         benchmark = options.benchmark
         result = read(options.output) if options.is_rendered else measure_all(benchmark, options)
-        picture = options.picture or (options.page or options.output).with_name(f"{options.name}.png")
-        if benchmark.draw:
-            benchmark.draw(result, picture)
-        shown = picture if benchmark.draw and not options.picture else None
-        publish(benchmark.render(result), options.page, options.name, shown)
+        publish(benchmark.render(result), options.page, options.name)
     except ValueError as error:
         print(f"benchmark.py: {error}", file=sys.stderr)
         return 2
@@ -139,7 +131,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
     add("--threads", type=int, default=torch.get_num_threads())
     add("--output", type=Path, default=RESULTS / f"{name}.json", help="where all numbers go, as JSON")
     add("--page", type=Path, help="Markdown page that has a place for the table")
-    add("--picture", type=Path, help="where the picture goes, if there is one; beside the page if left out")
     add("--render", dest="is_rendered", action="store_true", help="measure nothing: show what --output holds")
     add("--any-load", dest="waits_for_rest", action="store_false", help=ANY_LOAD)
     add("--smoke", action="store_true", help="tiny shapes, at any load: only to see that it runs")

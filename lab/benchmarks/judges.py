@@ -1,35 +1,29 @@
-"""What makes and judges the models of a study, through the code of the commands.
+"""What judges the models of a study, through the code of the commands.
 
-Every judgement has `values`, one for each seed of its own, or `scores` by what was asked and who answered;
-and where these are known, `interval`, 95 % over rows, and `guess`, what needs no model.
+A judgement has `values`, one for each seed of its own; `interval`, 95 % over rows, where it is known; and
+other numbers that a table may show.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from math import log
 from pathlib import Path
-from statistics import mean
 from typing import Any, cast
 
+import datasets
 import numpy as np
 import torch
-from samples import row_sample
-from transformers import AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import tercet
-from tercet import (
-    TercetDecoderForSentenceEmbedding,
-    TercetEncoderConfig,
-    TercetEncoderForSentenceEmbedding,
-    TercetEncoderModel,
-)
+from tercet import TercetDecoderForSentenceEmbedding, TercetEncoderForSentenceEmbedding
 from tercet.configs.messages import quietly
 from tercet.configs.recipe import load_recipe, read_overrides
 from tercet.data.documents import open_documents
 from tercet.data.files.rows import read_file
-from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
+from tercet.data.tokenizers.tokenizer import load_tokenizer
 from tercet.fewshot.output import ITEMS
 from tercet.fewshot.recipe import FewShotRecipe
 from tercet.finetune.output import PREDICTIONS
@@ -37,13 +31,14 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.tasks.tagging import TaggingRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
 from tercet.pretraining.text import TextReader, open_text
+from tercet.pretraining.translation_scores import bleu_by_length, score_translations, translate
+from tercet.tools.convert.run import convert_model
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import evaluate_held_out
 from tercet.training.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.training.metrics.numbers import spearman
-from tercet.training.run_folder import MODEL, RECIPE, SCORES
+from tercet.training.run_folder import RECIPE, SCORES
 from tercet.training.stages import StepCutter
 
 TEXTS_AT_ONCE = 64
@@ -56,77 +51,35 @@ class Exam:
     """What is judged, and by what."""
 
     recipe: str
+    """Of the judge, or of the training where the judge has none."""
     overrides: tuple[str, ...]
     model: Path
-    limits: dict[str, int | None]
-    """Split of the data -> rows at most."""
     options: dict[str, Any]
-    """What the kind of judge reads besides; and `is_trial`: whether all may be short."""
-    training: tuple[str, tuple[str, ...]] = ("", ())
-    """Recipe and overrides of all rows' training."""
-
-
-def pretrained(recipe: str, overrides: list[str], folder: Path) -> dict[str, Any]:
-    """Pretrain, going on with an interrupted run; what it cost."""
-    loaded = load_recipe(PretrainingRecipe, recipe, [*overrides, f"output={folder / 'run'}"])
-    model = pretrain(loaded, resume=True)
-    told = json.loads((model.parent / "evaluation.json").read_text(encoding="utf-8"))
-    cost = {"seconds": told["seconds"], "steps": told["step"], "tokens": told["tokens"]}
-    return cost | {
-        "parameters": Checkpoint.open(str(model)).ours().num_parameters(),
-        "scores": told["scores"],
-    }
-
-
-def untrained(recipe: str, overrides: list[str], folder: Path) -> dict[str, Any]:
-    """Build an encoder with random weights, and a tokenizer of its rows."""
-    about = read_overrides(overrides)
-    tokenizer = train_tokenizer(read_file(about["text"], ("text",))["text"], **about["tokenizer"])
-    sizes = about["config"] | {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-    model = TercetEncoderModel(TercetEncoderConfig(**sizes))
-    for part in (model, tokenizer):
-        part.save_pretrained(folder / "run" / MODEL)
-    return {"seconds": 1.0, "steps": 1, "tokens": 0, "parameters": model.num_parameters()}
+    """What the kind of judge reads besides."""
 
 
 def by_finetuning(exam: Exam, folder: Path) -> Judgement:
-    """Fine-tune on a task's rows, going on with an interrupted run."""
-    given = [*exam.overrides, f"output={folder / 'run'}"]
-    recipe = load_recipe(FineTuningRecipe, exam.recipe, given)
-    for split in ("train", "validation", "test"):
-        if (source := getattr(recipe.data, split)) is not None:
-            given += split_of(exam, split, str(source), recipe.task.columns, folder)
-    if exam.options["is_trial"]:
-        given.append("training.epochs=1")
-    tercet.finetune(load_recipe(FineTuningRecipe, exam.recipe, given), resume=True)
+    """Fine-tune on a task's rows, on the first `rows` of each file if that many are told."""
+    recipe = load_recipe(FineTuningRecipe, exam.recipe, [*exam.overrides, f"output={folder / 'run'}"])
+    files = []
+    for split in ("train", "validation", "test") if exam.options.get("rows") else ():
+        rows = read_file(str(getattr(recipe.data, split)), recipe.task.columns)
+        rows.select(range(min(exam.options["rows"], len(rows)))).to_json(folder / f"{split}.jsonl")
+        files.append(f"data.{split}={folder / split}.jsonl")
+    tercet.finetune(recipe, *files, resume=True)
     told = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))
-    criterion, split, seeds = told["criterion"], told["split"], told["seeds"].values()
-    baselines = {name: scores.get(criterion, 0.0) for name, scores in told["baselines"].items()}
+    criterion, split = told["criterion"], told["split"]
     found = {
-        "values": [seed[split][criterion] for seed in seeds],
-        "mean": told["mean"][split][criterion],
-        "deviation": told["standard_deviation"][split][criterion],
+        "values": [seed[split][criterion] for seed in told["seeds"].values()],
         "interval": told["interval"],
-        "guess": next(iter(baselines.values())),
-        "baselines": baselines,
-        "seconds": mean(seed["seconds"] for seed in seeds),
+        "baselines": {name: scores.get(criterion, 0.0) for name, scores in told["baselines"].items()},
     }
-    return found | ({"unseen": unseen_share(folder / "run")} if exam.options.get("unseen") else {})
-
-
-def split_of(exam: Exam, split: str, source: str, columns: Sequence[str], folder: Path) -> list[str]:
-    """Draw the rows of a split if they are limited; the override that names them."""
-    limit = exam.limits.get(split)
-    if limit is None:
-        return []
-    return [f"data.{split}={row_sample(source, columns, limit, folder / f'{split}.jsonl')}"]
+    is_tagging = isinstance(recipe.task, TaggingRecipe)
+    return found | ({"unseen": unseen_share(folder / "run")} if is_tagging else {})
 
 
 def unseen_share(run: Path) -> float:
-    """Return the share of right labels among the words of the test rows that no training row has.
-
-    They are those of the best seed.
-    """
+    """Return the share of right labels among the test words that no training row has, by the best seed."""
     recipe = load_recipe(FineTuningRecipe, str(run / RECIPE))
     task = cast(TaggingRecipe, recipe.task)
     words, tags = task.words, task.tags
@@ -150,11 +103,10 @@ def by_prompting(exam: Exam, folder: Path) -> Judgement:
     if exam.options.get("bits"):
         lines = (folder / "run" / ITEMS).read_text(encoding="utf-8").splitlines()
         bits = np.array([-json.loads(line)["log_likelihood"] for line in lines]) / np.log(2)
-        return {"values": [float(bits.mean())], "interval": list(mean_interval(bits)), "guess": None}
+        return {"values": [float(bits.mean())], "interval": list(mean_interval(bits))}
     results = json.loads((folder / "run" / SCORES).read_text(encoding="utf-8"))
     own = results["models"][0]["shots"]["0"]
-    found = {"values": [own["mean"]], "interval": own["interval"], "guess": exam.options.get("guess")}
-    return found | {"ties": own["ties"]}
+    return {"values": [own["mean"]], "interval": own["interval"]}
 
 
 def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
@@ -163,8 +115,7 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
     With `bits_per_character`, bits of a target are divided by the characters of an average token, which is
     the same for all models.
     """
-    name, overrides = exam.training
-    recipe = load_recipe(PretrainingRecipe, name, [*overrides, *exam.overrides])
+    recipe = load_recipe(PretrainingRecipe, exam.recipe, exam.overrides)
     tokenizer = load_tokenizer(str(exam.model))
     accelerator = build_accelerator(recipe.training, exam.model.parent)
     reader = TextReader(recipe.corpus, recipe.objective, tokenizer, recipe.training.seed)
@@ -185,18 +136,20 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
 def by_similarity(exam: Exam, folder: Path) -> Judgement:
     """Correlate the similarity of two sentences' vectors, mean states, with that which people see.
 
-    The overrides name `file`, and `decoder`: whether the model is one. Nothing is fine-tuned.
+    The overrides name `file`, `rows` (all if null), `stack` (the member that the model is converted to, if
+    any) and `decoder` (whether what is judged is one). Nothing is fine-tuned.
     """
-    about = read_overrides(exam.overrides)
-    rows = read_file(about["file"], ("sentence1", "sentence2", "score"))
-    rows = rows.select(range(min(len(rows), exam.limits.get("test") or len(rows))))
+    about, path = read_overrides(exam.overrides), exam.model
+    if about["stack"]:
+        path = folder / "model"
+        convert_model(str(exam.model), about["stack"], str(path), overwrite=True)
+    rows = read_file(about["file"], ("sentence1", "sentence2", "score"))[: about["rows"]]
     first, second = (
-        np.concatenate([*vectors(exam.model, about["decoder"], rows[name][:])])
-        for name in ("sentence1", "sentence2")
+        np.concatenate([*vectors(path, about["decoder"], rows[name])]) for name in ("sentence1", "sentence2")
     )
     found, people = (first * second).sum(axis=1), np.array(rows["score"])
-    interval = bootstrap_interval(lambda drawn: spearman(found[drawn], people[drawn]), len(rows))
-    return {"values": [spearman(found, people)], "interval": list(interval), "guess": 0.0}
+    interval = bootstrap_interval(lambda drawn: spearman(found[drawn], people[drawn]), len(people))
+    return {"values": [spearman(found, people)], "interval": list(interval)}
 
 
 @torch.inference_mode()
@@ -212,10 +165,29 @@ def vectors(path: Path, is_decoder: bool, texts: list[str]) -> Iterator[np.ndarr
         yield model(**inputs).sentence_embeddings.numpy()
 
 
+@torch.inference_mode()
+def by_translating(exam: Exam, folder: Path) -> Judgement:
+    """Translate pairs, and compare in lower case: BLEU and chrF, or BLEU of a `fifth` by the length.
+
+    The overrides name the `pairs`, how many `rows` of them (all if null), and the number of `beams`.
+    """
+    about = read_overrides(exam.overrides)
+    table = datasets.load_dataset("json", data_files=about["pairs"], split="train")
+    sources, references = (table[language][: about["rows"]] for language in ("en", "de"))
+    model = AutoModelForSeq2SeqLM.from_pretrained(exam.model)
+    written = translate(model, AutoTokenizer.from_pretrained(exam.model), sources, about["beams"])
+    if (fifth := exam.options.get("fifth")) is not None:
+        group = bleu_by_length(sources, written, references, lowercase=True)[fifth]
+        return {"values": [group.bleu], "interval": list(group.interval)}
+    scores = score_translations(written, references, lowercase=True)
+    return {"values": [scores.bleu], "chrf": scores.chrf}
+
+
 JUDGES: dict[str, Callable[[Exam, Path], Judgement]] = {
     "finetune": by_finetuning,
     "fewshot": by_prompting,
     "held_out": by_held_out_text,
     "similarity": by_similarity,
+    "translation": by_translating,
 }
 """Kinds of judges, by the name that a study has."""

@@ -56,15 +56,15 @@ def read(path: Path) -> Result:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def publish(text: str, page: Path | None, name: str, picture: Path | None = None, caption: str = "") -> None:
-    """Print a table, and put it into its place on a page, if one is named, with a picture beside the page.
+def publish(text: str, page: Path | None, name: str) -> None:
+    """Print a table, and put it into its place on a page, if one is named.
 
     Raises:
         ValueError: The page has no place for it.
     """
     print(text)
     if page:
-        write_between_marks(page, f"{text}\n\n![{caption}]({picture.name})" if picture else text, name)
+        write_between_marks(page, text, name)
 
 
 def marks_of(name: str) -> tuple[str, str]:

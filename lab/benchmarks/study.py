@@ -4,64 +4,81 @@
     python lab/benchmarks/benchmark.py bake_off --smoke     a few steps of tiny models: to see that it runs
     python lab/benchmarks/benchmark.py bake_off --render    the table of earlier figures
 
-`study_file.py` tells what the file of a study holds, and its first lines what it is about; `--rounds` are
-seeds. Every model and every judgement is a cell: a folder below --folder with a `result.json`. What is
-finished is not repeated, and what was interrupted goes on.
+`--rounds` are seeds. Every training and every judgement is kept in a folder below --folder, in `result.json`:
+what is finished is not repeated, and what was interrupted goes on. The file of a study, in `studies/`:
 
-Rows are compared after the same tokens: times are what other benchmarks measure.
+    settings    what `--set` changes, and each `$name` in the file
+    trial       settings of `--smoke`
+    seeds       of every row, where its training or its judges name `$seed`; 1 if left out
+    parts       what becomes a table each, by name:
+      train       recipe, steps and overrides of a row's training; left out where judges find finished models
+      defaults    fields of rows that do not have them
+      rows        name, fields (each `$name`), further overrides, and judges (all if left out)
+      judges      kind (a key of `judges.JUDGES`), recipe, overrides, options; title, what is `shown`, scale
+      columns     title -> what is shown of a row's fields
+      note        a sentence above the table, which reads the settings and the first row
+
+Overrides read fields, settings, `seed`, `all_seeds`, `row`, `folder`, and `model` (in judges) or `half` and
+`fifth` of the steps (in rows). What is `shown` of a judge reads what `numbers` returns.
 """
 
-import re
+import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
+from math import hypot, sqrt
 from pathlib import Path
-from typing import Any, cast
+from statistics import mean, stdev
+from string import Template
+from typing import Any
 
 import torch
+import yaml
 from benchmark import Benchmark
-from cells import cell_folder, once
-from judges import JUDGES, Exam, pretrained, untrained
-from measuring import Conditions, in_fresh_process
-from publishing import Result
-from samples import text_sample
-from standings import text_of
-from study_file import Judge, Part, Row, Study, Training, filled, load_study
+from judges import JUDGES, Exam
+from measuring import Conditions
+from publishing import Result, keep, lines_of, read
+from scipy.stats import t as student
 
-from tercet.configs.recipe import load_recipe
-from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.tools.convert.run import Member, convert_model
+import tercet
+from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.training.run_folder import MODEL
 
 STUDIES = Path(__file__).parent / "studies"
 
+Data = dict[str, Any]
+
 
 @dataclass(frozen=True)
-class StudyPart:
+class Part:
     """A part of a study, by their names."""
 
     study: str
-    part: str
+    name: str
     is_trial: bool = False
 
-    def shrunk(self) -> "StudyPart":
+    def shrunk(self) -> "Part":
         """Return a trial of the same."""
         return replace(self, is_trial=True)
 
 
 def benchmark_of(name: str) -> Benchmark:
     """Make a benchmark of a study: its cases are the parts."""
-    study = load_study(STUDIES / f"{name}.yaml")
+    study = load_study(name)
     return Benchmark(
-        {part.name: StudyPart(name, part.name) for part in study.parts},
+        {part: Part(name, part) for part in study["parts"]},
         measure_part,
         options={
             "--set": {"dest": "settings", "nargs": "+", "default": [], "metavar": "NAME=VALUE", "help": SET},
-            "--folder": {"type": Path, "help": "where cells are kept; runs/STUDY if left out"},
+            "--folder": {
+                "type": Path,
+                "help": "where models and judgements are kept; runs/STUDY if left out",
+            },
         },
-        defaults={"rounds": study.seeds, "threads": 1, "waits_for_rest": False},
+        defaults={"rounds": study.get("seeds", 1), "threads": 1, "waits_for_rest": False},
         begin=lambda conditions, is_smoke: {"is_timed": False},
         text=partial(text_of, study),
     )
@@ -70,159 +87,165 @@ def benchmark_of(name: str) -> Benchmark:
 SET = "settings of the study, which its file names"
 
 
-def measure_part(case: StudyPart, options: Namespace, conditions: Conditions, result: Result) -> Result:
+def load_study(name: str, changes: Sequence[str] = (), is_trial: bool = False) -> Data:
+    """Read a study, and put its settings where they are named."""
+    text = (STUDIES / f"{name}.yaml").read_text(encoding="utf-8")
+    study = yaml.safe_load(text)
+    settings = study.get("settings", {}) | (study.get("trial", {}) if is_trial else {})
+    given = dict(each.split("=", 1) for each in changes)
+    if unknown := given.keys() - settings.keys():
+        raise ValueError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(settings)}")
+    settings |= {name: yaml.safe_load(value) for name, value in given.items()}
+    return yaml.safe_load(filled(text, settings)) | {"settings": settings}
+
+
+def filled(text: str, variables: Mapping[str, Any]) -> str:
+    """Put variables into a text as YAML has them; what else it names is left."""
+    shown = {name: each if isinstance(each, str) else json.dumps(each) for name, each in variables.items()}
+    return Template(text).safe_substitute(shown)
+
+
+def measure_part(case: Part, options: Namespace, conditions: Conditions, result: Result) -> Result:
     """Train and judge the rows of a part."""
-    study = load_study(STUDIES / f"{case.study}.yaml", options.settings, case.is_trial)
-    result["settings"] = study.settings
+    study = load_study(case.study, options.settings, case.is_trial)
+    result["settings"] = study["settings"]
     torch.set_num_threads(conditions.threads)
-    (part,) = (each for each in study.parts if each.name == case.part)
     folder = (options.folder or Path("runs") / case.study).resolve()
-    shop = Workshop(study, part, folder, conditions, options.rounds, case.is_trial)
-    return {"rows": [shop.standing(row) for row in part.rows]}
-
-
-@dataclass(frozen=True)
-class Model:
-    """A row's model of one seed: its cell, and what its training gave."""
-
-    cell: Path
-    seed: int
-    found: Result
-
-    @property
-    def path(self) -> Path:
-        """Where the model lies."""
-        return self.cell / "run" / MODEL
+    workshop = Workshop(study["parts"][case.name], study["settings"], folder, options.rounds)
+    return {"rows": [workshop.standing(row) for row in workshop.part["rows"]]}
 
 
 class Workshop:
-    """Where the rows of a part are trained and judged.
+    """Where the rows of a part are trained and judged, with so many seeds, in a folder."""
 
-    Args:
-        study: The study.
-        part: A part of it.
-        folder: Of all cells.
-        conditions: Of the processes that train and judge.
-        seeds: How many models a row has.
-        is_trial: Whether all is as short as can be, and in this process.
-    """
+    def __init__(self, part: Data, settings: Data, folder: Path, seeds: int):
+        self.part, self.folder = part, folder
+        self.variables = settings | {"folder": str(folder), "all_seeds": [*range(seeds)]}
+        self.seeds = range(seeds if "$seed" in json.dumps(part.get("train") or part["judges"]) else 1)
 
-    def __init__(
-        self, study: Study, part: Part, folder: Path, conditions: Conditions, seeds: int, is_trial: bool
-    ):
-        self.part, self.folder, self.seeds, self.is_trial = part, folder, seeds, is_trial
-        self.threads = conditions.threads
-        self.variables = {"folder": folder, "all_seeds": [*range(seeds)]} | study.settings
-        for name, sample in study.samples.items():
-            text, characters = Path(sample.of), sample.characters
-            if characters is not None:
-                text = text_sample(text, folder / f"{name}-{characters}", characters)
-            self.variables[name] = text
-        self.call: Callable[..., Any] = partial(in_fresh_process, conditions)
-        if is_trial:
-            self.call = lambda function, *arguments: function(*arguments)
-
-    def standing(self, row: Row) -> Result:
+    def standing(self, row: Data) -> Data:
         """Train and judge a row: what it cost, and under `judgements` those of all seeds, by judge."""
-        about = {"name": row.name, "overrides": [*row.overrides]} | self.part.defaults | row.fields
-        if self.part.train is None:
-            seeds = range(self.seeds if self.varies(*self.judge_texts()) else 1)
-            return about | {
-                "judgements": self.judgements(row, [Model(self.folder, each, {}) for each in seeds])
-            }
-        steps = self.steps()
-        models = self.trained(row, steps)
-        about |= {name: models[0].found[name] for name in ("parameters", "tokens", "steps")}
-        return about | {"judgements": self.judgements(row, models)}
+        about = {"name": row["name"], "overrides": row.get("overrides", [])}
+        about |= self.part.get("defaults", {}) | row.get("fields", {})
+        judgements: dict[str, list[Data]] = {name: [] for name in row.get("judges", self.part["judges"])}
+        for seed in self.seeds:
+            model = self.trained(row, seed) if "train" in self.part else {}
+            about |= {name: each for name, each in model.items() if name != "path"}
+            for name, found in judgements.items():
+                found.append(self.judged(row, seed, self.part["judges"][name], model.get("path", "")))
+        return about | {"judgements": judgements}
 
-    def steps(self) -> int:
-        """Count the steps of a training from its tokens, unless they are given."""
-        train = self.part.train
-        assert train is not None
-        if train.steps is not None:
-            return train.steps
-        overrides = self.fill(train.overrides, self.part.rows[0], 0)
-        size = load_recipe(PretrainingRecipe, train.recipe, overrides).training.tokens_per_step
-        return max(round((train.tokens or 0) / size), 1)
+    def trained(self, row: Data, seed: int) -> Data:
+        """Train a row, or find what was trained before: its `path`, and what it cost."""
+        train, steps = self.part["train"], self.steps(row)
+        own = self.fill(row.get("overrides", []), row, seed, half=steps // 2, fifth=steps // 5)
+        overrides = [*self.fill(train["overrides"], row, seed), f"training.steps={steps}", *own]
+        recipe = self.fill([train["recipe"]], row, seed)[0]
+        return once(self.folder, f"training {row['name']}, seed {seed}", pretrained, recipe, overrides)
 
-    def trained(self, row: Row, steps: int) -> list[Model]:
-        """Train a row with every seed, or find what was trained before."""
-        train = self.part.train
-        assert train is not None
-        models = []
-        for seed in range(self.seeds if self.varies(*train.overrides) else 1):
-            own = [
-                each.replace("HALF", f"{steps // 2}").replace("FIFTH", f"{steps // 5}")
-                for each in row.overrides
-            ]
-            overrides = self.fill(train.overrides, row, seed)
-            if train.command == "pretrain":
-                overrides += [f"training.steps={steps}", f"training.checkpoint_every={max(steps // 4, 1)}"]
-            overrides += self.fill(own, row, seed)
-            depends_on = (train.command, train.recipe, overrides, self.threads)
-            cell = cell_folder(self.folder, f"{slug(row.name)}-seed-{seed}", depends_on)
-            begin = {"pretrain": pretrained, "untrained": untrained}[train.command]
-            work = partial(self.call, begin, train.recipe, overrides)
-            models.append(Model(cell, seed, told_once(cell, f"training: {row.name}, seed {seed}", work)))
-        return models
+    def steps(self, row: Data) -> int:
+        """Return the steps of a row's training."""
+        return int(self.fill([str(self.part["train"]["steps"])], row, 0)[0])
 
-    def judgements(self, row: Row, models: Sequence[Model]) -> dict[str, list[Result]]:
-        """Judge the models of a row by all judges that it has."""
-        names = self.part.judges if row.judges is None else row.judges
-        return {
-            name: [self.judged(row, name, self.part.judges[name], each) for each in models] for name in names
-        }
+    def judged(self, row: Data, seed: int, judge: Data, model: str) -> Data:
+        """Judge a model, or find how it was judged. A judge without a recipe reads that of the training."""
+        overrides, recipe = (
+            self.fill(judge.get("overrides", []), row, seed, model=model),
+            judge.get("recipe", ""),
+        )
+        if not recipe and "train" in self.part:
+            recipe, *base = self.fill(
+                [self.part["train"]["recipe"], *self.part["train"]["overrides"]], row, seed
+            )
+            overrides = [*base, *overrides] if judge["kind"] == "held_out" else overrides
+        exam = Exam(recipe, tuple(overrides), Path(model), judge.get("options", {}))
+        what = f"judging {row['name']}, seed {seed}: {judge['title']}"
+        return once(self.folder, what, JUDGES[judge["kind"]], exam)
 
-    def judged(self, row: Row, name: str, judge: Judge, model: Model) -> Result:
-        """Judge a model, or find how it was judged."""
-        path = model.path
-        if member := filled(judge.convert, self.variables | self.part.defaults | row.fields):
-            path = converted(model.cell, path, member)
-        overrides = self.fill(judge.overrides, row, model.seed, model=path)
-        train = self.part.train or Training()
-        base = self.fill(train.overrides, row, model.seed)
-        about = judge.options | {"is_trial": self.is_trial}
-        exam = Exam(judge.recipe, (*overrides,), path, judge.limits, about, (train.recipe, (*base,)))
-        cell = cell_folder(model.cell, f"{name}-{slug(row.name)}", (judge.kind, exam, self.threads))
-        what = f"judging: {row.name}, seed {model.seed}: {name}"
-        return told_once(cell, what, partial(self.call, JUDGES[judge.kind], exam))
-
-    def fill(self, overrides: Sequence[str], row: Row, seed: int, **more: Any) -> list[str]:
-        """Put the row's fields and the settings into overrides."""
-        variables = self.variables | self.part.defaults | row.fields | {"row": row.name, "seed": seed} | more
-        return [filled(each, variables) for each in overrides]
-
-    def judge_texts(self) -> list[str]:
-        """Return the overrides of all judges."""
-        return [each for judge in self.part.judges.values() for each in judge.overrides]
-
-    @staticmethod
-    def varies(*overrides: str) -> bool:
-        """Return whether a seed is read: else there is one model."""
-        return any(re.search(r"\$seed\b", each) for each in overrides)
+    def fill(self, overrides: Sequence[Any], row: Data, seed: int, **more: Any) -> list[str]:
+        """Put fields and settings into overrides; a list among them is continued by what it holds."""
+        fields = self.part.get("defaults", {}) | row.get("fields", {})
+        variables = self.variables | fields | {"row": row["name"], "seed": seed} | more
+        flat = [each for one in overrides for each in (one if isinstance(one, list) else [one])]
+        return [filled(each, variables) for each in flat]
 
 
-def converted(cell: Path, model: Path, member: str) -> Path:
-    """Convert a model to another member, once."""
-
-    def compute(folder: Path) -> Result:
-        convert_model(str(model), cast(Member, member), str(folder / MODEL), overwrite=True)
-        return {}
-
-    once(cell / member, compute)
-    return cell / member / MODEL
-
-
-def told_once(cell: Path, what: str, compute: Callable[[Path], Result]) -> Result:
-    """Compute a cell unless it is finished, and print what is being done."""
-
-    def tell(folder: Path) -> Result:
+def once(folder: Path, what: str, work: Callable[..., Data], *given: Any) -> Data:
+    """Do work in a folder of its own, which it gets at last, unless that is finished; return the result."""
+    own = folder / f"{work.__name__}-{sha256(repr(given).encode()).hexdigest()[:12]}"
+    if not (own / "result.json").exists():
         print(what, file=sys.stderr, flush=True)
-        return compute(folder)
+        own.mkdir(parents=True, exist_ok=True)
+        keep(own / "result.json", work(*given, own))
+    return read(own / "result.json")
 
-    return once(cell, tell)
+
+def pretrained(recipe: str, overrides: Sequence[str], folder: Path) -> Data:
+    """Pretrain, going on with an interrupted run: where the model is, and what it cost."""
+    tercet.pretrain(recipe, *overrides, f"output={folder / 'run'}", resume=True)
+    model = folder / "run" / MODEL
+    told = read(folder / "run" / "evaluation.json")
+    cost = {"steps": told["step"], "tokens": told["tokens"]}
+    return cost | {"path": str(model), "parameters": Checkpoint.open(str(model)).ours().num_parameters()}
 
 
-def slug(name: str) -> str:
-    """Return a name as part of a folder's: `mlm-30-15`."""
-    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+def text_of(study: Data, result: Result) -> list[str]:
+    """Write the tables of all parts that were measured."""
+    lines: list[str] = []
+    for name, part in study["parts"].items():
+        if rows := result["cases"].get(name, {}).get("rows"):
+            about = {**study["settings"], **result.get("settings", {}), **rows[0]}
+            about = {key: code(each) if isinstance(each, list) else each for key, each in about.items()}
+            lines += ["", part["note"].format(**about)] if "note" in part else []
+            lines += ["", *lines_of_rows(part, rows)]
+    return lines[1:]
+
+
+def lines_of_rows(part: Data, rows: Sequence[Data]) -> list[str]:
+    """Write a line for each row: its columns, and its scores by all judges."""
+    head, lines = [*part["columns"], *(judge["title"] for judge in part["judges"].values())], []
+    for row in rows:
+        about = row | {"change": code(row.get("overrides", []), "<br>")}
+        cells = [shown.format(**about) for shown in part["columns"].values()]
+        for name, judge in part["judges"].items():
+            own = row["judgements"].get(name)
+            first = rows[0]["judgements"].get(name)
+            cells.append(judge["shown"].format(**numbers(own, first, judge.get("scale", 100))) if own else "")
+        lines.append(cells)
+    return lines_of(head, lines, part.get("alignment", "lr"))
+
+
+def code(texts: Sequence[str], between: str = ", ") -> str:
+    """Write texts as code."""
+    return between.join(f"`{each}`" for each in texts)
+
+
+def numbers(own: Sequence[Data], first: Sequence[Data] | None, scale: float) -> dict[str, float]:
+    """Return what a table may show of a row's judgements, one for each seed, beside those of the first row.
+
+    These are `mean` and `deviation` over all seeds, the `difference` of the mean from that of the first row,
+    the bounds `low` and `high` of the first seed's interval over rows, `half` of the width of the 95 %
+    interval over rows and seeds, and what else the first judgement has.
+    """
+    values = [value for each in own for value in each["values"]]
+    found = {name: each for name, each in own[0].items() if isinstance(each, float)}
+    found |= {"mean": mean(values), "deviation": stdev(values) if len(values) > 1 else 0.0}
+    if first:
+        found["difference"] = mean(values) - mean(value for each in first for value in each["values"])
+    if "interval" in own[0]:
+        found |= dict(zip(("low", "high"), own[0]["interval"], strict=True)) | {"half": half_of(own)}
+    return {name: scale * each for name, each in found.items()}
+
+
+def half_of(own: Sequence[Data]) -> float:
+    """Return half the width of a score's 95 % interval.
+
+    It joins two doubts, as independent ones: that over rows, by bootstrap, and that over seeds, by Student's
+    t. Of several models, each is a sample; of a single one, the seeds of its judge are, if there are several.
+    """
+    samples = [mean(each["values"]) for each in own] if len(own) > 1 else own[0]["values"]
+    of_rows = mean((high - low) / 2 for low, high in (each["interval"] for each in own))
+    num, of_seeds = len(samples), 0.0
+    if num > 1:
+        of_seeds = float(student.ppf(0.975, num - 1)) * stdev(samples) / sqrt(num)
+    return hypot(of_rows, of_seeds)

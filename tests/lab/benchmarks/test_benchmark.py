@@ -7,10 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tercet.configs.recipe import load_recipe
-from tercet.pretraining.recipe import PretrainingRecipe
-from tercet.pretraining.run import pretrain
-
 SMOKES = {
     "pretraining": ["--cases", "encoder", "--sides", "stock", "stock-tuned", "tercet"],
     "generation": ["--cases", "4x256"],
@@ -125,40 +121,3 @@ def test_finetuning_takes_turns_and_keeps_what_is_finished(module, monkeypatch, 
     )
     row = "| sst2 (2,500 rows) | accuracy | tercet | 0.55 ± 0.071 | 0.25 ± 0 | 2 | 3.00x | 4.00x |"
     assert lines[-1] == row
-
-
-@pytest.mark.slow
-def test_translators_are_measured_by_quality_and_speed(tmp_path, program):
-    pairs, output, picture = tmp_path / "pairs.jsonl", tmp_path / "result.json", tmp_path / "picture.png"
-    texts = ("a dog ran", "the cat sat under trees", "two small birds sing in the rain")
-    pairs.write_text("".join(json.dumps({"en": text, "de": text[::-1]}) + "\n" for text in texts * 8))
-    for name, score in (("recurrent", "dot_product"), ("bottleneck", "none")):
-        overrides = [
-            f"corpus.train={pairs}", f"corpus.validation={pairs}", "tokenizer.vocab_size=80",
-            f"model.overrides={{hidden_size: 16, attention_score: {score}}}",
-            "training.steps=2", "training.log_every=1", "training.evaluate_every=2",
-            "training.checkpoint_every=2", "training.tokens_per_step=128", f"output={tmp_path / name}",
-        ]  # fmt: skip
-        pretrain(load_recipe(PretrainingRecipe, "translation-multi30k-recurrent", overrides))
-    runs = [f"{name}={tmp_path / name}" for name in ("recurrent", "bottleneck")]
-    options = [
-        "--rounds",
-        "1",
-        "--threads",
-        "1",
-        "--any-load",
-        "--output",
-        output,
-    ]
-    printed = program(
-        "benchmark.py", "translators", "--pairs", pairs, "--runs", *runs, *options, "--picture", picture
-    )
-    sides = json.loads(output.read_text())["cases"]["all"]["sides"]
-    assert list(sides) == ["recurrent", "bottleneck"]
-    assert all(side["training_speed"] > 0 and side["speed_5"] > 0 for side in sides.values())
-    assert all("of the first one's BLEU" in side["remark"] for side in sides.values())
-    assert all(len(side["by_length"]) == 3 for side in sides.values())
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert [line.count("|") for line in printed.splitlines()[-4:]] == [11] * 4
-    shown = program("benchmark.py", "translators", "--render", "--output", output, "--picture", picture)
-    assert shown == printed

@@ -46,9 +46,7 @@ def rendered(module, name: str) -> str:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_page_shows_what_was_measured(name, module):
-    shown, _, picture = TABLES[name].partition("\n\n![")
-    assert rendered(module, name) == shown
-    assert not picture or (ROOT / "docs" / picture.partition("](")[2].rstrip(")")).exists()
+    assert rendered(module, name) == TABLES[name]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -59,10 +57,7 @@ def test_every_command_of_a_page_is_understood(command, module):
         return
     options = module("benchmark").parse(arguments)
     if arguments[0] in module("benchmark").STUDIES:
-        study = module("study_file").load_study(
-            module("study").STUDIES / f"{arguments[0]}.yaml", options.settings
-        )
-        assert study.parts
+        assert module("study").load_study(arguments[0], options.settings)["parts"]
 
 
 @pytest.mark.parametrize("name", NAMED)
