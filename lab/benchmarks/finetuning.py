@@ -5,40 +5,34 @@
 Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
 batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
 same functions. The clock runs from the files to the scores: reading, tokenizing, training, measuring, saving.
-The classifiers of both sides are scored on further rows, too, which none has learned from: there are many
-more of these than validation rows, and no checkpoint was chosen by them.
 
 stock          Trainer as shipped: float32, batches padded to their longest row
 stock-tuned    bfloat16 where that is faster, rows of like length batched together, freed memory kept
 tercet         `tercet finetune`, `precision: auto`
 
-A run also notes its CPU time (`cpu_seconds` in the JSON), which a busy neighbour changes less.
-
-Runs take turns, each in a process of its own. A finished run is kept in --folder and not repeated. Legend: E
-rows, L labels, W words.
+Runs take turns, each in a process of its own. Legend: E rows, L labels, W words.
 """
 
 import json
-import os
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 from benchmark import Benchmark
-from cells import afresh, cell_folder, once
 from datasets import Dataset
 from measuring import Conditions, in_fresh_process, turns
 from publishing import Result
 from torch.utils.data import SequentialSampler
 from transformers import (
-    AutoModelForSequenceClassification,
     AutoTokenizer,
     BertForSequenceClassification,
     BertForTokenClassification,
@@ -70,11 +64,12 @@ IGNORED = -100
 
 TASKS: dict[str, dict[str, Any]] = {
     "sst2": {"kind": "classification", "texts": ["sentence"], "label_names": ["negative", "positive"]},
+    "mrpc": {"kind": "classification", "texts": ["sentence1", "sentence2"]},
     "conll2003": {"kind": "tagging", "tags": "ner_tags"},
 }
 """Task -> its part of our recipe; each is a folder with the files `train` and `validation`."""
 
-CRITERIA = {"sst2": "accuracy", "conll2003": "span_f1"}
+CRITERIA = {"sst2": "accuracy", "mrpc": "accuracy", "conll2003": "span_f1"}
 """Task -> the score that is compared."""
 
 
@@ -87,13 +82,11 @@ class Contest:
     data: Path = Path()
     rows: int = 2500
     """To learn from, at most: the first ones of the file in a random order."""
-    others: int = 4000
-    """To be scored on that were not learned from, by a classifier."""
     epochs: int = 3
 
     def shrunk(self) -> "Contest":
         """Return the same with so few rows that it takes little time."""
-        return replace(self, rows=64, others=64, epochs=1)
+        return replace(self, rows=64, epochs=1)
 
     def read(self) -> tuple[Dataset, Dataset]:
         """Read the rows."""
@@ -108,8 +101,7 @@ class Contest:
 
 def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
     """Fine-tune as `tercet finetune` does; the score and the seconds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    began, worked = time.perf_counter(), cpu_seconds()
+    began = time.perf_counter()
     train, held_out = contest.read()
     for name, rows in (("train", train), ("validation", held_out)):
         rows.to_json(folder / f"{name}.jsonl")
@@ -132,25 +124,19 @@ def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
     )
     tercet.finetune(recipe, overwrite=True)
     told = json.loads((folder / "run" / "scores.json").read_text(encoding="utf-8"))
-    times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
-    in_steps = told["seeds"][str(seed)]["seconds"]
-    return times | {"score": told["mean"]["validation"][CRITERIA[contest.task]], "in_steps": in_steps}
-
-
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+    score = told["mean"]["validation"][CRITERIA[contest.task]]
+    return {"seconds": time.perf_counter() - began, "score": score}
 
 
 def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool = False) -> dict[str, Any]:
     """Fine-tune with transformers' Trainer; the score and the seconds."""
     if is_tuned:
         retain_heap()
-    began, worked = time.perf_counter(), cpu_seconds()
+    began = time.perf_counter()
     train, held_out = contest.read()
     task = build_task(parse_task(contest), train)
     tokenizer = AutoTokenizer.from_pretrained(contest.model)
-    is_tagging = contest.task == "conll2003"
+    is_tagging = TASKS[contest.task]["kind"] == "tagging"
     encode = encode_words if is_tagging else encode_texts
     model_class = BertForTokenClassification if is_tagging else BertForSequenceClassification
     with quietly():
@@ -192,8 +178,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
     trainer.train()
     trainer.save_model(str(folder / "model"))
     score = trainer.evaluate()[f"eval_{CRITERIA[contest.task]}"]
-    times = {"seconds": time.perf_counter() - began, "cpu_seconds": cpu_seconds() - worked}
-    return times | {"score": score}
+    return {"seconds": time.perf_counter() - began, "score": score}
 
 
 class OrderlyTrainer(Trainer):
@@ -274,81 +259,31 @@ SIDES: dict[str, Callable[..., dict[str, Any]]] = {
 """Side -> what fine-tunes."""
 
 
-READ_AT_ONCE = 64
-
-
-def judge(contest: Contest, folder: Path) -> dict[str, float]:
-    """Score the classifier of a run, in its folder, on rows that nobody learned from."""
-    train, _ = contest.read()
-    rows = unread(contest, train)
-    task = build_task(parse_task(contest), train)
-    path = next(path for path in (folder / "run" / "model", folder / "model") if path.exists())
-    answers = answers_of(path, rows, task.recipe.texts)
-    scores = task.score(task.predictions(answers, rows), task.references(rows))
-    return {"score_on_others": scores[CRITERIA[contest.task]]}
-
-
-def unread(contest: Contest, train: Dataset) -> Dataset:
-    """Draw rows of the training file whose texts are not among those that were learned from."""
-    columns = parse_task(contest).columns
-    rows = read_file(str(contest.data / contest.task / "train.jsonl.gz"), columns)
-    texts = TASKS[contest.task]["texts"]
-    known = set(zip(*(train[column][:] for column in texts), strict=True))
-    others = [
-        index
-        for index, row in enumerate(zip(*(rows[column][:] for column in texts), strict=True))
-        if row not in known
-    ]
-    return rows.select(np.sort(np.random.default_rng(1).permutation(others)[: contest.others]))
-
-
-@torch.inference_mode()
-def answers_of(path: Path, rows: Dataset, columns: tuple[str, ...]) -> list[np.ndarray]:
-    """Compute a model's logits of rows, in batches and in float32: a list of arrays (L,)."""
-    with quietly():
-        tokenizer: Any = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForSequenceClassification.from_pretrained(path).eval()
-    answers = []
-    for start in range(0, len(rows), READ_AT_ONCE):
-        batch = rows[start : start + READ_AT_ONCE]
-        texts = [batch[column] for column in columns]
-        answers += list(
-            model(**tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")).logits.numpy()
-        )
-    return answers
-
-
 def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
     """Fine-tune by all sides in turns, with one seed after another."""
-    model, data, folder = (path.resolve() for path in (options.model, options.data, options.folder))
-    contest, task = replace(case, model=model, data=data), case.task
+    contest = replace(case, model=options.model.resolve(), data=options.data.resolve())
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
     for number, side in enumerate(turns(options.sides, options.rounds)):
         seed = number // len(options.sides)
         if side == "stock" and seed:  # the slowest, once
             continue
-        cell = cell_folder(folder, f"{task}-{side}-{seed}", (contest, side, seed, conditions))
-        tune = partial(SIDES[side], contest, seed)
-        found = once(cell, partial(in_fresh_process, conditions, afresh, tune))
-        if TASKS[task]["kind"] == "classification":
-            look = partial(in_fresh_process, conditions, judge, contest, cell)
-            found |= once(cell_folder(cell, "others", contest.others), lambda _, look=look: look())
+        with TemporaryDirectory() as folder:
+            found = in_fresh_process(conditions, SIDES[side], contest, seed, Path(folder))
+        print(f"{case.task}, {side}, seed {seed}: {found}", file=sys.stderr, flush=True)
         runs[side].append(found)
-    about = {"criterion": CRITERIA[task].replace("_", " "), "rows": case.rows}
+    about = {"criterion": CRITERIA[case.task].replace("_", " "), "rows": case.rows}
     return {"sides": {side: about | found for side, found in relate(runs).items()}}
 
 
 def relate(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Describe the runs of each side, with the ratio of its median time to those of the stock sides."""
-    times = {side: sorted(run["seconds"] for run in own) for side, own in runs.items()}
-    medians = {side: seconds[len(seconds) // 2] for side, seconds in times.items()}
+    medians = {side: median(run["seconds"] for run in own) for side, own in runs.items()}
     stock = [medians[side] for side in medians if side.startswith("stock")]
     return {
         side: {
             "runs": own,
             "median": medians[side],
-            "score": across_seeds(own, "score"),
-            "score_on_others": across_seeds(own, "score_on_others"),
+            "score": across_seeds([run["score"] for run in own]),
             "over_stock": f"{medians['stock'] / medians[side]:.2f}x" if "stock" in medians else "",
             "over_best_stock": f"{min(stock) / medians[side]:.2f}x" if stock else "",
         }
@@ -356,11 +291,8 @@ def relate(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]
     }
 
 
-def across_seeds(runs: Sequence[Mapping[str, Any]], name: str) -> str:
-    """Write the mean of a score over seeds and its deviation; nothing where it was not measured."""
-    scores = [run[name] for run in runs if name in run]
-    if not scores:
-        return ""
+def across_seeds(scores: Sequence[float]) -> str:
+    """Write the mean of scores over seeds, and their deviation."""
     return f"{mean(scores):.4g}" + (f" ± {stdev(scores):.2g}" if len(scores) > 1 else "")
 
 
@@ -372,7 +304,6 @@ BENCHMARK = Benchmark(
         "score": "{criterion}",
         "side": "{side}",
         "validation rows": "{score}",
-        "other rows": "{score_on_others}",
         "seconds, median": "{median:,.0f}",
         "over best stock": "{over_best_stock}",
         "over stock": "{over_stock}",
@@ -381,8 +312,7 @@ BENCHMARK = Benchmark(
     sides=[*SIDES],
     options={
         "--model": {"type": Path, "required": True, "help": "folder of a stock BERT"},
-        "--data": {"type": Path, "required": True, "help": "folder with sst2 and conll2003"},
-        "--folder": {"type": Path, "default": Path("runs/finetuning"), "help": "where runs are kept"},
+        "--data": {"type": Path, "required": True, "help": "folder with sst2, mrpc and conll2003"},
     },
     defaults={"rounds": 3},
 )

@@ -1,6 +1,6 @@
 """Measure training on one GPU beside stock models, in eight minutes: laws, speed, memory, waits, gates.
 
-    make gpu                                                          everything, from a plain checkout
+    make gpu                                                          everything, without installing
     python lab/benchmarks/gpu.py --parts gpt2 bert-512 --minutes 4    these alone, beside earlier figures
     python lab/benchmarks/gpu.py --parts --page docs/performance.md   nothing: put the table there
     python lab/benchmarks/gpu.py --smoke                              tiny shapes on a CPU: does it run?
@@ -29,11 +29,6 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Any
 
-from checkout import ROOT, run_program
-
-if __name__ == "__main__":  # what follows needs the package, which may not be installed
-    sys.exit(run_program("gpu", sys.argv[1:]))
-
 import torch
 from cases import (
     BASE,
@@ -53,6 +48,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from tercet.data.steps.packing import sequence_lengths
 from tercet.training.tracking import LOG, peak_memory, read_log
+
+ROOT = Path(__file__).parents[2]
 
 VARIABLES = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # which begins no CUDA: forked processes could not use it
@@ -225,12 +222,7 @@ def run(options: Namespace, deadline: float) -> None:
         )
         about = {"rounds": options.rounds, "is_timed": False, "is_smoke": options.smoke}
         result |= begin_result(conditions, False, **about)
-        try:
-            result |= find_peaks(conditions, options.smoke)
-        except RuntimeError as error:  # something that was imported has begun CUDA
-            print(f"each process imports the libraries itself: {error}", file=sys.stderr)
-            conditions = replace(conditions, start_method="spawn")
-            result |= find_peaks(conditions, options.smoke)
+        result |= find_peaks(conditions, options.smoke)
         measure_all([*names], options, conditions, result, deadline)
     elif "peaks" not in result:
         raise ValueError(f"{options.output} does not exist: measure something first")
@@ -595,3 +587,9 @@ def parse(arguments: list[str]) -> Namespace:
     options.rounds = options.rounds or (1 if options.smoke else 5)
     options.output = options.output or (Path("runs") if options.smoke else RESULTS) / "gpu.json"
     return options
+
+
+if __name__ == "__main__":
+    import gpu  # by this name, other processes find what they are to do
+
+    sys.exit(gpu.main(sys.argv[1:]))

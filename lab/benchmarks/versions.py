@@ -22,17 +22,21 @@ import xml.etree.ElementTree as ElementTree
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from checkout import ROOT, SETTINGS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from publishing import RESULTS, Result, keep, lines_of, read, write_between_marks
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = ConfigParser()
+SETTINGS.read(ROOT / "setup.cfg", encoding="utf-8")
 
 NAME, PAGE = "versions", ROOT / "docs" / "ecosystem.md"
 FOLDER, DOWNLOADS = ROOT / ".newest", ROOT / ".conformance"
