@@ -21,7 +21,7 @@ QUICK = ("classification", "generation")
 """Those that a sequence-to-sequence model learns in the default suite."""
 
 STEPS = 120
-LOOKS = 30
+LOOKS = 15
 """Steps between two looks at whether all is learned."""
 
 LEARNED = 0.95

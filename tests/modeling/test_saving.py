@@ -13,6 +13,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from ..architectures import CONFIGURATIONS, LOADED
+from ..corners import corners
+from .conftest import VARIANTS
 
 
 @pytest.mark.parametrize(("auto", "architecture"), LOADED, ids=lambda part: part.__name__)
@@ -104,7 +106,14 @@ def test_a_head_needs_a_way_to_the_vectors_it_is_tied_to(member, builder):
     assert model.get_input_embeddings().weight.shape == (61, 20)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("variant", "dtype"),
+    corners(
+        VARIANTS,
+        (torch.bfloat16, torch.float16),
+        keep=lambda variant, dtype: dtype == torch.bfloat16 or variant in ("modern", "bert", "t5"),
+    ),
+)
 def test_half_precision_loads_and_runs(member, variant, dtype, builder, tmp_path):
     model = builder(member, variant)
     model.save_pretrained(tmp_path)
