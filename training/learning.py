@@ -28,19 +28,16 @@ from .checkpoints.checkpoint import CHECKPOINTS, latest, load_checkpoint, read_s
 from .checkpoints.checkpoint_writer import CheckpointSeries
 from .checkpoints.final_weights import EMA, FILES, scores_of
 from .checkpoints.recovery import precision_kept, require_resumable, starting_point
-from .devices.compiling import compiled_blocks
 from .devices.cpu import prepared_cpu
 from .devices.environment import attention_of, tell_of_resuming
-from .devices.gradient_checkpointing import computes_again, enable_gradient_checkpointing
 from .devices.precision import build_accelerator, products_of_few_digits
-from .devices.sharding import prepare_model, processes_of, settle
+from .devices.sharding import computes_again, prepare_model, processes_of, settle
 from .devices.utilization import measure_utilization
 from .loop import Metrics, Progress, Training, train
-from .optimizers.averaging import WeightAverage, moving_share
 from .optimizers.optimizers import build_optimizer
 from .optimizers.row_updates import gradients_by_rows
 from .optimizers.schedules import build_schedule
-from .recipe import TrainingRecipe
+from .recipe import ON_REQUEST, TrainingRecipe
 from .skipping import NonFiniteError
 from .stages import StagedSteps, TrainingData
 from .tracking import Tracker, begin_trackers
@@ -185,11 +182,14 @@ def begin(session: Session, parts: Parts) -> Training:
     recipe, accelerator, model, objective = session.recipe, session.accelerator, parts.model, parts.objective
     set_seed(recipe.seed, device_specific=True)  # for dropout: the weights are drawn already
     if computes_again(recipe.gradient_checkpointing, accelerator):
-        enable_gradient_checkpointing(model)
+        ON_REQUEST["gradient_checkpointing"](model)
     prepared = prepare_model(model, accelerator, cpu_offload=recipe.cpu_offload)
-    graphs = compiled_blocks(
-        recipe.compile, model, objective, parts.data, accelerator, records=recipe.cuda_graphs
-    )
+    graphs = None
+    if parts.data.has_fixed_sizes:
+        compiled_blocks = ON_REQUEST["compile"]
+        graphs = compiled_blocks(
+            recipe.compile, model, objective, parts.data, accelerator, records=recipe.cuda_graphs
+        )
     optimizer = build_optimizer(
         model,
         recipe.optimizer,
@@ -205,7 +205,7 @@ def begin(session: Session, parts: Parts) -> Training:
         accelerator=accelerator,
         num_steps=recipe.steps,
         patience=recipe.patience,
-        averages={} if recipe.ema_decay is None else {EMA: WeightAverage(model)},
+        averages={} if recipe.ema_decay is None else {EMA: ON_REQUEST["ema_decay"](model)},
         graphs=graphs,
         max_grad_norm=recipe.max_grad_norm,
         max_skipped_steps=recipe.max_skipped_steps,
@@ -305,8 +305,7 @@ def inspected(
 def move_average(training: Training, decay: float, metrics: Metrics) -> None:
     """Move the average of the weights towards them after a step."""
     progress = training.progress
-    share = moving_share(decay, progress.step, progress.skipped, progress.skipped_in_a_row)
-    training.averages[EMA].add(share)
+    training.averages[EMA].move(decay, progress.step, progress.skipped, progress.skipped_in_a_row)
 
 
 def keep_revisions(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import torch
@@ -23,13 +23,15 @@ from ..data.steps.batches import Step
 from ..data.steps.objective import Batch, Objective
 from ..data.steps.workers import DataCursor
 from .checkpoints.final_weights import FILES, LAST
-from .devices.compiling import CompiledBlocks
-from .devices.recording import Recorder
 from .devices.sharding import exchange_among_replicas, is_sharded, no_gradient
 from .metric_accumulator import MetricAccumulator
-from .optimizers.averaging import WeightAverage
 from .optimizers.optimizers import clip_gradients
 from .skipping import NonFiniteSteps
+
+if TYPE_CHECKING:
+    from .devices.compiling import CompiledBlocks
+    from .devices.recording import Recorder
+    from .optimizers.averaging import WeightAverage
 
 
 @dataclass
@@ -147,9 +149,9 @@ class Training:
     progress: Progress = field(default_factory=Progress)
     metrics: MetricAccumulator = field(default_factory=MetricAccumulator)
     """Of the steps since the log's latest record."""
-    averages: dict[str, WeightAverage] = field(default_factory=dict)
+    averages: dict[str, "WeightAverage"] = field(default_factory=dict)
     """Averages of the weights, by their kind."""
-    graphs: CompiledBlocks | None = None
+    graphs: "CompiledBlocks | None" = None
     """Of the model's blocks, which compute in their place."""
     max_grad_norm: float = 1.0
     """Longer gradients are shortened to it."""
@@ -241,7 +243,7 @@ def accumulate_gradients(
     objective: Objective,
     step: Step,
     accelerator: Accelerator,
-    recorder: Recorder | None = None,
+    recorder: "Recorder | None" = None,
 ) -> Metrics:
     """Add up the gradients of a step's micro-batches; return this process's part of its metrics."""
     names = [*objective.weights, "loss"]

@@ -154,6 +154,11 @@ class TrainingData:
         steps = self.stages[0].steps
         return steps[DataCursor(0, 0, (steps.num_steps or 0) // 2)]
 
+    @property
+    def has_fixed_sizes(self) -> bool:
+        """Whether micro-batches have one size, for a GPU or for compiled layers."""
+        return any(stage.steps.has_fixed_sizes for stage in self.stages)
+
     def forgo_fixed_sizes(self) -> None:
         """Let all micro-batches be as large as their sequences."""
         for stage in self.stages:

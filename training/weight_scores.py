@@ -14,8 +14,7 @@ from .devices.sharding import gathered, whole_weights
 from .evaluation import evaluate_held_out
 from .finite_json import as_scores
 from .loop import Metrics, Training
-from .optimizers.averaging import mean_with
-from .recipe import TrainingRecipe
+from .recipe import ON_REQUEST, TrainingRecipe
 from .stages import TrainingData
 from .tracking import Tracker
 
@@ -77,6 +76,7 @@ class WeightScores:
     def evaluate_mean(self, checkpoints: Sequence[Path]) -> None:
         """Average the weights at the run's end with those of checkpoints, and score the mean."""
         with self.tracker.paused():
+            mean_with = ON_REQUEST["average_checkpoints"]
             self.training.averages[MEAN] = mean_with(self.training.bare_model, checkpoints)
             scores = self._measure(MEAN)
             self.values |= scores

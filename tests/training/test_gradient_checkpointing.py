@@ -8,7 +8,8 @@ from torch._dynamo.utils import counters
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.training.devices import compiling
 from tercet.training.devices.compiling import CompiledBlocks
-from tercet.training.devices.gradient_checkpointing import computes_again, enable_gradient_checkpointing
+from tercet.training.devices.gradient_checkpointing import enable_gradient_checkpointing
+from tercet.training.devices.sharding import computes_again
 
 from ..distill.test_fixed_sizes import taught
 from ..fixed_sizes import CPU, learned

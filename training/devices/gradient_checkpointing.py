@@ -6,16 +6,7 @@ dropout drops the same again. transformers' models do this themselves; here it i
 
 from typing import Any
 
-from accelerate import Accelerator
 from torch import nn
-
-from .sharding import sharding_plugin
-
-
-def computes_again(is_wanted: bool, accelerator: Accelerator) -> bool:
-    """Return whether layers are computed again: a recipe says it, or `fsdp_activation_checkpointing`."""
-    plugin = sharding_plugin(accelerator)
-    return is_wanted or (plugin is not None and bool(plugin.activation_checkpointing))
 
 
 def enable_gradient_checkpointing(model: nn.Module) -> None:

@@ -110,6 +110,12 @@ def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin 
     return plugin
 
 
+def computes_again(is_wanted: bool, accelerator: Accelerator) -> bool:
+    """Return whether gradients are checkpointed: a recipe says it, or `fsdp_activation_checkpointing`."""
+    plugin = sharding_plugin(accelerator)
+    return is_wanted or (plugin is not None and bool(plugin.activation_checkpointing))
+
+
 def require_pieces(cpu_offload: bool, accelerator: Accelerator) -> None:
     """Check that a layout can be had, and that weights that are to rest on the CPU are shared out.
 

@@ -49,6 +49,10 @@ class WeightAverage:
             shares = float(share)
         change_each("lerp_", self.copies, own_weights(self.model), shares)
 
+    def move(self, decay: float, step: int, skipped: int | Tensor, in_a_row: int | Tensor) -> None:
+        """Follow the weights after a step, as `moving_share` says."""
+        self.add(moving_share(decay, step, skipped, in_a_row))
+
     @torch.no_grad()
     def exchange(self) -> None:
         """Let the model's weights and these change places."""

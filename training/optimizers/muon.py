@@ -78,6 +78,18 @@ class Muon(Optimizer):
         self.products = products
         self.copies = copies
 
+    @classmethod
+    def with_adamw(
+        cls, model: nn.Module, build_adamw: Callable[[list[nn.Parameter]], AdamW], **constants: Any
+    ) -> "MuonWithAdamW":
+        """Move a model's hidden matrices, and let AdamW, which is built without them, move everything else.
+
+        Raises:
+            ValueError: The model has none.
+        """
+        matrices = hidden_matrices(model)
+        return MuonWithAdamW(build_adamw(matrices), cls(matrices, **constants))
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Move all matrices that have gradients once; there can be no `closure`."""

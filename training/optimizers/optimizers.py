@@ -17,9 +17,9 @@ from torch.nn.utils import get_total_norm
 from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from ...configs.by_kind import ByKind
 from ..devices.sharding import whole
 from ..recipe import OptimizerRecipe
-from .muon import Muon, MuonWithAdamW, NorMuon, hidden_matrices
 from .row_updates import RowAdam, RowAdamW, UpdatesRows
 
 LEARNING_RATE = 5e-4
@@ -30,6 +30,9 @@ LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
 EMBEDDINGS = re.compile(r"(?:^|\.)(?:embeddings|characters)$")
 """The names of what stands before the first layer."""
+
+OF_MATRICES = ByKind(__name__, {"muon": "muon.Muon", "normuon": "muon.NorMuon"})
+"""Optimizers that move matrices in their own way, beside AdamW."""
 
 WEIGHT_DECAY = {"adamw": 0.01, "muon": 0.1, "normuon": 0.1}
 """Weight decay of a recipe that names none."""
@@ -80,16 +83,15 @@ def build_optimizer(
         if recipe.layer_decay < 1:
             groups = layer_groups(model, groups, rate, recipe.layer_decay)
         return RowAdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
-    matrices = hidden_matrices(model)
-    others = AdamW(
-        decay_groups(model, decay, without=matrices), rate, betas, recipe.epsilon or 1e-6, fused=fused
-    )
-    matrix_rate = recipe.matrix_learning_rate or rate
-    shared: dict[str, Any] = {"products": products, "copies": copies}
-    if recipe.kind == "muon":
-        return MuonWithAdamW(others, Muon(matrices, matrix_rate, decay, **shared))
-    neuron_beta = NEURON_BETA if recipe.neuron_beta is None else recipe.neuron_beta
-    return MuonWithAdamW(others, NorMuon(matrices, matrix_rate, decay, neuron_beta=neuron_beta, **shared))
+    own: dict[str, Any] = {"lr": recipe.matrix_learning_rate or rate, "weight_decay": decay}
+    if recipe.kind == "normuon":
+        own["neuron_beta"] = NEURON_BETA if recipe.neuron_beta is None else recipe.neuron_beta
+
+    def build_adamw(matrices: Collection[nn.Parameter]) -> AdamW:
+        groups = decay_groups(model, decay, without=matrices)
+        return AdamW(groups, rate, betas, recipe.epsilon or 1e-6, fused=fused)
+
+    return OF_MATRICES[recipe.kind].with_adamw(model, build_adamw, products=products, copies=copies, **own)
 
 
 def decay_groups(
