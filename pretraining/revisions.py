@@ -38,18 +38,14 @@ def hub() -> Any:
 
 
 @contextmanager
-def keeping_revisions(
-    session: Session, parts: Prepared, cache: str | None
-) -> Iterator[RevisionSeries | None]:
-    """Give what keeps the intermediate models of a run, if it has any, and push them while the run goes on.
+def keeping_revisions(session: Session, parts: Prepared, cache: str | None) -> Iterator[RevisionSeries]:
+    """Give what keeps the intermediate models of a run, and push them while the run goes on.
 
     In the end, what is missing on the Hub is tried once more, and named if it stays missing; a run that is
     stopped does not wait for it. Every process calls this; counts of words are kept in the cache.
     """
     training, accelerator, pushes = session.recipe, session.accelerator, None
-    if training.revisions is None:
-        yield None
-        return
+    assert training.revisions is not None
     if training.push_checkpoints is not None and accelerator.is_main_process:
         pushes = hub().BackgroundPush(session.folder, training.push_checkpoints)
         earlier = hub().not_pushed(session.folder, training.push_checkpoints)
@@ -97,8 +93,7 @@ def require_repository(session: Session) -> None:
         ValueError: There is no token, or it may not write to the repository.
     """
     problem, repo = None, session.recipe.push_checkpoints
-    if repo is None:
-        return
+    assert repo is not None
     if session.accelerator.is_main_process:
         try:
             hub().open_repository(repo, is_new=not session.goes_on)

@@ -6,8 +6,10 @@ Whatever may be wrong with recipe and text shows before the output folder is tou
 in the cache until then.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 
+from ..configs.by_kind import ByKind
 from ..data.steps.exchange import wait_for_everyone
 from ..training.devices.precision import join_processes
 from ..training.learning import Session, learn
@@ -17,8 +19,13 @@ from .finished import keep_models
 from .output import run_folder
 from .prepared import find_inputs, prepare
 from .recipe import PretrainingRecipe
-from .revisions import keeping_revisions, require_repository
 from .start import begin
+
+ON_REQUEST = ByKind(
+    __name__,
+    {"push_checkpoints": "revisions.require_repository", "revisions": "revisions.keeping_revisions"},
+)
+"""Key of `training` -> what carries it out, imported by the runs whose recipe asks for it."""
 
 
 def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool = False) -> Path:
@@ -41,11 +48,15 @@ def pretrain(recipe: PretrainingRecipe, *, resume: bool = False, overwrite: bool
     processes = join_processes(inputs.training.timeout)
     with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         session = Session.begin(run.folder, inputs.training, resume=run.resume)
-        require_repository(session)
+        if inputs.training.push_checkpoints is not None:
+            ON_REQUEST["push_checkpoints"](session)
         with waiting_for("the text: it is tokenized once, and found in the cache from then on"):
             parts = prepare(inputs, session.accelerator, inputs.tokenizer.found(run))
         begin(run, inputs, parts, session)
-        with keeping_revisions(session, parts, inputs.corpus.cache) as revisions:
+        keeping = nullcontext()
+        if inputs.training.revisions is not None:
+            keeping = ON_REQUEST["revisions"](session, parts, inputs.corpus.cache)
+        with keeping as revisions:
             outcome = learn(session, parts, revisions)
             keep_models(session, parts, outcome)
             wait_for_everyone()

@@ -93,7 +93,6 @@ def test_words_are_counted_by_the_tokens_of_all_windows(
     parts: Any = SimpleNamespace(data=data, text=SimpleNamespace(texts={"train": (words,)}))
     session: Any = SimpleNamespace(recipe=recipe.training, accelerator=None)
     with keeping_revisions(session, parts, recipe.corpus.cache) as series:
-        assert series is not None
         assert series.words_per_token == [(0, 2 * 43 / tokens)]
 
 
