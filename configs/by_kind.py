@@ -1,4 +1,4 @@
-"""Classes by the `kind` that recipes name, each in a module that is imported when its kind is needed.
+"""Classes and functions by their kind, each in a module that is imported when its kind is needed.
 
     OBJECTIVES = ByKind(__name__, {"denoising": "denoising.DenoisingRecipe", ...})
     objective: Annotated[BaseObjectiveRecipe, OBJECTIVES]       a part of a recipe: one of these dataclasses
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class ByKind(Mapping[str, Any]):
-    """A table of classes in modules of one package.
+    """A table of classes, or of functions, in modules of one package.
 
     Args:
         table: The name of the module that has the table, in the same package.
-        names: Kind -> module and class, as in `module.Class`.
+        names: Kind -> module and what is in it, as in `module.Class`.
     """
 
     def __init__(self, table: str, names: dict[str, str]):
@@ -38,6 +38,9 @@ class ByKind(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self.names  # which imports nothing
 
     def __len__(self) -> int:
         return len(self.names)

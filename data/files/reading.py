@@ -16,17 +16,16 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TextIO
 
+from ...configs.by_kind import ByKind
 from ...configs.messages import first_line
 from ...configs.model_paths import nearest
 from .compressed_files import COMPRESSIONS, damage_at, ending, lines_of, problem_of_bytes, text_of
 from .problems import TEXT_REMEDY, DamageError, Limit, Place, Problem, Record, Row, foreign_character, listed
-from .tables import delimiter_of, table_rows
 
 AT_ONCE = 2**16
 """Characters that are read at once."""
@@ -141,12 +140,6 @@ def read(
         raise ValueError(f"{file} cannot be read ({error.strerror}): check its permissions") from error
 
 
-def _rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
-    from .parquet_files import rows_of_parquet  # takes a moment, which other files do without
-
-    return rows_of_parquet(file, columns, limit)
-
-
 def _rows_of_text(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
     require_columns(file, ["text"], columns)
     for has_text, group in groupby(lines_of(file, limit), lambda numbered: bool(numbered[1].strip())):
@@ -226,44 +219,25 @@ def object_of(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def _rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
-    header = ""
-    with suppress(DamageError):  # which a message below names
-        _, header = next(lines_of(file, limit, newline=""), (0, ""))
-    yield from _rows_of_table(file, columns, limit, delimiter_of(file, header, columns))
-
-
-def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: str) -> Iterator[Numbered]:
-    # Line ends within quotes are text, so they stay what they are.
-    rows = table_rows(file, lines_of(file, limit, newline=""), delimiter, limit)
-    number, names = next(rows, (0, list(columns)))
-    problem = names if isinstance(names, str) else problem_of_bytes("".join(names), file)
-    if isinstance(names, str) or problem:  # without names, no field means anything
-        raise DamageError(number) from ValueError(problem)
-    require_columns(file, names, columns or [name for name in names if name])  # where none is named, all are
-    for number, fields in rows:
-        if isinstance(fields, str):
-            yield number, fields
-        else:
-            yield number, problem_of_bytes("".join(fields), file) or dict(zip(names, fields, strict=True))
-
-
 PARQUET = ".parquet"
 """Ending of the files that have no lines."""
 
 Reader = Callable[[Path, Sequence[str], Limit], Iterator[Numbered]]
 """Reads some columns of a file; no text of a record may be longer than a limit."""
 
-READERS: dict[str, Reader] = {
-    ".txt": _rows_of_text,
-    ".text": _rows_of_text,
-    ".md": _whole_text,
-    ".jsonl": _rows_of_json,
-    ".json": _rows_of_list,
-    ".csv": _rows_of_csv,
-    ".tsv": partial(_rows_of_table, delimiter="\t"),
-    PARQUET: _rows_of_parquet,
-}
+READERS: Mapping[str, Reader] = ByKind(
+    __name__,
+    {
+        ".txt": "reading._rows_of_text",
+        ".text": "reading._rows_of_text",
+        ".md": "reading._whole_text",
+        ".jsonl": "reading._rows_of_json",
+        ".json": "reading._rows_of_list",
+        ".csv": "tables.rows_of_csv",
+        ".tsv": "tables.rows_of_tsv",
+        PARQUET: "parquet_files.rows_of_parquet",
+    },
+)
 """Ending of a file -> the reader of its records."""
 
 KNOWN_ENDINGS = f"{', '.join(READERS)} (each also with {' or '.join(COMPRESSIONS)})"

@@ -12,9 +12,12 @@ import csv
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from .problems import Limit
+from .compressed_files import lines_of, problem_of_bytes
+from .problems import DamageError, Limit
+from .reading import Numbered, require_columns
 
 MOST_QUOTED = 2**24
 """Characters of a row that goes on over several lines, at most: without it, a quote could fill the memory."""
@@ -24,6 +27,34 @@ SEPARATOR_LINE = ["sep=", ""]
 
 Fields = tuple[int, list[str] | str]
 """The line on which a row begins, and its fields or what is wrong with it."""
+
+
+def rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
+    """Read the rows of a table whose delimiter its first line tells."""
+    header = ""
+    with suppress(DamageError):  # which a message below names
+        _, header = next(lines_of(file, limit, newline=""), (0, ""))
+    yield from _rows_of_table(file, columns, limit, delimiter_of(file, header, columns))
+
+
+def rows_of_tsv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
+    """Read the rows of a table with tabs."""
+    return _rows_of_table(file, columns, limit, "\t")
+
+
+def _rows_of_table(file: Path, columns: Sequence[str], limit: Limit, delimiter: str) -> Iterator[Numbered]:
+    # Line ends within quotes are text, so they stay what they are.
+    rows = table_rows(file, lines_of(file, limit, newline=""), delimiter, limit)
+    number, names = next(rows, (0, list(columns)))
+    problem = names if isinstance(names, str) else problem_of_bytes("".join(names), file)
+    if isinstance(names, str) or problem:  # without names, no field means anything
+        raise DamageError(number) from ValueError(problem)
+    require_columns(file, names, columns or [name for name in names if name])  # where none is named, all are
+    for number, fields in rows:
+        if isinstance(fields, str):
+            yield number, fields
+        else:
+            yield number, problem_of_bytes("".join(fields), file) or dict(zip(names, fields, strict=True))
 
 
 def table_rows(
