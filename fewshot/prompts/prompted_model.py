@@ -1,13 +1,12 @@
-"""A model with what a task needs of it: prompts become requests, requests scores or texts."""
+"""A model with what a task needs of it: prompts become requests, requests scores."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from ...data.files.template_program import Row
 from ..recipe import PromptingRecipe
-from ..scoring.score_cache import AnswerCache, ScoreCache
-from ..scoring.writing import Writer
-from .boundary import NEXT_SENTINEL, Prompt
+from ..scoring.score_cache import ScoreCache
+from .boundary import Prompt
 from .prompting import Prompter, Query
 from .request import Request, Score
 
@@ -34,16 +33,6 @@ class PromptedModel:
         how = self.prompting
         scorer = self.subject.scorer(how.tokens_at_once, how.pseudo_log_likelihood, one_by_one=how.one_by_one)
         return ScoreCache(scorer)
-
-    def writer(self, stop: tuple[str, ...], max_new_tokens: int) -> Writer:
-        """Return what continues contexts.
-
-        Raises:
-            ValueError: The model is an encoder.
-        """
-        stop = (*stop, NEXT_SENTINEL) if self.prompting.sentinel else stop
-        lead = self.prompter.encoder.lead
-        return Writer(self.subject, AnswerCache(), stop, max_new_tokens, self.prompting.tokens_at_once, lead)
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
         """Return the requests of prompts of which many are equal, cut where they are too long."""

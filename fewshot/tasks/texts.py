@@ -19,12 +19,12 @@ from ...data.files.template_program import Row
 from ...training.metrics.answers import exact_match as squad_exact_match
 from ...training.metrics.answers import word_f1
 from ...training.metrics.texts import bleu_of_rows, tokenization_for
-from ..prompts.boundary import Prompt
+from ..prompts.boundary import NEXT_SENTINEL, Prompt
 from ..prompts.items import Item
 from ..prompts.prompted_model import PromptedModel
 from ..prompts.prompting import Prompter, Query
 from ..prompts.request import Request, Score
-from ..scoring.score_cache import ScoreCache
+from ..scoring.score_cache import AnswerCache, ScoreCache
 from ..scoring.writing import Writer
 from ..subject import Subject
 from .choices import texts_in
@@ -284,7 +284,12 @@ class Generation(Task):
 
     def answerer(self, model: PromptedModel) -> Answerer:
         """Return what continues each query."""
-        return partial(self.generate, model.writer(self.recipe.stop, self.recipe.max_new_tokens))
+        how, stop = model.prompting, self.recipe.stop
+        if how.sentinel:
+            stop = (*stop, NEXT_SENTINEL)
+        lead, most = model.prompter.encoder.lead, self.recipe.max_new_tokens
+        writer = Writer(model.subject, AnswerCache(), stop, most, how.tokens_at_once, lead)
+        return partial(self.generate, writer)
 
     def generate(self, writer: Writer, queries: list[Query]) -> Iterator[Record]:
         """Yield what follows each query."""
