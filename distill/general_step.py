@@ -3,6 +3,9 @@
 GeneralRecipe -> prepare -> teacher, text, objective    what all students have in common
                     |
                  student -> Learner, Distillation -> learn -> model
+
+Text and steps are found and cut as for pretraining. Here is what a teacher adds: the student that is made of
+it, its losses beside the objective's, and what it reads or writes beforehand.
 """
 
 import json
