@@ -191,11 +191,7 @@ def place_of(
 def require_same_cache(
     general: GeneralRecipe, teacher: Checkpoint, source: ExampleSource, device: torch.device
 ) -> None:
-    """Make sure that a recipe's cache, if it is there already, is of this teacher and text.
-
-    Raises:
-        ValueError: It is not, or is damaged.
-    """
+    """Make sure that a recipe's cache, if it is there already, is of this teacher and text."""
     assert general.cache is not None
     place, binding = place_of(general, teacher, FixedCopies(source, general.cache.copies), device)
     if place.exists():
@@ -221,9 +217,6 @@ def cached_teacher(
         losses: At whose temperatures it is told what is missing.
         source: What is read.
         device: Where.
-
-    Raises:
-        ValueError: What is remembered is of another teacher or other data.
     """
     folder, binding = place_of(general, teacher, source, device)
 

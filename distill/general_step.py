@@ -119,11 +119,7 @@ class GeneralStep(Step):
 
 
 def is_finished(folder: Path, steps: int) -> bool:
-    """Return whether the run in a folder has taken its steps.
-
-    Raises:
-        ValueError: It has taken more than the recipe now says.
-    """
+    """Return whether the run in a folder has taken its steps."""
     if not (file := folder / EVALUATION).exists():
         return False
     taken = json.loads(file.read_text(encoding="utf-8"))["step"]
@@ -175,15 +171,7 @@ def build_setup(
 ) -> tuple[Learner, Distillation]:
     """Build the student and what it learns of `source`; only of fixed copies, a teacher is cached.
 
-    Args:
-        step: What all runs have in common.
-        own: Says which student learns.
-        general: Says how, which may be otherwise than the step's, for comparison.
-        source: What from.
-        accelerator: Of the run.
-
-    Raises:
-        ValueError: The recipes do not fit the models.
+    `general` says how, which may be otherwise than the step's, for comparison.
     """
     config = step.model.config
     student = first_student(own, step, general.training.seed)
@@ -234,11 +222,7 @@ def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:
 
 
 def source_of(step: GeneralStep, general: GeneralRecipe, device: torch.device) -> ExampleSource:
-    """Return what a run reads: the text, what the teacher writes instead, or fixed copies of either.
-
-    Raises:
-        ValueError: The teacher can write nothing.
-    """
+    """Return what a run reads: the text, what the teacher writes instead, or fixed copies of either."""
     source = step.text.source
     if general.sequences is not None:
         from .sequences import written_pairs
@@ -258,11 +242,7 @@ def build_teacher(
     source: ExampleSource,
     accelerator: Accelerator,
 ) -> Teacher:
-    """Return a teacher that reads along or, of fixed copies, one that has read them before.
-
-    Raises:
-        ValueError: A cache cannot give what losses compare, or is of another teacher or other data.
-    """
+    """Return a teacher that reads along or, of fixed copies, one that has read them before."""
     device = accelerator.device
     if general.cache is not None and losses:
         from .cache import FixedCopies, cached_teacher
@@ -295,12 +275,7 @@ def rest_unreached(
 
 
 def first_student(recipe: StudentRecipe, step: GeneralStep, seed: int) -> TercetPreTrainedModel:
-    """Make a student of the teacher, or load the one that a recipe names, which has the same vocabulary.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: The recipe does not fit the teacher, or vocabularies differ.
-    """
+    """Make a student of the teacher, or load the one that a recipe names, which has the same vocabulary."""
     teacher, objective = step.model.config, step.recipe.objective
     if recipe.path is None:
         model_class = cast(type[TercetPreTrainedModel], objective.model_class)  # as the teacher is one
