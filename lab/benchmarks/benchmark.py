@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 def measure_all(benchmark: Benchmark, options: Namespace) -> Result:
     """Measure the cases that are asked for, and keep what each gives at once."""
     waits = options.waits_for_rest and not options.smoke
-    conditions = Conditions(options.threads, own_scheduler_group=waits)
+    conditions = Conditions(options.threads)
     result = begin_result(conditions, waits, rounds=options.rounds, is_smoke=options.smoke)
     result |= benchmark.begin(conditions, options.smoke) | {"cases": {}}
     for name in options.cases:
@@ -132,7 +132,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     add("--output", type=Path, default=RESULTS / f"{name}.json", help="where all numbers go, as JSON")
     add("--page", type=Path, help="Markdown page that has a place for the table")
     add("--render", dest="is_rendered", action="store_true", help="measure nothing: show what --output holds")
-    add("--any-load", dest="waits_for_rest", action="store_false", help=ANY_LOAD)
+    add("--any-load", dest="waits_for_rest", action="store_false", help="do not wait until the machine rests")
     add("--smoke", action="store_true", help="tiny shapes, at any load: only to see that it runs")
     if benchmark.sides:
         add("--sides", nargs="+", choices=benchmark.sides, default=[*benchmark.sides], metavar="SIDE")
@@ -142,8 +142,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
     parser.set_defaults(name=name, benchmark=benchmark, **benchmark.defaults)
     return parser.parse_args(arguments[1:])
 
-
-ANY_LOAD = "do not wait until the machine is at rest, and do not take precedence over other programs"
 
 if __name__ == "__main__":
     sys.modules["benchmark"] = sys.modules["__main__"]  # the benchmarks import it by its name

@@ -59,6 +59,12 @@ SHARE_FULL, LONGEST_OF_OTHERS, SHORTEST = 0.2, 0.9, 5
 """How many sequences have full length, and between which bounds the others' lengths lie evenly."""
 
 
+def random_lengths(longest: int, number: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw the lengths of texts that are cut at `longest`: (number,)."""
+    others = rng.integers(SHORTEST, round(LONGEST_OF_OTHERS * longest) + 1, size=number)
+    return np.where(rng.random(number) < SHARE_FULL, longest, others)
+
+
 TINY: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 """Sizes of a case that is only to show that everything runs."""
 
@@ -103,10 +109,7 @@ class Case(ABC):
 
     def lengths(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the lengths (S,)."""
-        size = self.batch_size * self.num_batches
-        longest = round(LONGEST_OF_OTHERS * self.sequence_length)
-        others = rng.integers(SHORTEST, longest + 1, size=size)
-        return np.where(rng.random(size) < SHARE_FULL, self.sequence_length, others)
+        return random_lengths(self.sequence_length, self.batch_size * self.num_batches, rng)
 
     def tercet(self) -> PreTrainedModel:
         """Build ours, with its own random weights."""

@@ -25,7 +25,7 @@ import datasets
 import numpy as np
 import torch
 from benchmark import Benchmark
-from cases import LONGEST_OF_OTHERS, SEED, SHARE_FULL, SHORTEST, without_text
+from cases import SEED, random_lengths, without_text
 from measuring import Conditions, in_fresh_process, turns
 from publishing import Result, spread, summarize
 from torch.utils.data import DataLoader
@@ -79,12 +79,6 @@ def write(folder: Path, documents: Sequence[Any], rng: np.random.Generator) -> T
     )
     save_corpus([corpus], folder, VOCABULARY, Tally())
     return TokenizedCorpus.load(folder)
-
-
-def random_lengths(longest: int, number: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw the lengths of texts that are cut at `longest`: (number,)."""
-    others = rng.integers(SHORTEST, round(LONGEST_OF_OTHERS * longest) + 1, size=number)
-    return np.where(rng.random(number) < SHARE_FULL, longest, others)
 
 
 def draw_texts(folder: Path, number: int, length: int) -> Corpus:

@@ -216,7 +216,6 @@ def run(options: Namespace, deadline: float) -> None:
     if names:
         conditions = Conditions(
             torch.get_num_threads(),
-            own_scheduler_group=False,
             start_method="forkserver",
             compiler="inductor" if has_gpu else "aot_eager",
         )

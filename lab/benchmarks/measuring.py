@@ -3,9 +3,7 @@
     round 1   A B C D      round 2   D C B A      round 3   A B C D      ...
 
 What disturbs the machine for a while then disturbs all sides alike. A process of its own gives each side its
-own allocator and its own peak of memory. It also gives it a scheduler group of its own: Linux shares
-processors out between sessions first, so that a single busy session next to ours takes half of the machine
-whatever its priority. Each process opens a session and raises that one alone, where this is permitted.
+own allocator and its own peak of memory.
 """
 
 import math
@@ -33,12 +31,6 @@ from tercet.training.devices.precision import fast_bfloat16, fastest_float32_pro
 from tercet.training.devices.utilization import measure_peak, wait_for
 from tercet.training.tracking import peak_memory
 
-AUTOGROUP = Path("/proc/self/autogroup")
-"""Where Linux keeps the priority of a session."""
-
-GROUP_PRIORITY = -10
-"""On the scale of `nice`, from -20 to 19; 0 is everybody's."""
-
 QUIET_LOAD = 0.5
 """Load average below which a machine counts as idle."""
 
@@ -53,29 +45,16 @@ class Conditions:
     """What is the same for every process of a run."""
 
     threads: int
-    own_scheduler_group: bool = True
     start_method: Literal["spawn", "forkserver"] = "spawn"
     """How processes begin: on their own, or forked from one that has imported the libraries."""
     compiler: str = compiling.BACKEND
     """What sides that compile do it by."""
 
     def settle(self) -> None:
-        """Bring the present process, which must not lead its group yet, into these conditions."""
+        """Bring the present process into these conditions."""
         compiling.BACKEND = self.compiler
         torch.set_num_threads(self.threads)
         torch.manual_seed(0)
-        if self.own_scheduler_group:
-            os.setsid()
-            raise_own_group()
-
-
-def raise_own_group() -> bool:
-    """Raise the priority of the present session, and return whether that was permitted."""
-    try:
-        AUTOGROUP.write_text(str(GROUP_PRIORITY))
-    except OSError:
-        return False
-    return True
 
 
 def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *arguments: Any) -> Result:

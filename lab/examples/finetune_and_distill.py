@@ -3,7 +3,7 @@
     python lab/examples/finetune_and_distill.py reviews.csv sentence-transformers/all-MiniLM-L6-v2
 
 The file has the columns `text` and `label`; a tenth of its rows is held out. Any model folder or Hub id will
-do, such as that of `pretrain_and_load.py`.
+do.
 """
 
 import sys

@@ -11,7 +11,7 @@ def test_turns_go_forwards_and_backwards(module):
 @pytest.mark.parametrize("case", ["encoder"], indirect=True)
 def test_a_worker_tells_seconds_and_memory(case, module):
     measuring = module("measuring")
-    conditions = measuring.Conditions(threads=1, own_scheduler_group=False)
+    conditions = measuring.Conditions(threads=1)
     worker = measuring.Worker(case, module("sides").SIDES["tercet"], conditions)
     assert worker.work_once() > 0
     assert worker.finish() > 0
@@ -19,7 +19,7 @@ def test_a_worker_tells_seconds_and_memory(case, module):
 
 def test_a_worker_that_is_late_is_ended(case, module):
     measuring = module("measuring")
-    conditions = measuring.Conditions(threads=1, own_scheduler_group=False)
+    conditions = measuring.Conditions(threads=1)
     with pytest.raises(TimeoutError, match="not ready in time"):
         measuring.Worker(case, module("sides").SIDES["tercet"], conditions, deadline=0.0)
 
