@@ -5,6 +5,7 @@ reads the output any more, as after `tercet recipes | head`.
 """
 
 import atexit
+import gc
 import os
 import select
 import sys
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `--debug` lets exceptions through with their traceback."""
     bound_spinning()
     hide_bars()
+    atexit.register(gc.freeze)  # Python need not look for garbage among all that was imported when it ends
     try:
         try:
             with plain_streams():

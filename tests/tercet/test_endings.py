@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import subprocess
 import sys
 import warnings
 
@@ -268,3 +269,14 @@ def test_warnings_look_as_before_afterwards():
         assert warnings.showwarning is not before
     assert warnings.showwarning is before
     assert sys.stderr is not None
+
+
+def test_python_looks_for_no_garbage_when_a_command_ends():
+    program = (
+        "import atexit, gc\n"
+        "atexit.register(lambda: print('frozen' if gc.get_freeze_count() else 'looked through'))\n"
+        "from tercet.__main__ import main\n"
+        "main(['recipes'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("frozen\n")
