@@ -9,6 +9,7 @@ import pytest
 from tercet.data.steps import batches
 from tercet.data.steps.packing import ragged
 from tercet.data.steps.step_planning import plan_steps
+from tercet.finetune import run
 from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.learning import training_of
 from tercet.finetune.recipe import FineTuningSchedule
@@ -88,16 +89,16 @@ def test_each_row_is_learned_once_after_a_resume(recipe_of, learned):
     noted, stops = learned
     stops.append(6)
     with pytest.raises(KeyboardInterrupt):
-        finetune(recipe)
+        run.finetune(recipe)
     assert len(noted) == 6
-    finetune(recipe, resume=True)
+    run.finetune(recipe, resume=True)
     require_each_once(noted, ROW_COUNT, EPOCHS)
 
 
 def test_a_run_says_how_many_rows_it_learned_from_where_fewer_than_asked(recipe_of, capsys):
     training = {"batch_size": SIZE, "epochs": 6, "patience": 1, "learning_rate": 1e-9}
     recipe = recipe_of("classification", count=ROW_COUNT, training=training)
-    finetune(recipe)
+    run.finetune(recipe)
     assert (
         f"seed-0 has learned from {2 * ROW_COUNT} examples, and its recipe asks for 78"
         in capsys.readouterr().err
@@ -116,6 +117,6 @@ def test_an_epoch_has_as_many_evaluations_as_are_asked_for(steps, asked):
 def test_more_evaluations_than_steps_are_as_many_as_steps(recipe_of):
     training = {"batch_size": 8, "epochs": 1, "evaluations_per_epoch": 5}
     recipe = recipe_of("classification", count=16, training=training)
-    finetune(recipe)
+    run.finetune(recipe)
     log = read_log(recipe.folder / "seed-0" / "log.jsonl")
     assert [record["step"] for record in log if "evaluation/loss" in record] == [1, 2]

@@ -68,7 +68,7 @@ def test_the_baseline_before_a_run_is_untrained_only_where_weights_were_random(r
 
 def test_predictions_are_what_the_pipeline_says(recipe_of, tmp_path):
     recipe = recipe_of("classification", training={"epochs": 3, "learning_rate": 1e-3})
-    folder = finetune(recipe)
+    folder = run.finetune(recipe)
     rows = [{"text": row["text"]} for row in ROWS["classification"](20, 5)]
     count = predict_file(
         str(folder), str(write_rows(tmp_path / "new.jsonl", rows)), str(tmp_path / "out.jsonl")
@@ -200,7 +200,7 @@ def test_from_scratch_nothing_of_the_weights_is_taken(recipe_of, bases):
     recipe = recipe_of(
         "classification", model={"from_scratch": True}, training={"learning_rate": 1e-9, "seeds": [7]}
     )
-    after = load_file(finetune(recipe) / "model.safetensors")
+    after = load_file(run.finetune(recipe) / "model.safetensors")
     before = load_file(bases / "encoder" / "model.safetensors")
     matrices = [name for name in before if name in after and before[name].ndim == 2]
     assert matrices
@@ -209,7 +209,7 @@ def test_from_scratch_nothing_of_the_weights_is_taken(recipe_of, bases):
 
 def test_frozen_layers_do_not_learn(recipe_of, bases):
     recipe = recipe_of("classification", training={"frozen_layers": 1, "learning_rate": 1e-2})
-    after = load_file(finetune(recipe) / "model.safetensors")
+    after = load_file(run.finetune(recipe) / "model.safetensors")
     before = load_file(bases / "encoder" / "model.safetensors")
     for name, tensor in before.items():
         if name in after and (".layers.0." in name or "embeddings" in name):
@@ -293,7 +293,7 @@ def test_a_run_killed_while_it_concludes_goes_on(recipe_of, fork_server):
 
 def test_recipe_in_the_model_is_the_one_that_was_run(recipe_of):
     recipe = recipe_of("classification", training={"learning_rate": 1e-3})
-    folder = finetune(recipe)
+    folder = run.finetune(recipe)
     assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe_data(recipe)
 
 

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from tercet.data.steps.examples import pick
+from tercet.finetune import run
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.inputs import find_inputs
@@ -80,7 +81,7 @@ def test_a_run_computes_word_vectors_once_for_all_epochs_and_seeds(tagger_recipe
     )
     word_features.KEPT.clear()
     recipe = tagger_recipe("characters", training={"seeds": [0, 1]} | RATE)
-    finetune(recipe)
+    run.finetune(recipe)
     learned = [tuple(row["tokens"]) for row in (*ROWS["tagging"](16, 0), *ROWS["tagging"](8, 1))]
     assert sorted(set(sentences)) == sorted(set(learned))
     assert len(sentences) == len(set(sentences))
@@ -131,7 +132,7 @@ def test_a_seed_learns_the_same_alone_and_behind_others(two_seeds, tmp_path):
     word_features.KEPT.clear()
     training = replace(two_seeds.training, seeds=(1,))
     alone = replace(two_seeds, output=str(tmp_path / "alone"), training=training)
-    finetune(alone)
+    run.finetune(alone)
     assert_close(learned(alone.folder, 1), learned(two_seeds.folder, 1), rtol=0, atol=0)
 
 
@@ -160,7 +161,7 @@ def test_a_run_that_was_stopped_in_a_seed_ends_in_the_same_bits(
 
 
 def test_a_finished_tagger_learns_other_labels(tagger_recipe, recipe_of, tmp_path):
-    folder = finetune(tagger_recipe("static", training={"epochs": 1}))
+    folder = run.finetune(tagger_recipe("static", training={"epochs": 1}))
     names = {"tags": "other"}
     rows = [
         {"tokens": row["tokens"], "other": ["B-X", *["O"] * (len(row["tokens"]) - 1)]}
@@ -184,7 +185,7 @@ def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_pat
     rows = [{"tokens": ["the", "big cat", " "], "tags": ["O", "B-ANIMAL", "O"]}] * 8
     file = str(write_rows(tmp_path / "spaces.jsonl", rows))
     recipe = tagger_recipe("characters", data={"train": file, "validation": file}, training={"epochs": 1})
-    folder = finetune(recipe)
+    folder = run.finetune(recipe)
     predictor = Predictor(Checkpoint.open(str(folder)))
     (found,) = predictor.predict(Dataset.from_list([{"tokens": rows[0]["tokens"]}]))
     assert len(found["tags"]) == 3

@@ -17,6 +17,7 @@ from tercet.__main__ import main
 from tercet.configs.recipe import load_recipe, recipe_data
 from tercet.data import streaming
 from tercet.data.streaming import TokenizedStream
+from tercet.pretraining import run
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.run import train_recipe_tokenizer
@@ -61,7 +62,7 @@ WITH_BYTES = {
 def test_a_stage_may_have_shorter_sequences_and_not_longer_ones(texts, tmp_path, recipe_of):
     stage = {"steps": 3, "tokens_per_step": 128, "sequence_length": 16}
     recipe = recipe_of("span_corruption", texts, tmp_path / "run", stages=[stage], steps=5, log_every=1)
-    pretrain(recipe)
+    run.pretrain(recipe)
     records = [record for record in read_log(tmp_path / "run" / LOG) if "epoch" in record]
     assert [record["epoch"] for record in records] == [0, 0, 0, 1, 1]
     examples = np.diff([0, *(record["examples"] for record in records)])
@@ -112,7 +113,7 @@ def test_a_finished_run_leaves_what_its_model_card_tells(texts, tmp_path, recipe
 
 def test_pretrained_encoder_fills_masks(texts, tmp_path, recipe_of):
     """The head of `ForPreTraining` is the one that `AutoModelForMaskedLM` loads."""
-    folder = pretrain(recipe_of("masked_language_modeling_with_next_sentence", texts, tmp_path / "run"))
+    folder = run.pretrain(recipe_of("masked_language_modeling_with_next_sentence", texts, tmp_path / "run"))
     model, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
     assert not loading["missing_keys"]
     inputs = AutoTokenizer.from_pretrained(folder)("the [MASK] sat", return_tensors="pt")
@@ -152,7 +153,7 @@ def test_tokenizer_trained_beforehand_is_used(texts, tmp_path, recipe_of):
     recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run")
     folder = train_recipe_tokenizer(recipe)
     earlier = (folder / "tokenizer.json").stat().st_mtime_ns
-    pretrain(recipe)
+    run.pretrain(recipe)
     assert (folder / "tokenizer.json").stat().st_mtime_ns == earlier
 
 
@@ -225,24 +226,24 @@ def test_a_run_that_met_a_bad_record_goes_on_without_it(texts, tmp_path, monkeyp
     train.write_bytes((texts / "train.txt").read_bytes())
     recipe = recipe_of("causal_language_modeling", texts, tmp_path / "run", **CONSTANT)
     recipe = changed(recipe, train=str(train), **STREAM)
-    pretrain(recipe)
+    run.pretrain(recipe)
     with train.open("ab") as file:
         file.write(b"\n\n\xe9\n")
     longer = changed(recipe, "training", steps=30)
     with pytest.raises(ValueError, match="byte 0xe9 is not UTF-8"):
-        pretrain(longer, resume=True)
+        run.pretrain(longer, resume=True)
     with pytest.warns(UserWarning, match="skipped 1 of 61 records"):
-        pretrain(changed(longer, skip_bad_records=True), resume=True)
+        run.pretrain(changed(longer, skip_bad_records=True), resume=True)
 
 
 def test_a_resumed_run_says_that_its_text_is_another_one(texts, tmp_path, capfd, recipe_of):
     train = tmp_path / "train.txt"
     train.write_bytes((texts / "train.txt").read_bytes())
     recipe = changed(recipe_of("causal_language_modeling", texts, tmp_path / "run"), train=str(train))
-    pretrain(recipe)
+    run.pretrain(recipe)
     with train.open("a") as file:
         file.write("\n\nthe cat sat under a big tree.")
-    pretrain(changed(recipe, "training", steps=4), resume=True)
+    run.pretrain(changed(recipe, "training", steps=4), resume=True)
     (told,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("  text: ")]
     assert re.fullmatch(
         r"  text: 61 examples of [\d,]+ tokens, was 60 examples of [\d,]+ tokens \(the place .*\)", told

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tercet.configs.recipe import parse_recipe
+from tercet.pretraining import run
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import open_text
 from tercet.training.run_folder import EVALUATION
@@ -90,7 +91,7 @@ def test_held_out_texts_are_joined_in_one_order_however_they_are_listed(recipe_w
 @pytest.mark.parametrize("kind", ["masked_language_modeling_with_next_sentence", "mixture", "translation"])
 def test_every_kind_of_examples_has_shares(recipe_with, kind):
     recipe = recipe_with(kind=kind, steps=3, log_every=1)
-    pretrain(recipe)
+    run.pretrain(recipe)
     counted = evaluation(recipe)["tokens_of"]
     assert counted["wiki"] / sum(counted.values()) == pytest.approx(0.75, abs=0.1)
 
@@ -99,10 +100,10 @@ def test_a_stage_has_shares_of_its_own_and_a_resumed_run_is_the_same(recipe_with
     stages = [{"steps": 3, "shares": {"forum": 1}}]
     options = {"steps": 8, "stages": stages, "log_every": 1, "checkpoint_every": 2, "keep_checkpoints": 9}
     whole, broken = (recipe_with(name, **options) for name in ("whole", "broken"))
-    pretrain(broken)
+    run.pretrain(broken)
     for step in (6, 8):
         shutil.rmtree(broken.folder / "checkpoints" / f"step-{step:08}")
-    require_same_models(pretrain(broken, resume=True), pretrain(whole))
+    require_same_models(run.pretrain(broken, resume=True), run.pretrain(whole))
     records = [record for record in read_log(whole.folder / LOG) if "tokens/wiki" in record]
     assert [record["tokens/wiki"] for record in records[:3]] == [0, 0, 0]
     assert records[3]["tokens/wiki"] > 0
