@@ -151,10 +151,10 @@ def require_teacher(name: str, model: TercetPreTrainedModel, task: Task) -> None
             f"the teacher {name} is a {type(model).__name__}, which has no head "
             f"{task.head} for {task.recipe.kind}: name a model of tercet finetune"
         )
-    if task.recipe.kind == "chat":
+    if task.recipe.kind not in SOFT:
         raise ValueError(
-            f"the teacher {name} was fine-tuned for chat, which is not distilled from rows: name a "
-            "teacher of another task, or distill this one on text (general)"
+            f"the teacher {name} was fine-tuned for {task.recipe.kind}, which is not distilled from rows: "
+            "name a teacher of another task, or distill this one on text (general)"
         )
 
 
