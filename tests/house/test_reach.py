@@ -19,22 +19,22 @@ FUNCTIONS_WITH_A_RECIPE = 74
 """Functions and methods with a parameter `recipe`."""
 
 MOST = {
-    "pretraining": (121, 24_521),
-    "finetune": (122, 23_868),
-    "distill": (87, 17_024),
-    "fewshot": (86, 16_353),
+    "pretraining": (121, 24_445),
+    "finetune": (122, 23_812),
+    "distill": (87, 17_005),
+    "fewshot": (86, 16_309),
 }
 """Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
 
 MOST_WITH_A_MEMBER = {
-    "pretraining": (131, 27_419),
-    "finetune": (132, 26_766),
-    "distill": (97, 19_922),
-    "fewshot": (96, 19_251),
+    "pretraining": (131, 27_343),
+    "finetune": (132, 26_710),
+    "distill": (97, 19_903),
+    "fewshot": (96, 19_207),
 }
 """The same with the largest of the three Transformers; a run imports the one that it is about."""
 
-MOST_WITH_A_STEP = {"general": (135, 26_890), "task": (134, 25_677)}
+MOST_WITH_A_STEP = {"general": (135, 26_813), "task": (134, 25_613)}
 """Step of a distillation -> the same of `distill/run.py` with the step, which it imports by the recipe."""
 
 RECURRENT = ROOT / "modeling" / "recurrent"
@@ -135,8 +135,23 @@ def reached(file: Path) -> set[Path]:
     return {each for each in seen if each.name != "__init__.py"}
 
 
+def num_lines(file: Path) -> int:
+    """Count the lines of a file without tables of kinds, of which a run imports what its recipe names.
+
+    The docstring of such a file lists the kinds, too.
+    """
+    tables = [
+        node.args[1]
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "ByKind"
+    ]
+    left_out = [*tables, *tree(file).body[: bool(tables)]]
+    listed = sum((node.end_lineno or node.lineno) - node.lineno for node in left_out)
+    return len(file.read_text(encoding="utf-8").splitlines()) - listed
+
+
 def require_within(files: set[Path], most: tuple[int, int]) -> None:
-    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+    lines = sum(map(num_lines, files))
     assert (len(files), lines) <= most
     assert lines <= most[1]
 
