@@ -44,7 +44,7 @@ def prepared_for(recipe_of):
 
 
 def encode(prepared: Prepared, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
-    """Encode rows as the prepared's model reads them."""
+    """Encode rows as the prepared model reads them."""
     encoder = encoder_of(prepared.pretrained.model, prepared.pretrained.tokenizer, None)
     return encoder, prepared.task.examples(Dataset.from_list(rows), encoder)
 
