@@ -42,7 +42,7 @@ from .configuration_neural import (
     require_positive,
 )
 from .configuration_rotary import RotaryConfig
-from .layers.positions import POSITIONS, NoPositions, build_rope_scaling
+from .layers.positions import POSITIONS, NoPositions, rope_parameters_of
 
 
 def takes_bounds(implementation: str | None) -> bool:
@@ -145,7 +145,7 @@ def require_positions(config: PreTrainedConfig) -> None:
     POSITIONS[config.position_embedding_type].require(config)
     config.update_from_rope_parameters()
     # What cannot be built is refused by its builder.
-    build_rope_scaling(config.rope_scaling, config.max_position_embeddings)
+    rope_parameters_of(config.rope_scaling, config.max_position_embeddings)
 
 
 def require_first_norm(config: PreTrainedConfig) -> None:

@@ -18,7 +18,7 @@ from tercet.modeling import (
     TercetEncoderConfig,
     TercetSeq2SeqConfig,
 )
-from tercet.modeling.layers.positions import POSITIONS, build_rope_scaling, frequencies_of, rotate
+from tercet.modeling.layers.positions import POSITIONS, RopeConfig, frequencies_of, rope_parameters_of, rotate
 
 T, C = 40, 16
 
@@ -143,12 +143,12 @@ def test_stretched_wavelengths_are_those_of_transformers(name, last):
         head_dim=64, max_position_embeddings=128, rope_parameters=described | {"rope_theta": 5e5}
     )
     expected, factor = ROPE_INIT_FUNCTIONS[described["rope_type"]](config, seq_len=last + 1)
-    scaling = build_rope_scaling(described, 128)
-    stretched = scaling.stretch(5e5, 64, torch.arange(last + 1)[None])
+    parameters = rope_parameters_of(described, 128) | {"rope_theta": 5e5}
+    stretched, found = RopeConfig(parameters, 64, 128).frequencies(torch.arange(last + 1)[None])
     assert_close(stretched, expected, rtol=1e-5, atol=0)
-    assert scaling.attention_factor == pytest.approx(factor)
+    assert found == pytest.approx(factor)
     plain = frequencies_of(64, 5e5, torch.device("cpu"))
-    assert torch.equal(stretched, plain) == (name == "dynamic" and last == 9)
+    assert torch.allclose(stretched, plain, rtol=1e-5, atol=0) == (name == "dynamic" and last == 9)
 
 
 KINDS = {
@@ -217,7 +217,9 @@ def test_what_is_changed_later_takes_effect():
     assert (config.rope_theta, config.rope_scaling) == (9.0, {"rope_type": "linear", "factor": 2.0})
     config.rope_parameters.update(factor=5.0)
     model = TercetDecoderForCausalLM(copy.deepcopy(config))
-    assert model.model.embeddings.positions.rotary_emb.scaling.factor == 5.0
+    assert (
+        model.model.embeddings.positions.rotary_emb.configs["full_attention"].rope_parameters["factor"] == 5.0
+    )
     assert AutoConfig.for_model(**config.to_dict()).rope_scaling["factor"] == 5.0
 
 
