@@ -34,6 +34,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from ...configs.by_kind import ByKind
 from ...data.files.atomic_writes import (
     delete_folder,
     explaining_a_full_disk,
@@ -49,7 +50,6 @@ from ..loop import Training
 from ..optimizers.optimizers import constants_of, give_back
 from .final_weights import FILES, LAST, MEAN
 from .manifest import MANIFEST, UNREADABLE, find_damage, write_manifest
-from .pieces import read_pieces, write_joined, write_pieces
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
@@ -99,6 +99,12 @@ PREFIX = "step-"
 PIECES = "optimizer"
 """Folder of what is in pieces, in a checkpoint."""
 
+IN_PIECES = ByKind(
+    __name__,
+    {"join": "pieces.write_joined", "write": "pieces.write_pieces", "read": "pieces.read_pieces"},
+)
+"""What writes and reads a model in pieces: most runs have none."""
+
 REMEDY = "make room or lower training.keep_checkpoints, and resume; the earlier checkpoints are intact"
 """What to do when there is no room for a checkpoint."""
 
@@ -142,11 +148,11 @@ class Snapshot:
                 _write(partial / file, state)
             for file, weights in self.weights.items():
                 if any(isinstance(weight, DTensor) for weight in weights.values()):
-                    write_joined(partial / file, weights, self.group)
+                    IN_PIECES["join"](partial / file, weights, self.group)
                 else:
                     safetensors.torch.save_file(weights, partial / file)
             if self.pieces:
-                write_pieces(partial / PIECES, self.pieces, self.group)
+                IN_PIECES["write"](partial / PIECES, self.pieces, self.group)
             if self.is_main_process:
                 _write(partial / "optimizer.pt", self.optimizer)
                 self._write_about(partial / "state.json")
@@ -355,7 +361,8 @@ def delete_unfinished(folder: Path) -> None:
 def _add_pieces(folder: Path, optimizer: Optimizer, moments: dict[int, dict[str, Any]]) -> None:
     """Read what is in pieces of an optimizer's state, in the layout of its present parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for name, value in read_pieces(folder, lambda name: parameters[int(name.partition(".")[0])]).items():
+    found = IN_PIECES["read"](folder, lambda name: parameters[int(name.partition(".")[0])])
+    for name, value in found.items():
         number, _, kind = name.partition(".")
         moments[int(number)][kind] = value
 
