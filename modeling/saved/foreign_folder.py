@@ -1,18 +1,28 @@
-"""A model's folder that somebody else made: no file in it leads out of it, and none names a file elsewhere.
+"""A model's folder that somebody else made, checked before anything is read by it.
+
+No file in it leads out of it, none names a file elsewhere, and no tokenizer makes a text far longer.
 
 transformers hands every key of `tokenizer_config.json` and `special_tokens_map.json` to the tokenizer's
 class, which opens the files that some of them name (`vocab`, `merges`, `*_file`), wherever they lie. What it
 reads there becomes tokens, which are saved with the model. A name in `auto_map` becomes the path of a module.
+
+What makes a text longer is told by `tokenizer.json`:
+
+    normalizer, decoder     Replace: a content of many characters for each match, one step after another
+    post_processor          TemplateProcessing: the text several times, and tokens of its own
+
+Ten steps that write a hundred characters for one make a letter fill any memory. Steps of tokenizers in use
+write one for one.
 """
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ...configs.documents import texts_in
 from ...configs.named_files import files_below, is_inside, named_file, require_inside, require_plain
-from .tokenizer_growth import require_bounded
 
 OF_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json")
 """Files whose keys become arguments of a tokenizer's class."""
@@ -39,6 +49,15 @@ MODULES = "modules.json"
 
 TEMPLATES = "additional_chat_templates"
 """A folder of files that transformers reads with the tokenizer."""
+
+MOST_TIMES = 2**12
+"""How many times as long a text may become."""
+
+MOST_ADDED = 2**12
+"""Characters or tokens that may be added to each text."""
+
+PARTS = ("normalizer", "decoder", "post_processor")
+"""Parts of the file that change the length of a text."""
 
 
 def require_own_files(folder: Path) -> None:
@@ -87,6 +106,58 @@ def require_references(file: Path) -> None:
                 f"auto_map of {file} names {value!r}, but code is named by a file beside it and a class "
                 "(modeling.Model): correct it, or remove auto_map"
             )
+
+
+def require_bounded(facts: Any, file: Path) -> None:
+    """Refuse a tokenizer that may make a text far longer.
+
+    Args:
+        facts: What the file says; of a damaged one its reader tells.
+        file: A `tokenizer.json`.
+
+    Raises:
+        ValueError: It may.
+    """
+    for part in PARTS if isinstance(facts, dict) else ():
+        times, added = 1.0, 0
+        for step in steps_of(facts.get(part)):
+            own_times, own_added = growth(step)
+            times, added = times * own_times, added + own_added
+        if times > MOST_TIMES or added > MOST_ADDED:
+            raise ValueError(
+                f"the {part} of {file} may make a text {times:,.0f} times as long and add {added:,} to it, "
+                "far more than tokenizers do: copy the file again from where it comes, or do not use it"
+            )
+
+
+def steps_of(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a part, of a sequence of steps each."""
+    stack = [part]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            yield part
+            stack += (each for value in part.values() if isinstance(value, list) for each in value)
+
+
+def growth(step: dict[str, Any]) -> tuple[float, int]:
+    """Return how many times as long a step may make a text, and how much it adds to it."""
+    if step.get("type") == "Replace":
+        pattern, content = step.get("pattern"), len(str(step.get("content", "")))
+        replaced = len(str(pattern.get("String", ""))) if isinstance(pattern, dict) else 0
+        return (max(1.0, content / replaced), 0) if replaced else (1 + content, 0)  # matches of nothing, too
+    if step.get("type") == "TemplateProcessing":
+        forms = [form for name in ("single", "pair") if isinstance(form := step.get(name), list)]
+        texts = max((sum("Sequence" in each for each in form) for form in forms), default=1)
+        return texts, max((tokens_in(form, step.get("special_tokens")) for form in forms), default=0)
+    return 1, len(str(step.get("prepend", "")))
+
+
+def tokens_in(form: list[Any], tokens: Any) -> int:
+    """Count the tokens that a template adds."""
+    names = [each["SpecialToken"].get("id") for each in form if isinstance(each.get("SpecialToken"), dict)]
+    known = tokens if isinstance(tokens, dict) else {}
+    return sum(len(known[name].get("ids", ())) for name in names if isinstance(known.get(name), dict))
 
 
 def exists(path: Path) -> bool:
