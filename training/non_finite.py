@@ -27,7 +27,7 @@ NON_FINITE = "non_finite"
 
 
 def say_what_is_kept(
-    folder: Path, error: NonFiniteError, training: Training, recipe: dict[str, Any], newest: Path | None
+    folder: Path, error: NonFiniteError, training: Training, about: dict[str, Any], newest: Path | None
 ) -> str:
     """Keep what is needed to see why a run was given up, and say where, and from where it can go on.
 
@@ -35,7 +35,7 @@ def say_what_is_kept(
         folder: Of the run.
         error: Why it was given up.
         training: What to keep; every process calls this.
-        recipe: Kept with it.
+        about: The recipe as plain data, kept with it.
         newest: The checkpoint before the first of the skipped steps, if there is one.
     """
     goes_on = (
@@ -44,13 +44,13 @@ def say_what_is_kept(
         else f"--resume goes on from {newest.name}, from before them, with the values that you change"
     )
     try:
-        kept = keep_evidence(folder, error, training, recipe)
+        kept = keep_evidence(folder, error, training, about)
     except WriteError as full:
         return f"its data could not be kept: {full}; {goes_on}"
     return f"its batch and the weights are in {kept}; {goes_on}"
 
 
-def keep_evidence(folder: Path, error: NonFiniteError, training: Training, recipe: dict[str, Any]) -> Path:
+def keep_evidence(folder: Path, error: NonFiniteError, training: Training, about: dict[str, Any]) -> Path:
     """Write down the step that an error is about, in place of an earlier one; every process calls this.
 
     Returns:
@@ -70,7 +70,7 @@ def keep_evidence(folder: Path, error: NonFiniteError, training: Training, recip
     if training.accelerator.is_main_process:
         with explaining_a_full_disk(target, len(str(numbers))):
             (target / "step.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
-    save_checkpoint(target, training, recipe=recipe)
+    save_checkpoint(target, training, recipe=about)
     return target
 
 

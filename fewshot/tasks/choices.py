@@ -224,14 +224,10 @@ class PartialEvaluation(TargetedComparison):
     title = "Partial evaluation"
     has_fixed_choices = False
 
-    def __init__(self, recipe: PartialEvaluationRecipe):
-        super().__init__(recipe)
-        self.contexts, self.continuation = self.templates["contexts"], self.templates["continuation"]
-
     def fill_in(self, number: int, row: Row) -> Item:
         """Return the continuation in each context."""
-        contexts = texts_in("task.contexts", self.contexts(row))
-        texts = texts_in("task.continuation", [self.continuation(row)], least=1)
+        contexts = texts_in("task.contexts", self.templates["contexts"](row))
+        texts = texts_in("task.continuation", [self.templates["continuation"](row)], least=1)
         answer = self.recipe.delimiter + texts[0]
         target = place_of(self.target(row), contexts, (), are_fixed=False)
         prompts = tuple(Prompt(context, (answer,)) for context in contexts)
@@ -262,13 +258,11 @@ class MinimalPair(Comparison):
     takes_demonstrations = False
     normalization = "none"
 
-    def __init__(self, recipe: MinimalPairRecipe):
-        super().__init__(recipe)
-        self.good, self.bad = self.templates["good"], self.templates["bad"]
-
     def fill_in(self, number: int, row: Row) -> Item:
         """Return both sentences, the good one first."""
-        sentences = texts_in("task.good and task.bad", [self.good(row), self.bad(row)])
+        sentences = texts_in(
+            "task.good and task.bad", [self.templates[each](row) for each in ("good", "bad")]
+        )
         return Item(number, (Prompt("", tuple(sentences)),))
 
     def is_correct(self, item: Item, choice: int) -> bool:

@@ -68,15 +68,11 @@ class Completion(Task):
     )
     metric = "accuracy"
 
-    def __init__(self, recipe: CompletionRecipe):
-        super().__init__(recipe)
-        self.delimiter = recipe.delimiter
-        self.context, self.answer = self.templates["context"], self.templates["answer"]
-
     def fill_in(self, number: int, row: Row) -> Item:
         """Return the answer in its context."""
-        context = self.context(row)
-        answer = self.delimiter + texts_in("task.answer", [self.answer(row)], least=1)[0]
+        context = self.templates["context"](row)
+        texts = texts_in("task.answer", [self.templates["answer"](row)], least=1)
+        answer = self.recipe.delimiter + texts[0]
         return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
 
     def answerer(self, model: PromptedModel) -> Answerer:

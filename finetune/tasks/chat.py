@@ -265,11 +265,11 @@ class Chat(Task):
 
     def require_inputs(self, rows: Dataset) -> None:
         """Refuse what is no dialogue."""
-        dialogues_in(rows, self.recipe, labelled=False)
+        self.dialogues_in(rows, labelled=False)
 
     def require_labels(self, rows: Dataset) -> None:
         """Refuse a dialogue without an answer."""
-        dialogues_in(rows, self.recipe, labelled=True)
+        self.dialogues_in(rows, labelled=True)
 
     def find(self, train: Dataset) -> Facts:
         """Find out how BLEU has to cut the answers; tell what else than role and content messages have."""
@@ -294,7 +294,7 @@ class Chat(Task):
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
         """Encode dialogues with the targets in them; without labels, up to where the assistant begins."""
         self.encoder = encoder
-        dialogues = dialogues_in(rows, self.recipe, labelled=labelled)
+        dialogues = self.dialogues_in(rows, labelled=labelled)
         encoder.tell_of_dropped(turn["content"] for dialogue in dialogues for turn in dialogue)
         if not labelled:
             prompts = encode_prompts([without_last_answer(own) for own in dialogues], encoder.tokenizer)
@@ -328,7 +328,7 @@ class Chat(Task):
 
     def references(self, rows: Dataset) -> list[str]:
         """The last answers."""
-        return last_answers(dialogues_in(rows, self.recipe, labelled=True))
+        return last_answers(self.dialogues_in(rows, labelled=True))
 
     def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
         """Return the mean loss of a token of an answer, and compare the texts that were written."""
@@ -373,7 +373,7 @@ class Chat(Task):
 
     def show(self, row: Row, prediction: Prediction, reference: str, *, is_right: bool = False) -> Shown:
         """Lay out the dialogue before the last answer, the answer, and what the model makes of it."""
-        dialogue = without_last_answer(dialogue_of(row, self.recipe))
+        dialogue = without_last_answer(self.dialogue_of(row))
         role = "right" if is_right else "wrong"
         return [
             *((message["role"], [(shortened(message["content"]), "plain")]) for message in dialogue),
@@ -393,33 +393,38 @@ class Chat(Task):
             found.append({"loss": float(-np.log(shares).sum()), "tokens": len(targets)})
         return found
 
+    def dialogues_in(self, rows: Dataset, *, labelled: bool) -> list[Dialogue]:
+        """Return the dialogue of each row, with the completion if it is labelled.
 
-def dialogues_in(rows: Dataset, recipe: ChatRecipe, *, labelled: bool) -> list[Dialogue]:
-    """Return the dialogue of each row, with the completion if it is labelled.
+        Raises:
+            RowError: A row has no dialogue, or one without an answer although it is labelled.
+        """
+        if self.recipe.prompt is not None:
+            prompts = texts_of(rows, self.recipe.prompt)
+            completions = texts_of(rows, self.recipe.completion) if labelled else [None] * len(prompts)
+            return [exchange(*pair) for pair in zip(prompts, completions, strict=True)]
+        found, column = [], self.recipe.messages
+        for row, messages in enumerate(lists_of(rows, column, "messages")):
+            for message in messages:
+                if not is_message(message):
+                    raise RowError(
+                        row,
+                        f"has {str(message)[:80]} in column {column!r}, which is no message with a role and "
+                        "a content: correct it",
+                        f"has what is no message in column {column!r}",
+                    )
+            dialogue = plain(messages)
+            if not dialogue or (labelled and all(each["role"] != ASSISTANT for each in dialogue[1:])):
+                wanted = f"no message of {ASSISTANT} that answers another one" if labelled else "no messages"
+                raise RowError(row, f"has {wanted} in column {column!r}: take it out, or add one")
+            found.append(dialogue)
+        return found
 
-    Raises:
-        RowError: A row has no dialogue, or one without an answer although it is labelled.
-    """
-    if recipe.prompt is not None:
-        prompts = texts_of(rows, recipe.prompt)
-        completions = texts_of(rows, recipe.completion) if labelled else [None] * len(prompts)
-        return [exchange(*pair) for pair in zip(prompts, completions, strict=True)]
-    found, column = [], recipe.messages
-    for row, messages in enumerate(lists_of(rows, column, "messages")):
-        for message in messages:
-            if not is_message(message):
-                raise RowError(
-                    row,
-                    f"has {str(message)[:80]} in column {column!r}, which is no message with a role and a "
-                    "content: correct it",
-                    f"has what is no message in column {column!r}",
-                )
-        dialogue = plain(messages)
-        if not dialogue or (labelled and all(each["role"] != ASSISTANT for each in dialogue[1:])):
-            wanted = f"no message of {ASSISTANT} that answers another one" if labelled else "no messages"
-            raise RowError(row, f"has {wanted} in column {column!r}: take it out, or add one")
-        found.append(dialogue)
-    return found
+    def dialogue_of(self, row: Row) -> Dialogue:
+        """Return the dialogue of a row that was checked."""
+        if self.recipe.prompt is None:
+            return plain(row[self.recipe.messages])
+        return exchange(str(row[self.recipe.prompt]), str(row[self.recipe.completion]))
 
 
 def is_message(message: Any) -> bool:
@@ -451,13 +456,6 @@ def exchange(prompt: str, completion: str | None) -> list[dict[str, str]]:
     """Make a dialogue of a prompt and, if there is one, its completion."""
     answer = [] if completion is None else [{"role": ASSISTANT, "content": completion}]
     return [{"role": "user", "content": prompt}, *answer]
-
-
-def dialogue_of(row: Row, recipe: ChatRecipe) -> Dialogue:
-    """Return the dialogue of a row that was checked."""
-    if recipe.prompt is None:
-        return plain(row[recipe.messages])
-    return exchange(str(row[recipe.prompt]), str(row[recipe.completion]))
 
 
 def without_last_answer(dialogue: Dialogue) -> Dialogue:

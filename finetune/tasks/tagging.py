@@ -183,7 +183,7 @@ class Tagging(Task):
 
     def require_labels(self, rows: Dataset) -> None:
         """Refuse what is no list of labels, one for each word, or no valid IOB2."""
-        tags_in(rows, self.recipe, self.labels_known(rows))
+        self.tags_in(rows, self.labels_known(rows))
 
     def require_consistent(self, rows: Dataset) -> None:
         """Refuse numbers of labels that count from 1."""
@@ -223,7 +223,7 @@ class Tagging(Task):
     def find(self, train: Dataset) -> Facts:
         """Find the labels, and the most frequent one."""
         labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)
-        tags = tags_in(train, self.recipe, labels)
+        tags = self.tags_in(train, labels)
         names = with_insides(labels.names)  # as a tagger's configuration has them
         labels = Labels(names, labels.are_numbered, labels.renamed, labels.kind)
         return labels.facts | {"most_frequent": Counter(chain.from_iterable(tags)).most_common(1)[0][0]}
@@ -250,7 +250,7 @@ class Tagging(Task):
 
     def references(self, rows: Dataset) -> Sequence[list[str]]:
         """The labels of each row's words, by name."""
-        return tags_in(rows, self.recipe, self.labels)
+        return self.tags_in(rows, self.labels)
 
     def objective(self) -> TaggingObjective:
         """Cross-entropy."""
@@ -338,6 +338,34 @@ class Tagging(Task):
         usual = self.labels.numbers[self.facts["most_frequent"]]
         return [self.prediction(words, [usual] * len(words)) for words in words_in(rows, self.recipe.words)]
 
+    def tags_in(self, rows: Dataset, labels: Labels | None) -> list[list[str]]:
+        """Return the labels of each row's words, by name.
+
+        Args:
+            rows: Have the recipe's columns.
+            labels: Those that there are; without them, values are names.
+
+        Raises:
+            RowError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
+        """
+        tagged, column = [], self.recipe.tags
+        words_and_tags = zip(words_in(rows, self.recipe.words), label_lists(rows, column), strict=True)
+        for row, (words, tags) in enumerate(words_and_tags):
+            if len(words) != len(tags):
+                raise RowError(
+                    row,
+                    f"has {len(words)} words, but {len(tags)} labels: correct it",
+                    "has another number of labels than of words",
+                )
+            names = [name_of(tag, labels, row, column) for tag in tags]
+            if self.recipe.scheme == "iob2":
+                try:
+                    check_iob2(names)
+                except ValueError as error:
+                    raise RowError(row, str(error), "has tags that are not valid IOB2") from None
+            tagged.append(names)
+        return tagged
+
 
 def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
     """Return the words of each row.
@@ -352,36 +380,6 @@ def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
                 f"has no list of words in column {column!r} ({str(words)[:40]}): correct it, or leave it out",
             )
     return texts
-
-
-def tags_in(rows: Dataset, recipe: TaggingRecipe, labels: Labels | None) -> list[list[str]]:
-    """Return the labels of each row's words, by name.
-
-    Args:
-        rows: Have the recipe's columns.
-        recipe: Names them.
-        labels: Those that there are; without them, values are names.
-
-    Raises:
-        RowError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
-    """
-    tagged, column = [], recipe.tags
-    words_and_tags = zip(words_in(rows, recipe.words), label_lists(rows, column), strict=True)
-    for row, (words, tags) in enumerate(words_and_tags):
-        if len(words) != len(tags):
-            raise RowError(
-                row,
-                f"has {len(words)} words, but {len(tags)} labels: correct it",
-                "has another number of labels than of words",
-            )
-        names = [name_of(tag, labels, row, column) for tag in tags]
-        if recipe.scheme == "iob2":
-            try:
-                check_iob2(names)
-            except ValueError as error:
-                raise RowError(row, str(error), "has tags that are not valid IOB2") from None
-        tagged.append(names)
-    return tagged
 
 
 def labels_at_first_tokens(words: Ragged, numbers: Sequence[np.ndarray]) -> Ragged:

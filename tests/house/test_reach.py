@@ -15,26 +15,26 @@ OTHERS = ("tests", "lab", "docs")
 FOLDERS = sorted(file.parent for file in ROOT.glob("*/__init__.py") if file.parent.name not in OTHERS)
 """The folders of the package `tercet`, and the folder of that name, whose modules lie at its top."""
 
-FUNCTIONS_WITH_A_RECIPE = 74
+FUNCTIONS_WITH_A_RECIPE = 58
 """Functions and methods with a parameter `recipe`."""
 
 MOST = {
-    "pretraining": (121, 24_445),
-    "finetune": (122, 23_812),
-    "distill": (87, 17_005),
-    "fewshot": (86, 16_309),
+    "pretraining": (119, 24_366),
+    "finetune": (120, 23_713),
+    "distill": (86, 17_021),
+    "fewshot": (85, 16_350),
 }
 """Folder of a run -> the files and the lines that its `run.py` imports, by way of others."""
 
 MOST_WITH_A_MEMBER = {
-    "pretraining": (131, 27_343),
-    "finetune": (132, 26_710),
-    "distill": (97, 19_903),
-    "fewshot": (96, 19_207),
+    "pretraining": (129, 27_264),
+    "finetune": (130, 26_611),
+    "distill": (96, 19_919),
+    "fewshot": (95, 19_248),
 }
 """The same with the largest of the three Transformers; a run imports the one that it is about."""
 
-MOST_WITH_A_STEP = {"general": (135, 26_813), "task": (134, 25_613)}
+MOST_WITH_A_STEP = {"general": (133, 26_736), "task": (132, 25_522)}
 """Step of a distillation -> the same of `distill/run.py` with the step, which it imports by the recipe."""
 
 RECURRENT = ROOT / "modeling" / "recurrent"

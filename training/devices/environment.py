@@ -73,12 +73,12 @@ def tell_of_resuming(
     state: dict[str, Any],
     model: nn.Module,
     accelerator: Accelerator,
-    recipe: dict[str, Any],
+    about: dict[str, Any],
 ) -> None:
-    """Print from which checkpoint a run continues, and what changed since its `state`."""
+    """Print from which checkpoint a run continues, and what changed since its `state` (`Parts.about`)."""
     if accelerator.is_main_process:
         now = environment_of(model, accelerator)
-        changed = changes(state.get("circumstances", now) | state["recipe"], now | recipe)
+        changed = changes(state.get("circumstances", now) | state["recipe"], now | about)
         print("\n  ".join([f"resuming from {checkpoint}", *changed]), file=sys.stderr, flush=True)
 
 

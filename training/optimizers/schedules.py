@@ -19,54 +19,54 @@ Curve = Callable[[int], float]
 """Factor of the learning rate at update n."""
 
 
-def build_schedule(optimizer: Optimizer, recipe: ScheduleRecipe, *, steps: int, width: int) -> LambdaLR:
-    """Let the recipe's curve set the optimizer's rate over `steps` updates; `width` is d, for `noam`.
+def build_schedule(optimizer: Optimizer, schedule: ScheduleRecipe, *, steps: int, width: int) -> LambdaLR:
+    """Let a schedule's curve set the optimizer's rate over `steps` updates; `width` is d, for `noam`.
 
     Raises:
         ValueError: The warm-up is given twice, is longer than the run, or missing where the curve needs it;
             or the curve does not use a key that is given.
     """
-    recipe.require_used_keys()
-    curve = CURVES[recipe.kind](recipe, recipe.warmup_updates(steps), steps, width)
+    schedule.require_used_keys()
+    curve = CURVES[schedule.kind](schedule, schedule.warmup_updates(steps), steps, width)
     return LambdaLR(optimizer, lambda updates_done: curve(updates_done + 1))
 
 
-def noam(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+def noam(schedule: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
     """The rate itself: factor * d^-0.5 * min(n^-0.5, n * w^-1.5) (Vaswani et al., 2017, section 5.3)."""
-    return lambda n: recipe.factor * width**-0.5 * min(n**-0.5, n * warmup**-1.5)
+    return lambda n: schedule.factor * width**-0.5 * min(n**-0.5, n * warmup**-1.5)
 
 
-def inverse_square_root(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+def inverse_square_root(schedule: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
     """Noam's shape with a highest factor of 1: min(n / w, sqrt(w / n))."""
     return lambda n: min(n / warmup, math.sqrt(warmup / n))
 
 
-def constant(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+def constant(schedule: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
     """1 after the warm-up."""
     return lambda n: rise(n, warmup)
 
 
-def linear(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+def linear(schedule: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
     """A straight line from 1 to `final_ratio` (Devlin et al., 2019, appendix A.2, with end 0)."""
-    return lambda n: rise(n, warmup) * fall(1 - part(n, warmup, steps), recipe.final_ratio)
+    return lambda n: rise(n, warmup) * fall(1 - part(n, warmup, steps), schedule.final_ratio)
 
 
-def cosine(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+def cosine(schedule: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
     """Half a cosine from 1 to `final_ratio` (Loshchilov and Hutter, 2017, section 3, without restarts)."""
     return lambda n: (
-        rise(n, warmup) * fall((1 + math.cos(math.pi * part(n, warmup, steps))) / 2, recipe.final_ratio)
+        rise(n, warmup) * fall((1 + math.cos(math.pi * part(n, warmup, steps))) / 2, schedule.final_ratio)
     )
 
 
-def warmup_stable_decay(recipe: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
+def warmup_stable_decay(schedule: ScheduleRecipe, warmup: int, steps: int, width: int) -> Curve:
     """1 until the last `decay_ratio` of the run, then a fall by `decay_shape`.
 
     The idea is Hu et al., 2024, "MiniCPM", section 4; both shapes are compared in Hägele et al., 2024,
     section 3.
     """
-    start = max(warmup, steps - round(recipe.decay_ratio * steps))
-    shape = DECAY_SHAPES[recipe.decay_shape]
-    return lambda n: rise(n, warmup) * fall(shape(part(n, start, steps)), recipe.final_ratio)
+    start = max(warmup, steps - round(schedule.decay_ratio * steps))
+    shape = DECAY_SHAPES[schedule.decay_shape]
+    return lambda n: rise(n, warmup) * fall(shape(part(n, start, steps)), schedule.final_ratio)
 
 
 CURVES = {
@@ -77,7 +77,7 @@ CURVES = {
     "cosine": cosine,
     "warmup_stable_decay": warmup_stable_decay,
 }
-"""What makes each kind's curve from the recipe, w, N and d."""
+"""What makes each kind's curve from a schedule, w, N and d."""
 
 DECAY_SHAPES: dict[str, Callable[[float], float]] = {
     "sqrt": lambda x: 1 - math.sqrt(x),
