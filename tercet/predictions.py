@@ -41,7 +41,7 @@ def predict(model: Any, rows: Any, *, precision: str = "fp32") -> list[dict[str,
     """
     from .data.files.rows import read_file
     from .finetune.prediction import Predictor, predict_rows
-    from .finetune.text_rows import rows_of_texts
+    from .finetune.typed_rows import rows_of_texts
     from .modeling.saved.checkpoint import Checkpoint
 
     name, texts = str(as_model(model)), texts_in(rows)

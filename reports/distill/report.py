@@ -15,7 +15,7 @@ from ...data.texts_read import keep_texts
 from ...distill.output import COMPARISON, GENERAL, RANDOM, STUDENT, TASK, TEACHER, WITHOUT_TEACHER
 from ...distill.recipe import DistillationRecipe
 from ...distill.steps import Prepared, prepare
-from ...finetune.text_rows import example_texts
+from ...finetune.typed_rows import example_texts
 from ...modeling.saved.model_folder import load_config
 from ...modeling.stock.architectures import options_of_export
 from ...pretraining.text import identify

@@ -27,7 +27,7 @@ from ...finetune.recipe import FineTuningRecipe, in_words
 from ...finetune.tasks.library_metrics import PREFIX, score_in_words
 from ...finetune.tasks.recipes import TaskRecipe
 from ...finetune.tasks.task import Prediction, Task
-from ...finetune.text_rows import example_texts
+from ...finetune.typed_rows import example_texts
 from ...modeling.saved.model_folder import load_config
 from ...modeling.stock.architectures import options_of_export
 from ...training.run_folder import CURVES, EVALUATION, MODEL, RECIPE, SCORES

@@ -13,7 +13,7 @@ from tercet.__main__ import say, warnings_in_lines
 from tercet.finetune.tasks.multiple_choice import MultipleChoiceRecipe
 from tercet.finetune.tasks.question_answering import QuestionAnsweringRecipe
 from tercet.finetune.tasks.tagging import TaggingRecipe
-from tercet.finetune.text_rows import example_texts
+from tercet.finetune.typed_rows import example_texts
 from tercet.reports.distill import summary as distillation
 from tercet.reports.fewshot import summary as prompting
 from tercet.reports.finetune import summary as finetuning

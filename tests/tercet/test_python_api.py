@@ -24,7 +24,7 @@ from tercet.calls import collecting_no_garbage
 from tercet.configs.recipe import load_recipe, read_overrides, written
 from tercet.data.files.rows import read_file
 from tercet.finetune.tasks.recipes import TaskRecipe
-from tercet.finetune.text_rows import rows_of_texts
+from tercet.finetune.typed_rows import rows_of_texts
 from tercet.kinds import KINDS
 from tercet.rows_in_memory import as_dataset, keep, texts_in
 
