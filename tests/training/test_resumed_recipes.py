@@ -10,7 +10,7 @@ import torch
 from tercet.training import learning, loop, stages
 from tercet.training.checkpoints import checkpoint_writer
 from tercet.training.checkpoints.checkpoint import CHECKPOINTS
-from tercet.training.devices import cpu
+from tercet.training.devices import compiling, cpu
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import HeldOut
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, StageRecipe, TrainingRecipe
@@ -138,7 +138,8 @@ def run(toys, tmp_path, monkeypatch):
             patch.setattr(cpu, "retain_heap", lambda: setattr(seen, "retains_heap", True))
             patch.setattr(checkpoint_writer, "CheckpointWriter", write)
             patch.setattr(learning, "prepare_model", prepare)
-            patch.setattr(learning, "compiled_blocks", compile_blocks)
+            patch.setattr(compiling, "compiled_blocks", compile_blocks)
+            patch.setattr(stages.TrainingData, "has_fixed_sizes", True)  # as on a GPU
             patch.setattr(stages, "endless_steps", deliver)
             patch.setattr(loop, "NonFiniteSteps", count)
             accelerator = build_accelerator(recipe, folder)
