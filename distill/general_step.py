@@ -65,7 +65,7 @@ class GeneralStep(Step):
         model, tokenizer = load_model(teacher), teacher.required_tokenizer()
         member = cast(type[TercetConfig], recipe.objective.model_class.config_class).model_type
         require_outputs(model, recipe.teacher, kind, member)
-        require_positions(model.config, recipe.corpus.sequence_length)
+        require_as_many_positions(model.config, recipe, "teacher")
         reader = TextReader(recipe.corpus, recipe.objective, tokenizer, recipe.training.seed)
         base = reader.build_objective(model.config)
         if not isinstance(base, TokenObjective):
@@ -175,7 +175,7 @@ def build_setup(
     """
     config = step.model.config
     student = first_student(own, step, general.training.seed)
-    require_positions(student.config, general.corpus.sequence_length)
+    require_as_many_positions(student.config, general, "student")
     losses = losses_for(general.losses, student.config, config)
     ends = frame_ids(step.tokenizer)[1]
     on_policy = None
@@ -190,6 +190,12 @@ def build_setup(
     if not objective.needs.logits:
         rest_unreached(learner, objective, source, accelerator.device)
     return learner, objective
+
+
+def require_as_many_positions(config: TercetConfig, general: GeneralRecipe, who: str) -> None:
+    """Raise a `ValueError` if sequences are longer than the teacher or the student has positions for."""
+    length, remedy = general.corpus.sequence_length, f"choose another {who}"
+    require_positions(config, length, "general.corpus.sequence_length", who, remedy)
 
 
 def require_rereadable(step: GeneralStep, general: GeneralRecipe) -> None:

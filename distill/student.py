@@ -47,11 +47,12 @@ def chosen_layers(recipe: StudentRecipe, teacher: TercetConfig) -> Chosen:
     depth = teacher.num_hidden_layers
     if not isinstance(teacher, TercetSeq2SeqConfig):
         stack = "encoder" if isinstance(teacher, TercetEncoderConfig) else "decoder"
-        if recipe.decoder_layers is not None or recipe.num_decoder_layers is not None:
-            raise ValueError(
-                f"student.decoder_layers is set, but the teacher is a {teacher.model_type} with one stack: "
-                f"set student.layers"
-            )
+        for name, instead in (("decoder_layers", "layers"), ("num_decoder_layers", "num_layers")):
+            if getattr(recipe, name) is not None:
+                raise ValueError(
+                    f"student.{name} is set, but the teacher is a {teacher.model_type} with one stack: "
+                    f"set student.{instead}"
+                )
         return {stack: choose_layers(recipe.layers, depth, recipe.num_layers, "student.layers")}
     of_decoder = recipe.layers if recipe.decoder_layers is None else recipe.decoder_layers
     count = recipe.num_decoder_layers

@@ -161,12 +161,17 @@ def overridden(
     return config
 
 
-def require_positions(config: NeuralConfig, sequence_length: int) -> None:
+def require_positions(
+    config: NeuralConfig,
+    sequence_length: int,
+    key: str = "corpus.sequence_length",
+    model: str = "model",
+    remedy: str = "raise model.overrides.max_position_embeddings",
+) -> None:
     """Raise a `ValueError` if sequences are longer than the model has positions for."""
     positions = most_positions(config)
     if positions is not None and sequence_length > positions:
         raise ValueError(
-            f"corpus.sequence_length is {sequence_length}, but the model has "
-            f"{positions} positions: shorten the sequences, or raise "
-            "model.overrides.max_position_embeddings"
+            f"{key} is {sequence_length}, but the {model} has {positions} positions: "
+            f"shorten the sequences, or {remedy}"
         )

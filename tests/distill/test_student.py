@@ -153,7 +153,8 @@ def test_layers_keep_their_types():
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (StudentRecipe(decoder_layers="first"), r"student\.decoder_layers is set, but the teacher"),
+        (StudentRecipe(decoder_layers="first"), r"student\.decoder_layers is set, .*: set student\.layers"),
+        (StudentRecipe(num_decoder_layers=1), r"student\.num_decoder_layers is .*: set student\.num_layers"),
         (StudentRecipe(overrides={"hidden": 3}), r"student\.overrides\.hidden is not a field"),
         (StudentRecipe(overrides={"vocab_size": 3}), "share a vocabulary"),
         (StudentRecipe(overrides={"num_hidden_layers": 2}), r"are selected by student\.num_layers"),

@@ -80,6 +80,9 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
         distill(changed(recipe, teacher=str(teachers / "decoder")))
     with pytest.raises(ValueError, match="which has targets other than tokens"):
         distill(changed(recipe, objective={"kind": "masked_language_modeling_with_next_sentence"}))
+    corpus = recipe_data(replace(recipe.general.corpus, sequence_length=65))
+    with pytest.raises(ValueError, match=r"^general\.corpus\.sequence_length is 65, but the teacher has 64"):
+        distill(changed(recipe, corpus=corpus))
     source.ours().save_pretrained(tmp_path / "mute")
     with pytest.raises(ValueError, match="has no tokenizer"):
         distill(changed(recipe, teacher=str(tmp_path / "mute")))
@@ -93,7 +96,10 @@ def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tm
             {"student": {"layers": [1, 9]}},
             r"student\.layers is \[1, 9\], but .* are 0 to 3",
         ),
-        ({"student": {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}}, "32"),
+        (
+            {"student": {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}},
+            r"^general\.corpus\.sequence_length is 64, but the student has 32 .* or choose another student$",
+        ),
         ({"general": {"losses": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
         ({"general": {"sequences": 2}}, "which only translation has"),
         ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
