@@ -11,7 +11,7 @@ from typing import cast
 from transformers import PreTrainedConfig
 
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
-from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe
+from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, require_stages_of
 from ..training.recipe import TrainingRecipe
 
 
@@ -26,17 +26,21 @@ class AdaptationRecipe:
     training: TrainingRecipe
     """Optimization."""
 
+    def __post_init__(self):
+        require_stages_of(self.corpus, self.training)
+
     def require_consistent(self) -> None:
         """Raise a `ValueError` if the stages of its training do not fit: runs without it come before."""
         self.training.require_consistent()
 
     def require_adaptable(self, config: PreTrainedConfig, path: str, folder: Path) -> None:
-        """Make sure that the objective trains a model's member, and that the text is there.
+        """Make sure that the objective trains a model's member, and that it can read the text.
 
         Raises:
-            ValueError: The objective is another member's.
+            ValueError: The objective is another member's, or sequences are longer than the model's positions.
             FileNotFoundError: A file of the text does not exist.
         """
+        from ..pretraining.model import require_positions
         from ..pretraining.text import open_texts
 
         classes = [cast(type[PreTrainedConfig], each.config_class) for each in self.objective.model_classes]
@@ -47,6 +51,8 @@ class AdaptationRecipe:
                 f"{config.model_type}: choose another objective, or another model"
             )
         open_texts(self.corpus, self.objective)
+        length, key = self.corpus.sequence_length, "adaptation.corpus.sequence_length"
+        require_positions(config, length, key, "model", "choose another model")
 
     def adapt(self, model: Path, folder: Path) -> Path:
         """Go on with a model's pretraining below a folder, and return the folder of the adapted one.

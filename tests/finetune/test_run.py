@@ -219,17 +219,23 @@ def test_frozen_layers_do_not_learn(recipe_of, bases):
 
 
 @pytest.mark.parametrize(
-    ("member", "message"),
+    ("member", "text", "message"),
     [
-        ("decoder", "masked_language_modeling, which trains a tercet_encoder, but .* is a tercet_decoder"),
-        ("encoder", "nowhere.txt does not exist: check the path"),
+        (
+            "decoder",
+            "nowhere.txt",
+            "masked_language_modeling, which trains a tercet_encoder, but .* is a tercet_decoder",
+        ),
+        ("encoder", "nowhere.txt", "nowhere.txt does not exist"),
+        ("encoder", "here.txt", r"^adaptation\.corpus\.sequence_length is 9999, but the model has"),
     ],
 )
-def test_an_objective_or_a_text_that_is_not_there_is_refused_before_anything_is_learned(
-    member, message, recipe_of
+def test_what_further_pretraining_cannot_read_is_refused_before_anything_is_learned(
+    member, text, message, recipe_of, tmp_path
 ):
+    (tmp_path / "here.txt").write_text("a cat\n\na dog")
     adaptation = {
-        "corpus": {"train": "nowhere.txt", "validation": "nowhere.txt"},
+        "corpus": {"train": str(tmp_path / text), "sequence_length": 9999},
         "objective": {"kind": "masked_language_modeling"},
         "training": {"steps": 3},
     }
@@ -237,6 +243,16 @@ def test_an_objective_or_a_text_that_is_not_there_is_refused_before_anything_is_
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         finetune(recipe)
     assert not recipe.folder.exists()
+
+
+def test_stages_of_further_pretraining_are_no_longer_than_its_sequences(recipe_of):
+    adaptation = {
+        "corpus": {"train": "text.txt", "sequence_length": 16},
+        "objective": {"kind": "masked_language_modeling"},
+        "training": {"steps": 3, "stages": [{"steps": 1, "sequence_length": 32}]},
+    }
+    with pytest.raises(ValueError, match=r"adaptation.*sequence_length = 32 exceeds corpus\.sequence_length"):
+        recipe_of("classification", adaptation=adaptation)
 
 
 def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):
