@@ -10,6 +10,7 @@ from typing import cast
 
 from transformers import PreTrainedConfig
 
+from ..modeling import NeuralConfig
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, require_stages_of
 from ..training.recipe import TrainingRecipe
@@ -43,7 +44,7 @@ class AdaptationRecipe:
         from ..pretraining.model import require_positions
         from ..pretraining.text import open_texts
 
-        classes = [cast(type[PreTrainedConfig], each.config_class) for each in self.objective.model_classes]
+        classes = [cast(type[NeuralConfig], each.config_class) for each in self.objective.model_classes]
         if not isinstance(config, tuple(classes)):
             raise ValueError(
                 f"adaptation.objective is {self.objective.kind}, which trains a "
