@@ -229,7 +229,7 @@ class RankingRecipe(RowsRecipe):
     `training.tokens_per_micro_batch` is. A step of fewer rows (`training.batch_size`) is one group."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """Divisor of the cosine similarities."""
-    pooling: Literal["mean", "first", "last"] | None = None
+    pooling: Literal["first", "last", "mean"] | None = None
     """Embedding of a text: the mean of its tokens (Reimers and Gurevych, 2019, section 3), or one of them. By
     default, what the model's folder says (sentence-transformers' `modules.json`), else the mean."""
     query_prompt: str | None = None
