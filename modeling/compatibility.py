@@ -70,6 +70,15 @@ def warn_if_untested() -> None:
     )
 
 
+def keep_registered_in(table: type[dict[Any, Any]], auto_class: Any) -> bool:
+    """Let a dictionary of ours hold the models that are registered with an Auto class; false: it cannot."""
+    models = getattr(auto_class, "_model_mapping", None)
+    if not (is_tested() and isinstance(getattr(models, "_extra_content", None), dict)):
+        return False
+    cast(Any, models)._extra_content = table(cast(Any, models)._extra_content)
+    return True
+
+
 CACHE = "cache" if "cache" in {field.name for field in fields(BaseModelOutputWithPast)} else "past_key_values"
 """What transformers calls the cache."""
 

@@ -20,6 +20,7 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
+from .compatibility import keep_registered_in
 from .configuration_neural import NeuralConfig
 from .pretrained import NeuralPreTrainedModel
 
@@ -103,6 +104,6 @@ class OfferedModels(dict[Any, Any]):
         return super().__contains__(configuration)
 
 
-for _auto_class in NAME_TABLES:
-    _table = _auto_class._model_mapping
-    _table._extra_content = OfferedModels(_table._extra_content)
+if not all(keep_registered_in(OfferedModels, each) for each in NAME_TABLES):
+    for _member in MEMBERS:
+        import_member(_member)

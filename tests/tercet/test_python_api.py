@@ -476,6 +476,19 @@ def test_transformers_finds_the_models_whichever_is_imported_first(order, tmp_pa
     assert "AutoModel" in saved["auto_map"]  # the code is written, as `registration.py` says
 
 
+def test_an_unknown_transformers_gets_all_members_at_once():
+    """Its tables may have changed: they are left as they are."""
+    code = """if True:
+        import transformers
+        transformers.__version__ = "9.0.0"
+        import tercet
+        model = transformers.AutoModel.from_config(tercet.TercetEncoderConfig(hidden_size=48, vocab_size=9))
+        assert type(model) is tercet.TercetEncoderModel
+        assert type(transformers.MODEL_MAPPING._extra_content) is dict
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 SCRIPT = """
 import sys
 import tercet
