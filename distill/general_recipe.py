@@ -18,19 +18,22 @@ from ..training.recipe import TrainingRecipe
 from .losses import PUBLISHED, Loss, Temperature
 
 MAY_CHANGE = {
-    *("steps", "tokens_per_micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "trackers"),
-    *(
-        "async_checkpoints",
-        "measure_utilization",
-        "peak_flops",
-        "gradient_checkpointing",
-        "cpu_offload",
-        "num_workers",
-        "max_skipped_steps",
-        "timeout",
-        "retain_heap",
-        "save_code",
-    ),
+    "async_checkpoints",
+    "checkpoint_every",
+    "cpu_offload",
+    "gradient_checkpointing",
+    "keep_checkpoints",
+    "log_every",
+    "max_skipped_steps",
+    "measure_utilization",
+    "num_workers",
+    "peak_flops",
+    "retain_heap",
+    "save_code",
+    "steps",
+    "timeout",
+    "tokens_per_micro_batch",
+    "trackers",
 }
 """Keys of `training` that a resumed run may change: with others, finished students would have learned
 otherwise than those that they are compared with."""

@@ -14,7 +14,8 @@ from .test_sharding import assert_near, require_same, state_at
 
 TRAIN = "from tests.training.layout_program import main; main()"
 LAYOUTS = VARIABLES | {"replicas": VARIABLES["pieces"] | replicated(2, 2)}
-OPTIMIZERS = {kind: {"kind": kind, "learning_rate": 1e-3} for kind in ("adamw", "normuon")}
+OPTIMIZERS = {kind: {"kind": kind, "learning_rate": 5e-4} for kind in ("adamw", "normuon")}
+"""AdamW enlarges rounding where gradients are nearly zero: small steps keep it below a real difference."""
 OFFLOADED = {"cpu_offload": True}
 
 
