@@ -42,4 +42,4 @@ def main(file: str, model: str, overrides: Sequence[str] = ()) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])
