@@ -215,8 +215,8 @@ def _place_all_letters(backend: Tokenizer) -> None:
 
     So it is if the words are cut at spaces, and then get one each (RobBERT's): "a" in "is a" has no place.
     """
-    whole: Any = backend.post_processor
-    parts = list(whole) if isinstance(whole, processors.Sequence) else [whole]
+    whole = backend.post_processor
+    parts = list(cast(Any, whole)) if isinstance(whole, processors.Sequence) else [whole]
     trimming = [part for part in parts if getattr(part, "trim_offsets", False)]
     if not trimming:
         return

@@ -36,7 +36,7 @@ from .masked_next_token import MaskedNextTokenPrediction, MaskedNextTokenRecipe
 class HybridLanguageModelingRecipe(MaskingRecipe):
     """Predict next tokens causally and masked tokens bidirectionally, with the same weights (GPT-BERT)."""
 
-    TERMS = CausalLanguageModelingRecipe.TERMS | MaskedNextTokenRecipe.TERMS
+    TERMS = {**CausalLanguageModelingRecipe.TERMS, **MaskedNextTokenRecipe.TERMS}
     model_class = TercetDecoderForCausalLM
     template = "plain"
 

@@ -109,7 +109,7 @@ class MaskedPairsRecipe(MaskingRecipe):
 class NextSentenceRecipe(MaskedPairsRecipe):
     """Predict masked tokens, and whether the second part of a pair follows the first (BERT)."""
 
-    TERMS = MaskingRecipe.TERMS | {"nsp": ("next sentences", "text-classification")}
+    TERMS = {**MaskingRecipe.TERMS, "nsp": ("next sentences", "text-classification")}
     pair_term = "nsp"
     pairs = NextSentencePairs
 
@@ -121,7 +121,7 @@ class NextSentenceRecipe(MaskedPairsRecipe):
 class SentenceOrderRecipe(MaskedPairsRecipe):
     """Predict masked tokens, and whether two consecutive parts of a text are swapped (ALBERT)."""
 
-    TERMS = MaskingRecipe.TERMS | {"sop": ("the order of two texts", "text-classification")}
+    TERMS = {**MaskingRecipe.TERMS, "sop": ("the order of two texts", "text-classification")}
     pair_term = "sop"
     pairs = SentenceOrderPairs
 

@@ -238,7 +238,7 @@ class ReplacedTokenDetection(Objective):
 class ReplacedTokenDetectionRecipe(MaskingRecipe):
     """Find tokens that a small masked language model has replaced (ELECTRA)."""
 
-    TERMS = MaskingRecipe.TERMS | {"rtd": ("replaced tokens", "other")}
+    TERMS = {**MaskingRecipe.TERMS, "rtd": ("replaced tokens", "other")}
     model_class = TercetEncoderForReplacedTokenDetection
     saved = {MODEL: "discriminator", GENERATOR: GENERATOR}
     inheriting = ("discriminator",)

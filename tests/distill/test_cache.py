@@ -112,6 +112,7 @@ def test_the_likeliest_tokens_are_kept_and_the_rest_is_told(recipe_of, tmp_path)
             p = (theirs.logits / temperature).softmax(-1)
             total[place] += (1 - p.gather(1, tokens).sum(-1)).sum().item()
         count += len(positions)
+    assert cached.missing is not None
     assert list(cached.missing.values()) == pytest.approx((total / count).tolist(), rel=1e-3)
     assert 0 < cached.missing["1.0"] < cached.missing["4.0"] < 1
 

@@ -114,6 +114,7 @@ def inputs_of(name: str) -> dict[str, Tensor]:
 def test_the_code_says_which_versions_it_needs_before_it_imports_their_names(version, monkeypatch):
     monkeypatch.setattr("transformers.__version__", version)
     model = next(iter(CASES.values()))
+    assert model.config_class is not None
     config = model.config_class().to_dict() | {"architectures": [model.__name__]}
     for text in code_of(add_auto_map(config)).values():
         head = text.partition("\n\n")[2].partition("\n\nimport math")[0].partition("\n\nfrom ")[0]
