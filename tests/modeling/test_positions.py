@@ -148,7 +148,7 @@ def test_stretched_wavelengths_are_those_of_transformers(name, last):
     assert_close(stretched, expected, rtol=1e-5, atol=0)
     assert found == pytest.approx(factor)
     plain = frequencies_of(64, 5e5, torch.device("cpu"))
-    assert torch.allclose(stretched, plain, rtol=1e-5, atol=0) == (name == "dynamic" and last == 9)
+    assert torch.allclose(stretched, plain, rtol=2e-7, atol=0) == (name == "dynamic" and last == 9)
 
 
 KINDS = {

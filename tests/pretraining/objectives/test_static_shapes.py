@@ -238,7 +238,7 @@ OPERATORS = {
 }
 """Operators of a micro-batch through two layers that are not compiled, by torch 2.13: they may only fall.
 
-An objective that is not listed has no bound.
+An objective that is not listed may have as many as the largest that is.
 """
 
 
@@ -250,7 +250,9 @@ def test_no_step_of_one_size_waits_for_the_host(kind, tokenizer, monkeypatch):
     model = small_model(kind, len(tokenizer)).to(META)
     ragged, fixed = (make_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
     for count in watched(objective, model, fixed, monkeypatch):
-        assert count <= OPERATORS.get(kind, count) or not torch.__version__.startswith("2.13")
+        assert count <= OPERATORS.get(kind, max(OPERATORS.values())) or not torch.__version__.startswith(
+            "2.13"
+        )
     for batch in ragged[0, 0, 0].micro_batches(META):
         with watch(monkeypatch), pytest.raises(NotImplementedError):
             objective.losses(model, batch)
