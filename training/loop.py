@@ -119,12 +119,10 @@ class Progress:
         return bool(self.skipped_in_a_row)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
         counts = {"skipped": int(self.skipped), "skipped_in_a_row": int(self.skipped_in_a_row)}
         return asdict(self) | counts
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint."""
         self.__dict__.update(state)
 
 
@@ -280,10 +278,7 @@ def add_gradients(
     """Add a micro-batch's gradients to the parameters'; return its part of each term's mean, and of the loss.
 
     Args:
-        model: Prepared by `accelerator`.
-        objective: Scores the model's answers.
         accelerator: Scales the loss, where its precision needs it.
-        batch: On the device.
         factors: By what the sum of each term is multiplied: one over the step's targets.
         reaches_all: Whether every parameter gets a gradient, if only of zero.
     """

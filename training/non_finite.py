@@ -32,8 +32,6 @@ def say_what_is_kept(
     """Keep what is needed to see why a run was given up, and say where, and from where it can go on.
 
     Args:
-        folder: Of the run.
-        error: Why it was given up.
         training: What to keep; every process calls this.
         about: The recipe as plain data, kept with it.
         newest: The checkpoint before the first of the skipped steps, if there is one.
@@ -52,9 +50,6 @@ def say_what_is_kept(
 
 def keep_evidence(folder: Path, error: NonFiniteError, training: Training, about: dict[str, Any]) -> Path:
     """Write down the step that an error is about, in place of an earlier one; every process calls this.
-
-    Returns:
-        The folder in which it lies.
 
     Raises:
         WriteError: There is no room.
@@ -75,7 +70,7 @@ def keep_evidence(folder: Path, error: NonFiniteError, training: Training, about
 
 
 def _keep_part(target: Path, part: Part, process_index: int) -> None:
-    """Write down this process's share of a batch; of a mixture of objectives, the file's name tells which."""
+    # Of a mixture of objectives, the file's name tells which.
     component = "" if part.component is None else f"-{part.component}"
     path = target / f"batch-{process_index}{component}.safetensors"
     # Its numbers follow from its tensors, of which some are one.
@@ -86,7 +81,7 @@ def _keep_part(target: Path, part: Part, process_index: int) -> None:
 
 
 def _numbers(error: NonFiniteError, training: Training) -> dict[str, Any]:
-    """Name what is known of the step; a number that is not finite is a word, since JSON has none for it."""
+    # A number that is not finite is a word, since JSON has none for it.
     common = {name: float(error.metrics[name]) for name in ("learning_rate", "grad_norm")}
     shares = {name: value.float() for name, value in error.metrics.items() if name not in common}
     losses = cast(Tensor, training.accelerator.reduce(torch.stack(list(shares.values())))).tolist()

@@ -25,19 +25,17 @@ class NonFiniteError(FloatingPointError):
     """Too many steps in a row had no finite gradient."""
 
     def __init__(self, message: str, step: Step, metrics: dict[str, Tensor]):
-        """Keep the data of the last of them, and what came of them."""
         super().__init__(message)
         self.step = step
         self.metrics = metrics
 
 
 class NonFiniteSteps:
-    """Counts the steps without a finite gradient, in all and in a row."""
+    """Counts the steps without a finite gradient, in all and in a row; `limit` in a row are too many."""
 
     def __init__(
         self, limit: int, device: torch.device, skipped: int | Tensor = 0, in_a_row: int | Tensor = 0
     ):
-        """Go on from an earlier run's counts; `limit` in a row are too many."""
         self.limit = limit
         self.read_every = READ_EVERY.get(device.type, READ_EVERY_ELSEWHERE)
         self.skipped, self.in_a_row = (torch.as_tensor(each, device=device) for each in (skipped, in_a_row))
@@ -65,14 +63,7 @@ class NonFiniteSteps:
     ) -> None:
         """Give the run up if too many steps in a row were skipped; a GPU is not asked in every step.
 
-        Args:
-            number: Steps of the run so far.
-            step: The data of the latest.
-            metrics: What came of them.
-            is_last: Whether none follows, so that it is asked.
-
-        Raises:
-            NonFiniteError: At some time, `limit` steps in a row were skipped.
+        `is_last`: no step follows, so that it is asked.
         """
         if number % self.read_every and not is_last:
             return

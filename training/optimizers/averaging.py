@@ -72,7 +72,6 @@ class WeightAverage:
 
     @property
     def num_bytes(self) -> int:
-        """Count the bytes of the copies."""
         return sum(copy.numel() * copy.element_size() for copy in self.copies)
 
 

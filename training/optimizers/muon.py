@@ -82,11 +82,7 @@ class Muon(Optimizer):
     def with_adamw(
         cls, model: nn.Module, build_adamw: Callable[[list[nn.Parameter]], AdamW], **constants: Any
     ) -> "MuonWithAdamW":
-        """Move a model's hidden matrices, and let AdamW, which is built without them, move everything else.
-
-        Raises:
-            ValueError: The model has none.
-        """
+        """Move a model's hidden matrices; AdamW, which is built without them, moves everything else."""
         matrices = hidden_matrices(model)
         return MuonWithAdamW(build_adamw(matrices), cls(matrices, **constants))
 
@@ -103,7 +99,6 @@ class Muon(Optimizer):
     def _move(
         self, matrices: list[Tensor], group: dict[str, Any], shrinkage: Tensor, is_broken: Tensor
     ) -> None:
-        """Move matrices of one shape, in as many operations as one."""
         weights, momenta = pieces(matrices), self._remembered(MOMENTUM, matrices)
         gradients = torch.stack(pieces(matrix.grad for matrix in matrices if matrix.grad is not None))
         averages = self._advance(momenta, gradients, 1 - group["momentum"], is_broken)
@@ -117,14 +112,14 @@ class Muon(Optimizer):
         change_each("add_", weights, moves, alpha=-size)
 
     def _remembered(self, name: str, matrices: list[Tensor], columns: int | None = None) -> list[Tensor]:
-        """Return what is remembered of matrices, as wide as they are or of some columns: zeros at first."""
+        # As wide as the matrices, or of some columns; zeros at first.
         for matrix in matrices:
             if name not in self.state[matrix]:
                 self.state[matrix][name] = torch.zeros_like(matrix.narrow(1, 0, columns or matrix.shape[1]))
         return pieces(self.state[matrix][name] for matrix in matrices)
 
     def _advance(self, averages: list[Tensor], values: Tensor, share: float, is_broken: Tensor) -> Tensor:
-        """Let moving averages go a share of the way to new values (K, ...); give them stacked."""
+        # Like the new values, the averages are returned as one tensor, (K, ...).
         before = torch.stack(averages)
         after = before.lerp(values, share)
         kept = torch.where(is_broken, before, after).unbind()
@@ -134,7 +129,7 @@ class Muon(Optimizer):
     def _updates(
         self, matrices: list[Tensor], directions: Tensor, group: dict[str, Any], is_broken: Tensor
     ) -> Tensor:
-        """Return what moves the matrices, (K, A, B), as long as their orthogonalized directions."""
+        # Subclasses return others, (K, A, B), of the same length.
         return directions
 
 
@@ -142,14 +137,8 @@ class NorMuon(Muon):
     """Moves matrices by orthogonalized updates whose rows are normalized.
 
     Args:
-        matrices: (A, B) each.
-        lr: Learning rate, in the size of AdamW's.
-        weight_decay: Relative to the learning rate.
-        momentum: Decay rate of the momentum, mu.
         neuron_beta: Decay rate of the second moment of neurons, beta.
         epsilon: Keeps divisions from dividing by zero.
-        products: Format of the products that orthogonalize.
-        copies: Processes that hold the same matrices and gradients, and share the work.
     """
 
     def __init__(
@@ -172,7 +161,6 @@ class NorMuon(Muon):
     def _updates(
         self, matrices: list[Tensor], directions: Tensor, group: dict[str, Any], is_broken: Tensor
     ) -> Tensor:
-        """Normalize the rows of orthogonalized directions, and give them their lengths again."""
         moments = self._remembered(SECOND_MOMENT, matrices, columns=1)
         mean_squares = directions.square().mean(dim=2, keepdim=True)
         second_moments = self._advance(moments, mean_squares, 1 - group["neuron_beta"], is_broken)
@@ -186,10 +174,6 @@ class MuonWithAdamW(Optimizer):
 
     Groups and state are those of the whole; AdamW's groups come first. Like torch's fused optimizers it
     does nothing if the attribute `found_inf` on the device says so.
-
-    Args:
-        others: Moves everything but the matrices.
-        matrices: Moves the matrices.
     """
 
     def __init__(self, others: AdamW, matrices: Muon):
@@ -208,7 +192,7 @@ class MuonWithAdamW(Optimizer):
             part.step()
 
     def _share_state(self) -> None:
-        """Let the parts work on our groups and state, which are new objects once a checkpoint was loaded."""
+        # Our groups and state are new objects once a checkpoint was loaded.
         split = len(self.others.param_groups)
         self.others.param_groups = self.param_groups[:split]
         self.matrices.param_groups = self.param_groups[split:]
@@ -216,11 +200,7 @@ class MuonWithAdamW(Optimizer):
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
-    """Find the trainable matrices inside a model's blocks: every `nn.ModuleList`, `nn.LSTM` and `nn.GRU`.
-
-    Raises:
-        ValueError: The model has none.
-    """
+    """Find the trainable matrices inside a model's blocks: every `nn.ModuleList`, `nn.LSTM` and `nn.GRU`."""
     blocks = [module for module in model.modules() if isinstance(module, nn.ModuleList | nn.RNNBase)]
     inside = [
         module for block in blocks for module in block.modules() if not isinstance(module, nn.Embedding)

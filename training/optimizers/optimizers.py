@@ -55,15 +55,10 @@ def build_optimizer(
     """Build the recipe's optimizer over a model that is already on its device.
 
     Args:
-        model: Its trainable parameters are optimized.
         recipe: Constants left out are those of the sources below.
         sets_learning_rate: Whether the schedule derives the rate itself; the recipe must then name none.
         products: Format in which matrices are orthogonalized.
         copies: Processes that hold copies of the model, and can share the optimizer's work.
-
-    Raises:
-        ValueError: The recipe names constants that its choice of optimizer or schedule does not use, or an
-            optimizer of matrices for a model that has none.
 
     Sources: `adamw` is Loshchilov and Hutter, 2019, with the constants of RoBERTa (Liu et al., 2019, section
     3.1); `adam` is Kingma and Ba, 2015, with the constants of Vaswani et al., 2017, section 5.3; `muon` and
