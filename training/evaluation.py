@@ -96,9 +96,7 @@ def evaluate(
 
     Args:
         model: Prepared by `accelerator`.
-        objective: Scores the model's answers.
         batches: This process's share, on the accelerator's device; it may be empty.
-        accelerator: Adds up what the processes found.
         num_bytes: For terms that model language, the UTF-8 bytes of text that all their targets cover.
 
     Returns:
@@ -150,7 +148,6 @@ def undisturbed_randomness(device: torch.device):
 def _divide(
     sums: Mapping[str, list[float]], weights: Mapping[str, float], num_bytes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Turn each term's sums into what is reported."""
     results = {"loss": 0.0}
     for name, (targets, loss, hits) in sums.items():
         mean = ratio(loss, targets)

@@ -15,11 +15,7 @@ NO_NUMBERS = (
 
 @contextmanager
 def finite_outputs(*models: nn.Module) -> Iterator[None]:
-    """Check that all that these models return inside the context is finite numbers.
-
-    Raises:
-        ValueError: An output has nan or inf; -inf stands for what is forbidden.
-    """
+    """Check that all that these models return inside the context is finite numbers."""
 
     def check(module: nn.Module, inputs: Any, outputs: Any) -> None:
         values = outputs.values() if isinstance(outputs, Mapping) else [outputs]

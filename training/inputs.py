@@ -9,11 +9,7 @@ Input = str | Path | Sequence[str | Path] | None
 
 
 def require_apart(folders: Sequence[Path], inputs: Mapping[str, Input]) -> None:
-    """Make sure that nothing that a run reads lies in the folders that it writes.
-
-    Raises:
-        ValueError: Something does; its key is named.
-    """
+    """Make sure that nothing that a run reads lies in the folders that it writes."""
     written = [folder.resolve() for folder in folders]
     for key, value in inputs.items():
         for path in paths_of(value):
@@ -27,11 +23,7 @@ def require_apart(folders: Sequence[Path], inputs: Mapping[str, Input]) -> None:
 
 
 def require_free(output: str, *, overwrite: bool) -> None:
-    """Refuse a folder that a command is to write, if something is there.
-
-    Raises:
-        ValueError: It has no name, is a file, or is not empty and not to be overwritten.
-    """
+    """Refuse a folder that a command is to write, if something is there."""
     if not output.strip():
         raise ValueError(f"OUTPUT is {output!r}: name a folder; use . for the current folder")
     folder = Path(output).expanduser()
@@ -45,13 +37,8 @@ def require_replaceable(files: Sequence[Path], model: str | Path, source: str, *
     """Make sure that a command may write its `--output`.
 
     Args:
-        files: In one folder.
         model: That the command reads.
         source: The file that it reads; `-` is none.
-        overwrite: Whether the files may be there.
-
-    Raises:
-        ValueError: They may not, and are; or they lie in no folder or in the model's, or one is read.
     """
     folder = files[0].absolute().parent
     if not folder.is_dir():

@@ -84,11 +84,7 @@ class Session:
 
     @classmethod
     def begin(cls, folder: Path, recipe: TrainingRecipe, *, resume: bool) -> Self:
-        """Take hold of the devices; where the recipe leaves the precision open, an earlier part's is kept.
-
-        Raises:
-            ValueError: As in `build_accelerator`.
-        """
+        """Take hold of the devices; where the recipe leaves the precision open, an earlier part's is kept."""
         kept = precision_kept(folder / CHECKPOINTS) if resume else None
         return cls(folder, build_accelerator(recipe, folder, kept_precision=kept), recipe, resume)
 
@@ -118,20 +114,10 @@ class Parts:
 
 
 def learn(session: Session, parts: Parts, revisions: "RevisionSeries | None" = None) -> Outcome:
-    """Train a model, in place.
-
-    Args:
-        session: Where and how.
-        parts: The model, and what it learns from.
-        revisions: Keeps the intermediate models that the recipe asks for.
+    """Train a model, in place; `revisions` keeps the intermediate models that the recipe asks for.
 
     Raises:
         Interrupted: A signal stopped the run; its checkpoint is written.
-        ValueError: The recipe does not fit machine or checkpoint; or there is one, not to be resumed; or it
-            asks for intermediate models that nobody keeps.
-        FloatingPointError: Too many steps in a row had no finite gradient; the message says what was kept.
-        WriteError: There is no room for a checkpoint; the earlier ones are intact.
-        DamagedCheckpointError: There are checkpoints, and none is as it was written.
     """
     recipe, accelerator, folder = session.recipe, session.accelerator, session.folder / CHECKPOINTS
     if recipe.revisions is not None and revisions is None:
@@ -213,11 +199,7 @@ def begin(session: Session, parts: Parts) -> Training:
 
 
 def continue_from(checkpoint: Path, training: Training, about: dict[str, Any]) -> None:
-    """Go on where a checkpoint ends.
-
-    Raises:
-        ValueError: The recipe is one that the checkpoint cannot be continued with.
-    """
+    """Go on where a checkpoint ends."""
     require_resumable(checkpoint, about["training"])
     load_checkpoint(checkpoint, training)
     tell_of_resuming(checkpoint, read_state(checkpoint), training.model, training.accelerator, about)

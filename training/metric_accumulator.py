@@ -50,11 +50,9 @@ class MetricAccumulator:
         return {name: total / count if count else math.nan for name, total in named.items()}
 
     def begin(self, step: int, tokens: int, seconds: float) -> None:
-        """Start anew at a record."""
         self.step, self.tokens, self.seconds, self.sums = step, tokens, seconds, {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of this process."""
         sums = {name: value.cpu().clone() for name, value in self.sums.items()}
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds, "sums": sums}
 

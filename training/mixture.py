@@ -41,16 +41,13 @@ class MixedExamples(PackableExamples):
         self.left_out = tuple(dict.fromkeys(chain.from_iterable(map(left_out_of, parts))))
 
     def __len__(self) -> int:
-        """Count the examples, E."""
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Example:
-        """Make one example, with the number of its objective."""
         component = int(self.components[index])
         return {**self.parts[component][int(self.indices[index])], COMPONENT: component}
 
     def pack(self, indices: np.ndarray) -> "MixedPick":  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Prepare many examples at once, those of an objective together."""
         return MixedPick(self, indices)
 
 
@@ -62,11 +59,9 @@ class MixedPick(Sequence[Example]):
         self.indices = indices
 
     def __len__(self) -> int:
-        """Count the examples."""
         return len(self.indices)
 
     def __getitem__(self, index: Any) -> Any:
-        """Make one of the examples, or a slice of them as a list."""
         if isinstance(index, slice):
             return [self.examples[int(number)] for number in self.indices[index]]
         return self.examples[int(self.indices[index])]
@@ -98,11 +93,6 @@ class MixedSource:
         self.whole = whole
 
     def epoch(self, number: int) -> MixedExamples:
-        """Choose the examples of epoch `number`.
-
-        Raises:
-            ValueError: The share of an objective is less than one example.
-        """
         parts = [source.epoch(number) for source in self.sources]
         if self.whole:
             return MixedExamples(parts, [np.arange(len(part)) for part in parts])
@@ -147,27 +137,19 @@ class MixedObjective(Objective):
 
     @property
     def scored(self) -> Sequence[str]:
-        """Name the terms that `scores` gives."""
         parts = zip(self.objectives, self.names, strict=True)
         return [names[term] for objective, names in parts for term in objective.scored]
 
     def at(self, progress: float) -> "MixedObjective":
-        """Return the mixture at a point of a run."""
         return MixedObjective([objective.at(progress) for objective in self.objectives], self.shares)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Collate examples that are all for one of the objectives.
-
-        Raises:
-            ValueError: They are for several, which make a batch each: see `collate_parts`.
-        """
         first, *others = self.collate_parts(examples, seed)
         if others:
             raise ValueError("examples of several objectives make several batches: call collate_parts")
         return first
 
     def collate_parts(self, examples: Sequence[Example], seed: int) -> list[Batch]:
-        """Collate the examples of each objective, in the order of their numbers."""
         batches = []
         for component, chosen in grouped(examples):
             batches.append(
@@ -176,22 +158,18 @@ class MixedObjective(Objective):
         return batches
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the targets of the batch's objective."""
         objective, names, rest = self.of(batch)
         return {names[term]: number for term, number in objective.targets(rest).items()}
 
     def predicted(self, batch: Batch) -> Tensor | None:
-        """List where tokens are predicted, for the batch's objective."""
         objective, _, rest = self.of(batch)
         return objective.predicted(rest)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the terms of the batch's objective."""
         objective, names, rest = self.of(batch)
         return {names[term]: loss for term, loss in objective.losses(model, rest).items()}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Evaluate the terms of the batch's objective."""
         objective, names, rest = self.of(batch)
         return {names[term]: scores for term, scores in objective.scores(model, rest).items()}
 

@@ -49,14 +49,8 @@ def require_unused(
     """Refuse a run's folder that holds an earlier run which is not to be continued or replaced.
 
     Args:
-        folder: Of the run.
         prepared: What a fresh run may find.
-        resume: Whether the run goes on with an earlier one.
-        overwrite: Whether it replaces one.
         is_resumable: Whether runs of its kind can go on.
-
-    Raises:
-        ValueError: There is a file, something that no run wrote, or an earlier run.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
@@ -78,16 +72,11 @@ def require_unused(
 
 
 def visible(folder: Path) -> list[str]:
-    """Name what lies in a folder, but for what is hidden."""
     return sorted(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.exists() else []
 
 
 def require_movable(folder: Path) -> None:
-    """Make sure that `set_aside` can rename a folder that is there.
-
-    Raises:
-        ValueError: No command of ours wrote it, or what bears the other name; or the system cannot rename it.
-    """
+    """Make sure that `set_aside` can rename a folder that is there."""
     for path in (folder, previous_of(folder)):
         if path.exists() and not is_ours(path):
             raise ValueError(f"{path} was not written by tercet (it has no {OWN}): choose another folder")

@@ -142,11 +142,7 @@ class ScheduleRecipe:
     """Multiplier of the learning rate that `noam` derives from the hidden size."""
 
     def warmup_updates(self, steps: int) -> int:
-        """Count the updates of the warm-up.
-
-        Raises:
-            ValueError: It is given twice, is longer than the run, or missing where the curve needs it.
-        """
+        """Count the updates of the warm-up."""
         if self.warmup_steps is not None and self.warmup_ratio is not None:
             raise ValueError(
                 f"training.schedule.warmup_steps = {self.warmup_steps} and warmup_ratio = "
@@ -327,13 +323,7 @@ class TrainingRecipe:
         return total + left * self.tokens_per_step
 
     def require_consistent(self) -> None:
-        """Make sure that the settings fit each other; that needs no model and no text.
-
-        Raises:
-            ValueError: The warm-up does not fit the run, schedule or optimizer do not use a constant that is
-                named, patience has nothing to wear it out, averages cannot be made, or stages last as long as
-                the run.
-        """
+        """Make sure that the settings fit each other; that needs no model and no text."""
         self.schedule.warmup_updates(self.steps)
         self.schedule.require_used_keys()
         self.optimizer.require_used_constants(sets_learning_rate=self.schedule.kind == "noam")
@@ -350,12 +340,7 @@ class TrainingRecipe:
             )
 
     def require_averages(self) -> None:
-        """Make sure that the averages that are asked for can be made.
-
-        Raises:
-            ValueError: The final weights are not made, or are either of two kinds, or a run has or keeps
-                fewer checkpoints than are to be averaged.
-        """
+        """Make sure that the averages that are asked for can be made."""
         number, every = self.average_checkpoints, self.checkpoint_every
         missing = {EMA: self.ema_decay is None, MEAN: number is None}
         if missing.get(self.final_weights or LAST):

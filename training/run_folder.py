@@ -79,16 +79,10 @@ class RunFolder:
 
     @cached_property
     def folder(self) -> Path:
-        """The folder."""
         return self.recipe.folder
 
     def require_claimable(self, *, resume: bool, overwrite: bool) -> None:
-        """Make sure that `take` can do its part; nothing is changed.
-
-        Raises:
-            ValueError: The folder is in use, an earlier run there had another recipe, what the run reads
-                lies there, or as in `require_own_contents`.
-        """
+        """Make sure that `take` can do its part; nothing is changed."""
         folders = [self.folder, *([previous_of(self.folder)] if overwrite else [])]
         require_apart(folders, self.inputs((*self.models, *self.texts)))
         self.require_unused(resume=resume, overwrite=overwrite)
@@ -103,11 +97,7 @@ class RunFolder:
                     self.require_same_recipe(keys)
 
     def take(self, *, resume: bool, overwrite: bool) -> None:
-        """Take the folder that `require_claimable` has found to be free, and write the recipe into it.
-
-        Raises:
-            ValueError: Somebody has put something there since.
-        """
+        """Take the folder that `require_claimable` has found to be free, and write the recipe into it."""
         self.require_unused(resume=resume, overwrite=overwrite)
         folder = self.folder.resolve()
         if overwrite and visible(folder):
@@ -181,7 +171,6 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The folder as a path."""
         return self.output.folder
 
     @contextmanager
@@ -203,16 +192,6 @@ def running(
     """Hold the folder of a run, and make sure that the run may write there; nothing is changed yet.
 
     A run that torchrun starts again goes on, whatever the options say.
-
-    Args:
-        output: The folder.
-        resume: Whether to go on with an earlier run.
-        overwrite: Whether to replace one.
-        processes: As in `writing`.
-
-    Raises:
-        ValueError: As in `writing` and `RunFolder.require_claimable`.
-        WriteError: As in `writing`.
     """
     with writing(output.folder, processes, REMEDY if output.kept else AGAIN):
         if is_restarted():
@@ -226,13 +205,8 @@ def writing(folder: Path, processes: PartialState | None = None, remedy: str = R
     """Hold a run's folder for as long as the run lives; in the end, others may read its weights.
 
     Args:
-        folder: Of the run.
         processes: Those of the launch, if it may have several; all of them call this, and one holds the lock.
         remedy: What to do where the system does not write.
-
-    Raises:
-        ValueError: Another run writes there.
-        WriteError: What was done inside could not be written to the disk; what was there before is whole.
     """
     with ExitStack() as stack:
         problem = None
@@ -251,7 +225,6 @@ def writing(folder: Path, processes: PartialState | None = None, remedy: str = R
 
 
 def write_recipe(recipe: object, folder: Path) -> None:
-    """Write a recipe of any kind into a folder."""
     replace_text(folder / RECIPE, write_document(recipe_data(recipe)))
 
 

@@ -60,13 +60,8 @@ class StepCutter:
         """Build the recipe's stages, and at last the one in which its own values hold.
 
         Args:
-            source: The run's own.
             source_of: Makes the others; `None` if examples have a length of their own.
             examples_per_step: Examples of a step of the last one, if it is not cut by tokens.
-
-        Raises:
-            ValueError: The stages last as long as the run, ask for a length that cannot be had, or one of
-                them does not fit the corpus.
         """
         stages, first_step = [], 0
         for stage in self.training.stages:
@@ -83,11 +78,7 @@ class StepCutter:
         return stages
 
     def held_out(self, source: ExampleSource) -> StepDataset:
-        """Cut what a run is measured on into steps that keep its order; it may be smaller than one of them.
-
-        Raises:
-            ValueError: It does not fit into steps.
-        """
+        """Cut what a run is measured on into steps in its order; it may be smaller than one of them."""
         tokens = min(self.training.tokens_per_step, int(source.epoch(0).lengths.sum()))
         steps = replace(self, objective=self.objective.at(1.0)).cut(source, tokens, shuffle=False)
         steps.plan(0)  # what is wrong with it shows before the run begins
@@ -175,11 +166,7 @@ def epochs_of(stages: Sequence[Stage], steps: int) -> list[float]:
 
 
 def warn_of_unfilled_steps(stages: Sequence[Stage]) -> None:
-    """Warn if steps stay far below their size, as they do where single examples are nearly as long.
-
-    Warns:
-        UserWarning: Of each stage whose steps do.
-    """
+    """Warn if steps stay far below their size, as they do where single examples are nearly as long."""
     for stage in stages:
         if (fill := stage.steps.fill()) < LEAST_FILL:
             size = stage.steps.tokens_per_step
@@ -205,17 +192,9 @@ def prepare_data(
     """Cut training and held-out examples into the steps of a run, and check them.
 
     Args:
-        source: The training examples.
-        objective: Collates them.
-        recipe: Says how large steps are, and what the stages do.
-        accelerator: Knows this process's share.
         source_of: Makes the sources of stages with other sequence lengths or shares; `None` if none has.
-        held_out: What the run is measured on.
         is_stream: Whether the training text is a stream, whose end nobody knows.
         examples_per_step: Examples of a step, if the recipe does not say its tokens.
-
-    Raises:
-        ValueError: Examples and recipe do not fit each other.
     """
     recipe.require_evaluations(are_possible=held_out is not None)
     cutter = StepCutter(objective, recipe, accelerator)
@@ -253,11 +232,9 @@ class StagedSteps(Iterator[Step]):
         self.steps = self._all(stages, step, DataCursor(*start))
 
     def __next__(self) -> Step:
-        """Return the next step; raises as `PrefetchLoader` does."""
         return next(self.steps)
 
     def close(self) -> None:
-        """End the data workers."""
         self.steps.close()
         self.current = None
 

@@ -38,7 +38,6 @@ def waiting_for(what: str) -> Iterator[None]:
 
 
 def tell_start(lines: Mapping[str, str]) -> None:
-    """Print what a run is about to do."""
     print(as_block(lines), file=sys.stderr, flush=True)
 
 

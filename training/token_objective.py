@@ -63,11 +63,9 @@ class TokenObjective(Objective):
         return batch["labels"][0]
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the labels."""
         return {self.term: (batch["labels"] != IGNORE).count_nonzero()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the labels, as the model computes it."""
         return {self.term: model(**batch, **self.loss_arguments).loss}
 
     def output_positions(self, batch: Batch) -> OutputPositions:
@@ -77,11 +75,9 @@ class TokenObjective(Objective):
         return OutputPositions(positions, goals[positions])
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List the positions of the targets."""
         return self.output_positions(batch).positions
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the targets by the logits at their positions, computing no others; nothing is smoothed."""
         positions, labels = self.output_positions(batch)
         return {self.term: token_scores(self.logits_at(model, batch, positions), labels)}
 

@@ -78,7 +78,6 @@ class Tracker:
     def __init__(
         self, training: Training, folder: Path, *, log_every: int, utilization: Utilization | None = None
     ):
-        """Open the log of a run, without the records of steps that will be taken again."""
         self.accelerator, self.steps = training.accelerator, training.num_steps
         self.progress, self.metrics = training.progress, training.metrics
         self.log = folder / LOG
@@ -109,7 +108,6 @@ class Tracker:
             self.write_step(float(metrics["learning_rate"]))
 
     def _tell_expected_time(self) -> None:
-        """Say after some steps how long those that are left will take."""
         taken = self.progress.step - self.first_step
         if taken not in (1, 1 + TIMED):
             return
@@ -162,11 +160,7 @@ class Tracker:
                 print(message, file=sys.stderr, flush=True)
 
     def flush(self) -> None:
-        """Bring all records to the disk, as a checkpoint expects whose run will not write them again.
-
-        Raises:
-            WriteError: There is no room for them.
-        """
+        """Bring all records to the disk, as a checkpoint expects whose run will not write them again."""
         if self.accelerator.is_main_process:
             self._append()
             flush(self.log)
@@ -212,7 +206,6 @@ class Tracker:
         self.metrics.begin(self.progress.step, self.progress.tokens, self.progress.seconds)
 
     def _raise_peak(self, speed: float) -> None:
-        """Measure the machine's peak again if the run is faster than it."""
         assert self.utilization is not None
         if self.utilization.share(speed) > 1:
             with self.paused():
@@ -220,7 +213,6 @@ class Tracker:
             self.utilization = self.utilization.raised(speed, again)
 
     def _read_clock(self) -> None:
-        """Add the time since the clock was last read to the run's."""
         wait_for(self.accelerator.device)
         now = time.perf_counter()
         self.progress.seconds += now - self.since
@@ -252,7 +244,7 @@ class Tracker:
         self.accelerator.log(numbers, step=record["step"])
 
     def _append(self) -> None:
-        """Write what is not written yet, whole lines or nothing."""
+        # Whole lines or nothing.
         size = self.log.stat().st_size if self.log.exists() else 0
         with explaining_a_full_disk(self.log, len(self.unwritten)):
             try:

@@ -108,7 +108,6 @@ class WeightScores:
         return scores if kind == LAST else {f"{kind}/{name}": value for name, value in scores.items()}
 
     def _hashes(self) -> dict[str, str]:
-        """Hash the weights that are scored, by their kind; in the main process alone."""
         found, accelerator = {}, self.training.accelerator
         for kind in [LAST, *self.training.averages]:
             with self._in_place(kind):

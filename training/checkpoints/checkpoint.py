@@ -187,8 +187,6 @@ def take_snapshot(
     """Hold on to what a checkpoint below `folder` will hold; every process calls this.
 
     Args:
-        folder: Holds the run's checkpoints.
-        training: What to save.
         recipe: Plain data, kept to document what made these weights.
         scores: What was measured on held-out data at this step.
         criterion: What the best checkpoint is lowest in; the `loss` of the scores if left out.
@@ -236,16 +234,7 @@ def held(value: Any, *, copies: bool) -> Any:
 
 
 def save_checkpoint(folder: Path, training: Training, **about: Any) -> Path:
-    """Write a checkpoint below `folder` at once, and return its folder; every process calls this.
-
-    Args:
-        folder: Holds the run's checkpoints.
-        training: What to save.
-        about: As in `take_snapshot`.
-
-    Raises:
-        WriteError: There is no room; what was written of it is deleted.
-    """
+    """Write a checkpoint below `folder` at once, and return its folder; every process calls this."""
     return take_snapshot(folder, training, copies=False, **about).write()
 
 
@@ -253,9 +242,6 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
     """Bring a training to the state of a checkpoint; every process calls this.
 
     Learning rates, decays and the like stay those of the run: see `training/optimizers/optimizers.py`.
-
-    Raises:
-        ValueError: The checkpoint belongs to a model of another shape.
     """
     try:
         for file, in_place in training.kinds_of_weights.items():
@@ -303,7 +289,6 @@ def named_as_steps(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path) -> Path | None:
-    """Find the newest complete checkpoint below a folder."""
     return next(reversed(checkpoints(folder)), None)
 
 
@@ -314,7 +299,6 @@ def best(folder: Path) -> Path | None:
 
 
 def _criterion(checkpoint: Path) -> float:
-    """Look up what decides which checkpoint is the best; infinite if it was not measured."""
     try:
         state = read_state(checkpoint)
         criterion = state.get("criterion", state["scores"].get("loss"))
@@ -359,7 +343,6 @@ def delete_unfinished(folder: Path) -> None:
 
 
 def _add_pieces(folder: Path, optimizer: Optimizer, moments: dict[int, dict[str, Any]]) -> None:
-    """Read what is in pieces of an optimizer's state, in the layout of its present parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     found = IN_PIECES["read"](folder, lambda name: parameters[int(name.partition(".")[0])])
     for name, value in found.items():

@@ -73,9 +73,6 @@ class CheckpointSeries:
 
         A GPU is waited for only where something depends on the answer. An evaluation comes before, so that a
         resumed run never repeats one.
-
-        Raises:
-            WriteError: There is no room for a checkpoint.
         """
         progress, grad_norm = self.training.progress, metrics["grad_norm"]
         self.writer.check()
@@ -121,11 +118,7 @@ class CheckpointSeries:
         self.is_proved = torch.zeros((), dtype=torch.bool)
 
     def settle(self) -> None:
-        """Wait until the newest checkpoint is on the disk, and delete those that are not needed any more.
-
-        Raises:
-            WriteError: There was no room for it.
-        """
+        """Wait until the newest checkpoint is on the disk, and delete those that are not needed any more."""
         self.writer.wait()
         self.prune()
 
@@ -138,7 +131,6 @@ class CheckpointSeries:
 
     @property
     def _lacks_mean(self) -> bool:
-        """Whether the run has ended, and the mean of its last checkpoints is wanted and not saved."""
         number, progress = self.recipe.average_checkpoints, self.training.progress
         if number is None or not self.training.is_finished:
             return False
@@ -147,7 +139,6 @@ class CheckpointSeries:
         return saved is None or not holds_mean(saved, number)
 
     def _average(self, number: int) -> None:
-        """Average the weights at the end with those of the checkpoints before, and score the mean."""
         self.writer.wait()
         progress, accelerator = self.training.progress, self.training.accelerator
         self.scores.evaluate_mean(newest_due(self.folder, number - 1, progress.step, accelerator))
@@ -178,11 +169,7 @@ class CheckpointWriter:
                 raise  # else what has ended the run, such as a lost process, has ended the thread as well
 
     def write(self, snapshot: Snapshot) -> None:
-        """Write a snapshot, or begin to, once the one before is on the disk.
-
-        Raises:
-            WriteError: As in `wait`; without a thread, there is no room for this one.
-        """
+        """Write a snapshot, or begin to, once the one before is on the disk."""
         self.wait()
         if not self.in_background:
             snapshot.write()
@@ -191,7 +178,6 @@ class CheckpointWriter:
         self.thread.start()
 
     def is_writing(self) -> bool:
-        """Return whether a checkpoint is not on the disk yet."""
         return self.thread is not None and self.thread.is_alive()
 
     def check(self) -> None:
@@ -200,11 +186,7 @@ class CheckpointWriter:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the latest snapshot is on the disk.
-
-        Raises:
-            WriteError: There was no room; what was written of it is deleted.
-        """
+        """Wait until the latest snapshot is on the disk."""
         if self.thread is not None:
             self.thread.join()
             self.thread = None

@@ -40,10 +40,8 @@ def each_kind(
     own: use them before the next ones come.
 
     Args:
-        model: Trained.
         kinds: Of the run's weights; if there is one, the model has it.
         checkpoint: The one at its end.
-        accelerator: Of the run.
     """
     for kind in kinds:
         if len(kinds) > 1:  # a model has the last weights until it takes others

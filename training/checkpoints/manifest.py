@@ -28,9 +28,7 @@ def write_manifest(folder: Path) -> None:
 def find_damage(folder: Path, *, contents: bool = True) -> str | None:
     """Describe what is wrong with a folder that has, or should have, a manifest; `None` if it is whole.
 
-    Args:
-        folder: Whose files are compared with the manifest.
-        contents: Whether to read every byte. Sizes alone are compared in no time.
+    Without `contents`, sizes alone are compared, in no time.
     """
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]

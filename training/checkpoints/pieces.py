@@ -93,7 +93,7 @@ def type_name(dtype: torch.dtype) -> str:
 
 
 def _do_together(work: Callable[[], None], group: ProcessGroup | None) -> None:
-    """Do what each process has to, wait for the others, and raise what kept one of them from it."""
+    # Every process waits for the others, and raises what kept one of them from it.
     error = None
     try:
         work()

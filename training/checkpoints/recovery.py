@@ -27,12 +27,7 @@ class DamagedCheckpointError(RuntimeError):
 
 
 def starting_point(folder: Path, accelerator: Accelerator, *, resume: bool) -> Path | None:
-    """Find the checkpoint below a folder from which a run starts, if any; every process calls this.
-
-    Raises:
-        ValueError: The run begins anew, where its checkpoints would lie among those of an earlier one.
-        DamagedCheckpointError: The run is to be resumed, and all of its checkpoints are damaged.
-    """
+    """Find the checkpoint below a folder from which a run starts, if any; every process calls this."""
     if resume:
         return newest_whole(folder, accelerator)
     if earlier := named_as_steps(folder):
@@ -47,9 +42,6 @@ def newest_whole(folder: Path, accelerator: Accelerator) -> Path | None:
 
     Damaged ones that are newer are named in a warning and get another name, with which they no longer count
     as checkpoints; only what was never finished is deleted. Without any checkpoint, the answer is `None`.
-
-    Raises:
-        DamagedCheckpointError: There are checkpoints, and all are damaged.
     """
     found = [_search(folder) if accelerator.is_main_process else (None, {})]
     checkpoint, damages = broadcast_object_list(found)[0]
@@ -103,7 +95,7 @@ def newest_due(folder: Path, number: int, before: int, accelerator: Accelerator)
 
 
 def _search(folder: Path) -> tuple[Path | None, dict[Path, str]]:
-    """Delete what was never finished; then look at the newest checkpoint first, until one is whole."""
+    # Looks at the newest checkpoint first, until one is whole.
     delete_unfinished(folder)
     damages: dict[Path, str] = {}
     for path in reversed(named_as_steps(folder)):
@@ -120,14 +112,10 @@ def _set_aside(path: Path) -> Path:
 
 
 def require_resumable(checkpoint: Path, present: dict[str, Any]) -> None:
-    """Compare the `training` part of a recipe with the one that a checkpoint was made with.
+    """Refuse a recipe whose `training` part a checkpoint cannot be continued with.
 
-    What else differs, and other stages after the checkpoint's step, takes effect from the next step on.
-
-    Raises:
-        ValueError: They order the data otherwise, so that the checkpoint's place in them would mean nothing;
-            the optimizer has other states or other groups; an average would be of two kinds; or more steps
-            are taken than there are to be.
+    Its place in the data, its optimizer's states and groups, and its averages must keep their meaning. What
+    else differs, and other stages after the checkpoint's step, takes effect from the next step on.
     """
     state, now = read_state(checkpoint), flat(present)
     earlier = flat(state["recipe"]["training"])

@@ -64,8 +64,6 @@ class RevisionSeries:
         """Keep what is due under its names; every process calls this.
 
         Args:
-            names: From `due`.
-            training: Holds the weights.
             file: Of which kind of weights: that which has this name in a checkpoint.
             scores: Measured at this step; empty if nothing was.
         """

@@ -114,15 +114,9 @@ def compiled_blocks(
     """Compile a model's blocks, if it is wanted and the machine can.
 
     Args:
-        wanted: What the recipe says.
         model: On the accelerator's device, in copies or in pieces.
-        objective: What is learned.
         data: What from; without a layer that can be compiled, it forgoes fixed sizes.
-        accelerator: Owns the device.
         records: Whether micro-batches are recorded as CUDA graphs, where that can be.
-
-    Raises:
-        ValueError: It is wanted, and no layer can be compiled; or a layer of a model in pieces failed.
 
     Warns:
         UserWarning: They cannot be compiled: the run goes on without them.

@@ -10,11 +10,7 @@ from torch import nn
 
 
 def enable_gradient_checkpointing(model: nn.Module) -> None:
-    """Let all of transformers' models in a model compute their layers again.
-
-    Raises:
-        ValueError: None of them can.
-    """
+    """Let all of transformers' models in a model compute their layers again."""
     inner: set[nn.Module] = set()
     for module in model.modules():  # outer ones come first, and tell those in them
         if module not in inner and getattr(module, "supports_gradient_checkpointing", False):

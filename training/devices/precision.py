@@ -63,11 +63,6 @@ def build_accelerator(
 
     Several runs may follow each other in one Python process, each in its own precision. Where the recipe
     leaves it open, a run that goes on keeps its `kept_precision`, if the device computes in it.
-
-    Raises:
-        ValueError: The device does not compute in the recipe's precision, a tracker is not installed, the
-            launcher chose an engine in place of ours or a layout that there is not, or an earlier run of the
-            same processes, several together, had another precision.
     """
     from .sharding import PARALLELISM, count_replicas, require_pieces  # an evaluation shares no weights
 
@@ -135,11 +130,7 @@ def computes_on_cpu() -> bool:
 
 
 def forget_earlier_run(precision: Precision) -> None:
-    """Let accelerate take another precision than an earlier run's, which it would keep for good.
-
-    Raises:
-        ValueError: Several processes share the state, and it cannot be replaced.
-    """
+    """Let accelerate take another precision than an earlier run's, which it would keep for good."""
     if not is_initialized():
         return
     earlier = AcceleratorState()
@@ -153,16 +144,11 @@ def forget_earlier_run(precision: Precision) -> None:
 
 
 def precision_of(accelerator: Accelerator | AcceleratorState) -> Precision:
-    """Return the format that an accelerator computes in."""
     return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
 
 def agreed_precision(wanted: str, device: torch.device, kept: Precision | None = None) -> Precision:
-    """Return the format in which all processes compute: the main one chooses, by its device.
-
-    Raises:
-        ValueError: The device does not compute in the wanted format.
-    """
+    """Return the format in which all processes compute: the main one chooses, by its device."""
     precision = choose_precision(wanted, device)
     if wanted == "auto" and kept is not None:
         with suppress(ValueError):  # on another device than before
@@ -171,11 +157,7 @@ def agreed_precision(wanted: str, device: torch.device, kept: Precision | None =
 
 
 def choose_precision(wanted: str, device: torch.device) -> Precision:
-    """Return the format to compute in; `auto` takes bf16 where the device is faster in it, whatever its load.
-
-    Raises:
-        ValueError: The device does not compute in the wanted format.
-    """
+    """Return the format to compute in; `auto` is bf16 where the device is faster in it, whatever its load."""
     if wanted == "auto":
         return "bf16" if fast_bfloat16(device) else "fp32"
     if wanted == "fp16" and device.type != "cuda":

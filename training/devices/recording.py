@@ -152,7 +152,6 @@ class Recorder:
         return found
 
     def give_up(self, reason: str) -> None:
-        """Record and replay nothing any more, and say why."""
         warnings.warn(f"training.cuda_graphs: steps are computed without CUDA graphs: {reason}", stacklevel=4)
         self.is_working = False
         for kept in (self.recordings, self.gradients, self.earlier):
@@ -178,7 +177,6 @@ class Recorder:
         return recording.metrics
 
     def addresses(self) -> list[int]:
-        """Tell where the parameters lie."""
         return [weight.data_ptr() for weight in self.parameters]
 
 
@@ -258,11 +256,9 @@ def on_host(x: Tensor) -> Tensor:
 
 
 def get_randomness(device: torch.device) -> Tensor | None:
-    """Return the state of a GPU's generator."""
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
 def set_randomness(device: torch.device, state: Tensor | None) -> None:
-    """Put a generator back."""
     if state is not None:
         torch.cuda.set_rng_state(state, device)

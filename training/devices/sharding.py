@@ -60,11 +60,7 @@ def prepare_model(model: nn.Module, accelerator: Accelerator, *, cpu_offload: bo
 
     Args:
         model: Whole, on any device.
-        accelerator: Its device and its processes are the model's.
         cpu_offload: Whether the CPU keeps weights, gradients and the optimizer's state of pieces.
-
-    Raises:
-        ValueError: accelerate is configured for something that its models cannot have here.
     """
     plugin = sharding_plugin(accelerator)
     if plugin is None:
@@ -90,11 +86,7 @@ def prepare_model(model: nn.Module, accelerator: Accelerator, *, cpu_offload: bo
 
 
 def sharding_plugin(accelerator: Accelerator) -> FullyShardedDataParallelPlugin | None:
-    """Return how accelerate is to share models out; `None` if processes hold copies.
-
-    Raises:
-        ValueError: It asks for FSDP's first version, or for what does not go with sharing out.
-    """
+    """Return how accelerate is to share models out; `None` if processes hold copies."""
     if not (parse_flag_from_env("ACCELERATE_USE_FSDP") and torch.distributed.is_initialized()):
         return None
     plugin = getattr(accelerator.state, "fsdp_plugin", None) or FullyShardedDataParallelPlugin()
@@ -117,11 +109,7 @@ def computes_again(is_wanted: bool, accelerator: Accelerator) -> bool:
 
 
 def require_pieces(cpu_offload: bool, accelerator: Accelerator) -> None:
-    """Check that a layout can be had, and that weights that are to rest on the CPU are shared out.
-
-    Raises:
-        ValueError: They are not, or as in `sharding_plugin`.
-    """
+    """Check that a layout can be had, and that weights that are to rest on the CPU are shared out."""
     if sharding_plugin(accelerator) is None and cpu_offload:
         raise ValueError(
             "training.cpu_offload = true, but every process holds the whole model: share it out (accelerate "
@@ -131,11 +119,7 @@ def require_pieces(cpu_offload: bool, accelerator: Accelerator) -> None:
 
 
 def count_replicas(num_processes: int) -> int:
-    """Count the groups of processes of which each holds a whole model in pieces: several with HSDP.
-
-    Raises:
-        ValueError: The sizes that accelerate's user has chosen are no layout of these processes.
-    """
+    """Count the groups of processes of which each holds a whole model in pieces: several with HSDP."""
     if not parse_flag_from_env(PARALLELISM):
         return 1
     for kind, name in (("TP", "tensor"), ("CP", "context"), ("SP", "sequence")):
@@ -181,7 +165,6 @@ def mesh_of_pieces(accelerator: Accelerator, *, exchanges_on_cpu: bool = False) 
     """Return the processes that share models out: all in one group, or replicas x processes of a replica.
 
     Args:
-        accelerator: Its processes.
         exchanges_on_cpu: Whether they also exchange tensors that lie on the CPU, beside their devices.
     """
     replicas, kind = count_replicas(accelerator.num_processes), accelerator.device.type
@@ -248,12 +231,10 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 
 
 def whole_parts(model: nn.Module) -> list[nn.Module]:
-    """List the modules that every process holds whole."""
     return [module for module in model.modules() if getattr(module, "stays_whole", False)]
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Return whether a prepared model is shared out in pieces."""
     return isinstance(model, FSDPModule)
 
 
@@ -376,7 +357,7 @@ def part_of(value: Any, parameter: Tensor) -> Any:
 
 
 def _to_main(value: Any, accelerator: Accelerator) -> Any:
-    """Gather a part, and keep the whole on the main process; what is not in pieces stays as it is."""
+    # What is not in pieces stays as it is.
     if not isinstance(value, DTensor):
         return value
     full = whole(value)  # on all processes together

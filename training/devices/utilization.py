@@ -37,7 +37,6 @@ class Utilization:
     """Floating-point operations per second that one process's device can do."""
 
     def share(self, tokens_per_second: float) -> float:
-        """Return the share of the peak that a device's speed is."""
         return self.flops_per_token * tokens_per_second / self.peak_flops
 
     def raised(self, tokens_per_second: float, measured: float) -> "Utilization":

@@ -88,7 +88,6 @@ def is_as_written(right: str) -> bool:
 
 
 def words_of(answer: str) -> list[str]:
-    """Split an answer."""
     return space_out(normalize(answer)).split()
 
 

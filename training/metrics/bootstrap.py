@@ -23,10 +23,6 @@ def bootstrap_interval(
 
     Args:
         score: Scores the rows of these indices, (E,), in which some are repeated and some are missing.
-        num_rows: How many there are, E.
-        confidence: How probable the interval is to hold the score.
-        resamples: How often rows are drawn.
-        seed: Of the draws.
     """
     return percentile_interval(bootstrap_scores(score, num_rows, resamples=resamples, seed=seed), confidence)
 

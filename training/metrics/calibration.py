@@ -20,7 +20,6 @@ def calibration_error(probabilities: np.ndarray, references: np.ndarray, num_bin
     Args:
         probabilities: Of every label, (E, L); the most probable one is the prediction.
         references: Numbers of the correct labels, (E,).
-        num_bins: Bins of confidence.
     """
     is_correct = probabilities.argmax(axis=-1) == references
     return expected_error(probabilities.max(axis=-1), is_correct, num_bins)
@@ -32,7 +31,6 @@ def expected_error(confidence: np.ndarray, is_correct: np.ndarray, num_bins: int
     Args:
         confidence: Of each prediction, (E,).
         is_correct: Whether it is, (E,).
-        num_bins: Bins of confidence.
     """
     bins = bins_of(confidence, num_bins)
     return float(np.abs(np.bincount(bins, weights=is_correct - confidence)).sum() / len(confidence))

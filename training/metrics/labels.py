@@ -120,7 +120,6 @@ def label_table(found: np.ndarray, references: np.ndarray, names: Sequence[str])
     Args:
         found: Labels (E,), or sets of labels (E, L).
         references: What is right, of the same shape.
-        names: Of all labels.
     """
     columns: Any = precision_recall_fscore_support(
         several(references), several(found), labels=range(len(names)), zero_division=NOTHING_OF_NOTHING

@@ -21,19 +21,12 @@ def ranking_scores(similarities: np.ndarray, relevant: Sequence[Relevant]) -> di
     Args:
         similarities: Of every query with every document, (Q, D).
         relevant: What belongs to each query.
-
-    Raises:
-        ValueError: Nothing belongs to a query.
     """
     return {name: float(values.mean()) for name, values in query_scores(similarities, relevant).items()}
 
 
 def query_scores(similarities: np.ndarray, relevant: Sequence[Relevant]) -> dict[str, np.ndarray]:
-    """Score each query of a search, (Q,).
-
-    Raises:
-        ValueError: Nothing belongs to a query.
-    """
+    """Score each query of a search, (Q,)."""
     grades = ranked_grades(similarities, relevant)
     return {
         "mrr": reciprocal_rank(grades),
@@ -45,11 +38,7 @@ def query_scores(similarities: np.ndarray, relevant: Sequence[Relevant]) -> dict
 
 
 def ranked_grades(similarities: np.ndarray, relevant: Sequence[Relevant]) -> np.ndarray:
-    """Return the grades of each query's documents, the most similar first, (Q, D); other documents have 0.
-
-    Raises:
-        ValueError: Nothing belongs to a query.
-    """
+    """Return the grades of each query's documents, the most similar first, (Q, D); other documents have 0."""
     grades = np.zeros(similarities.shape)
     for query, (row, documents) in enumerate(zip(grades, relevant, strict=True), start=1):
         graded = documents if isinstance(documents, Mapping) else dict.fromkeys(documents, 1.0)

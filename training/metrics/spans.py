@@ -39,7 +39,6 @@ def spans_of(tags: Sequence[str]) -> set[Span]:
 
 
 def is_inside(tag: str) -> bool:
-    """Return whether a word with this tag is in a span."""
     return tag.startswith((BEGINNING, INSIDE))
 
 
@@ -88,9 +87,6 @@ def span_scores(found: Sequence[Sequence[str]], references: Sequence[Sequence[st
     Returns:
         `span_f1`, `span_precision`, `span_recall`, and `accuracy`, the share of words whose tag is right;
         each is 0 where there is nothing to count.
-
-    Raises:
-        ValueError: A row has more or fewer tags than its reference.
     """
     hits, num_found, num_there = (counts.total() for counts in count_spans(found, references))
     words = [pair for row in zip(found, references, strict=True) for pair in zip(*row, strict=True)]
@@ -104,11 +100,7 @@ def span_scores(found: Sequence[Sequence[str]], references: Sequence[Sequence[st
 
 
 def span_table(found: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> list[LabelRow]:
-    """Score each type of span on its own, in the order of the alphabet.
-
-    Raises:
-        ValueError: A row has more or fewer tags than its reference.
-    """
+    """Score each type of span on its own, in the order of the alphabet."""
     hits, num_found, num_there = count_spans(found, references)
     return [
         LabelRow(kind, *ratios(hits[kind], num_found[kind], num_there[kind]), num_there[kind])

@@ -46,8 +46,6 @@ def text_scores(
     """Score texts by one reference each.
 
     Args:
-        found: Texts.
-        references: One for each.
         tokenize: How BLEU cuts them into words.
         lowercase: Whether case is ignored, as ROUGE always does.
 
@@ -70,14 +68,7 @@ def bleu(
     *,
     lowercase: bool = False,
 ) -> float:
-    """Return BLEU over all texts, 0 to 100.
-
-    Args:
-        found: Texts.
-        references: One for each.
-        tokenize: How they are cut into words.
-        lowercase: Whether case is ignored.
-    """
+    """Return BLEU over all texts, 0 to 100."""
     return BLEU(tokenize=tokenize, lowercase=lowercase).corpus_score(found, [references]).score
 
 
@@ -158,7 +149,6 @@ class LettersOfEveryScript:
     """
 
     def tokenize(self, text: str) -> list[str]:
-        """Split a text."""
         composed = unicodedata.normalize("NFC", text.lower())
         return space_out("".join(map(letter_or_space, composed))).split()
 
