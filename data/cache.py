@@ -44,10 +44,6 @@ def made_once(folder: Path, make: Callable[[Path], object], choice: str = ANOTHE
         folder: In the cache, or elsewhere.
         make: Fills a folder.
         choice: What to name if this one cannot be written.
-
-    Raises:
-        ValueError: The folder above cannot be written.
-        WriteError: There is no room.
     """
     if folder.exists():
         return folder

@@ -47,9 +47,6 @@ class FullSequences(FixedExamples):
             learns to predict. By default nothing, or `suffix_ids` between joined documents.
         fewest_tokens: How many of these a sequence needs to have something to predict; shorter ones are left
             out and counted, and no others.
-
-    Raises:
-        ValueError: Sequences have no room for text, or none is left.
     """
 
     def __init__(
@@ -93,11 +90,9 @@ class FullSequences(FixedExamples):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Count the tokens of each sequence, (E,)."""
         return self.stops - self.starts + len(self.prefix) + len(self.suffix)
 
     def __len__(self) -> int:
-        """Count the sequences."""
         return len(self.starts)
 
     def __getitem__(self, index: int) -> Example:
@@ -117,7 +112,6 @@ class FullSequences(FixedExamples):
         }
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Prepare many sequences at once, each as `__getitem__` defines it."""
         breaks = self.document_starts if len(self.document_end) else self.document_starts[[0, -1]]
         layout = lay_out(self.starts[indices], self.stops[indices], breaks, self.frame)
         makers = {
@@ -128,7 +122,7 @@ class FullSequences(FixedExamples):
         return PackedExamples(self, indices, makers)
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Collect a stretch of the stream: ids, word starts and sentence starts, piece by piece."""
+        # Of each piece of the stretch: ids, word starts and sentence starts.
         document = int(np.searchsorted(self.document_starts, start, side="right")) - 1
         while start < stop:
             end = int(self.document_starts[document + 1])
@@ -154,11 +148,7 @@ class FullSequences(FixedExamples):
 
 
 def cut(bounds: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut the stretches between `bounds` into pieces of `room`, the last of each as long as is left.
-
-    Returns:
-        Starts and stops of the pieces, in order.
-    """
+    """Cut stretches between `bounds` into pieces of `room`, the last as long as is left: starts and stops."""
     lengths = np.diff(bounds)
     num_pieces = -(-lengths // room)
     first_piece = np.cumsum(num_pieces) - num_pieces
@@ -281,9 +271,6 @@ class ParallelPairs(FixedExamples):
         target: Documents to write, as many.
         max_length: Most tokens of a side, with its closing ids.
         closing_ids: The end of text.
-
-    Raises:
-        ValueError: No pair is left.
     """
 
     def __init__(
@@ -313,7 +300,6 @@ class ParallelPairs(FixedExamples):
             )
 
     def __len__(self) -> int:
-        """Count the pairs."""
         return len(self.documents)
 
     def __getitem__(self, index: int) -> Example:
@@ -326,7 +312,6 @@ class ParallelPairs(FixedExamples):
         }
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Prepare many pairs at once, each as `__getitem__` defines it."""
         documents = self.documents[indices]
         makers = {
             "input_ids": lambda: self._closed(self.source, documents),
@@ -362,9 +347,6 @@ class StretchesInContext(FixedExamples):
         context: Tokens before the targets and behind them, at most.
         document_end_ids: Stand between documents.
         isolate_documents: Whether an example ends with its document; otherwise documents are joined.
-
-    Raises:
-        ValueError: There is no context, or no room for targets beside it.
     """
 
     def __init__(
@@ -400,11 +382,9 @@ class StretchesInContext(FixedExamples):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Count the tokens of each example, (E,)."""
         return self.last - self.first
 
     def __len__(self) -> int:
-        """Count the examples."""
         return len(self.starts)
 
     def __getitem__(self, index: int) -> Example:
@@ -413,7 +393,6 @@ class StretchesInContext(FixedExamples):
         return {name: packed.makers[name]()[0] for name in ("input_ids", "labels")} | {"index": index}
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Prepare many examples at once, each as `__getitem__` gives it."""
         return PackedExamples(
             self, indices, {"input_ids": lambda: self._ids(indices), "labels": lambda: self._labels(indices)}
         )

@@ -52,17 +52,14 @@ class TokenizedCorpus:
 
     @property
     def num_tokens(self) -> int:
-        """Count the tokens, N."""
         return len(self.tokens)
 
     @property
     def num_sentences(self) -> int:
-        """Count the sentences, S."""
         return len(self.sentence_offsets) - 1
 
     @property
     def num_documents(self) -> int:
-        """Count the documents, D."""
         return len(self.document_offsets) - 1
 
     @property
@@ -71,7 +68,6 @@ class TokenizedCorpus:
         return self.sentence_offsets[self.document_offsets]
 
     def document(self, index: int) -> np.ndarray:
-        """Return the tokens of one document."""
         return self.sentences(int(self.document_offsets[index]), int(self.document_offsets[index + 1]))
 
     def sentence(self, index: int) -> np.ndarray:
@@ -102,7 +98,7 @@ class TokenizedCorpus:
         return cls(*arrays, tally=Tally(**about["tally"]), folder=folder)
 
     def __reduce__(self) -> tuple[Callable[..., "TokenizedCorpus"], tuple[object, ...]]:
-        """Send a mapped corpus to another process by where it lies, never by its contents."""
+        # To another process it goes by where it lies, never by its contents.
         if self.reopen is not None:
             return self.reopen, ()
         if self.folder is not None:
@@ -128,7 +124,6 @@ class CorpusWriter:
         self._write("document_offsets", np.zeros(1))
 
     def append(self, part: TokenizedCorpus) -> None:
-        """Add the documents of `part` after those already written."""
         self._write("tokens", part.tokens)
         self._write("word_starts", part.word_starts)
         self._write("sentence_offsets", part.sentence_offsets[1:] + self.num_tokens)

@@ -18,11 +18,7 @@ DIGEST = re.compile(r"([0-9a-f]{64})\n")
 
 
 def identify_file(file: Path, cache: Path) -> dict[str, Any]:
-    """Return a file's name, size and SHA-256; it is read only if it has changed since the last time.
-
-    Raises:
-        ValueError: The cache cannot be written.
-    """
+    """Return a file's name, size and SHA-256; it is read only if it has changed since the last time."""
     state = state_of(file)
     kept = cache / "digests" / f"{name_of(str(file.resolve()), *state)}.sha256"
     digest = _kept_digest(kept)

@@ -74,11 +74,7 @@ class Documents(ABC):
         tally.warn(self.name)
 
     def read(self, tally: Tally) -> Iterator[str]:
-        """Read the documents and count what is met; empty ones are left out.
-
-        Raises:
-            ValueError: A record is bad and not to be skipped, or no document is left.
-        """
+        """Read the documents and count what is met; empty ones are left out."""
         is_empty, problem_of = True, partial(problem_of_texts, columns=self.required)
         for _, row in usable(self.records(), tally, problem_of, TEXT_REMEDY, skip=self.skip_bad_records):
             texts = {name: (row[name] or "").strip() for name in self.required}
@@ -116,7 +112,6 @@ class Documents(ABC):
         """Identify the text, so that others can tell whether theirs is the same."""
 
     def _reading(self) -> tuple[object, ...]:
-        """Return what is read of the source, for its fingerprint."""
         return self.column, self.required, self.skip_bad_records, self.limit.characters
 
 
@@ -130,22 +125,19 @@ class FileDocuments(Documents):
 
     @property
     def name(self) -> str:
-        """Name the file, or the first of several."""
         first, *others = self.files
         return f"{first} and {len(others)} more" if others else str(first)
 
     def records(self) -> Iterator[Record]:
-        """Read one file after another."""
         with naming_keys(self.keys):
             for file in self.files:
                 yield from read(file, self.required, self.limit)
 
     def fingerprint(self) -> str:
-        """List names and hashes: hashing takes a hundredth of the time that tokenizing does."""
+        # Hashing takes a hundredth of the time that tokenizing does.
         return repr([*self._reading(), [(each["name"], each["sha256"]) for each in self.identify()]])
 
     def identify(self) -> list[dict[str, Any]]:
-        """Return each file's name, size and SHA-256."""
         return [identify_file(file, self.cache) for file in self.files]
 
 
@@ -161,15 +153,9 @@ class HubDocuments(Documents):
 
     @property
     def name(self) -> str:
-        """Name the data set, its configuration and split."""
         return f"{self.dataset}{f':{self.config}' if self.config else ''} ({self.split})"
 
     def records(self) -> Iterator[Record]:
-        """Read the data set's rows in the order of its files.
-
-        Raises:
-            ValueError: The data set cannot be loaded, lacks a column, or breaks off.
-        """
         dataset, number = self._open(), 0
         if dataset.column_names:  # which not every stream knows
             with naming_keys(self.keys):
@@ -186,15 +172,13 @@ class HubDocuments(Documents):
             ) from error
 
     def fingerprint(self) -> str:
-        """Describe the data set by what `datasets` knows of its files."""
         return repr([*self._reading(), self.name, self._version()])
 
     def identify(self) -> list[dict[str, Any]]:
-        """Return the data set's id, its split, and what `datasets` knows of its files."""
         return [{"name": self.name, "dataset": self.dataset, "fingerprint": self._version()}]
 
     def _version(self) -> str:
-        """Name what changes with the files: of a stream, whose rows are not known, the Hub's commit."""
+        # Of a stream, whose rows are not known, the Hub's commit.
         from datasets import load_dataset_builder
 
         version = getattr(self._open(), "_fingerprint", None)
@@ -234,10 +218,6 @@ def open_documents(
         skip_bad_records: Leave out and count what cannot be read, instead of refusing it.
         largest_record: Characters of a record at most; one that is longer is bad.
         cache: Folder for the embedded corpus, and for hashes of files.
-
-    Raises:
-        FileNotFoundError: A named file or folder does not exist.
-        ValueError: A file has an unknown ending or is named twice, or a folder has no file with a known one.
     """
     required = tuple(required) or (column,)
     limit = Limit(largest_record, "corpus.largest_record=... allows for more")
@@ -266,9 +246,6 @@ def require_unchanged(documents: Iterable[Documents], fingerprints: Iterable[str
     """Make sure that texts which were read are those that had these fingerprints; kept hashes make it cheap.
 
     What the Hub has is not asked for again.
-
-    Raises:
-        ValueError: A file was written meanwhile.
     """
     for text, fingerprint in zip(documents, fingerprints, strict=True):
         if not isinstance(text, HubDocuments) and text.fingerprint() != fingerprint:
@@ -279,12 +256,11 @@ def require_unchanged(documents: Iterable[Documents], fingerprints: Iterable[str
 
 
 def no_text(source: str, reason: str = "") -> ValueError:
-    """Build the error about a corpus without a document."""
     return ValueError(f"corpus {source} has no text{reason}: give a file with at least one document")
 
 
 def _is_path(source: str) -> bool:
-    """Return whether a source is a path and no Hub id: it exists, or could not be an id."""
+    # No id of the Hub: it exists, or could not be one.
     path = named_path(source, "corpus")
     return path.exists() or not HUB_ID.fullmatch(source) or source.startswith(".") or ending(path) in READERS
 
@@ -303,14 +279,6 @@ def find_files(path: Path) -> list[Path]:
 
     Links are followed. What is named by itself is read whatever its name is but for the ending; of a folder,
     what is hidden or has another ending than a corpus file is left out.
-
-    Warns:
-        UserWarning: Something is left out; its first names are given.
-
-    Raises:
-        FileNotFoundError: There is nothing.
-        ValueError: A file has an unknown ending or is none, or a folder has no corpus file, holds itself, or
-            has a file both compressed and not.
     """
     try:
         if path.is_dir():
@@ -356,15 +324,8 @@ def require_texts(folder: str | Path, files: Sequence[PurePath], left_out: Seque
     """Make sure that a folder has text, and none twice; tell what is left out.
 
     Args:
-        folder: As its user names it.
         files: To be read, by their places in it.
         left_out: What is not, by its places in it.
-
-    Warns:
-        UserWarning: Something is left out; its first names are given.
-
-    Raises:
-        ValueError: There is no file to read, or one both compressed and not.
     """
     names = ", ".join(str(path)[-60:] for path in left_out[:SHOWN])
     if len(left_out) > SHOWN:
@@ -380,7 +341,7 @@ def require_texts(folder: str | Path, files: Sequence[PurePath], left_out: Seque
 
 
 def _require_once(folder: str | Path, files: Sequence[PurePath]) -> None:
-    """Refuse `base.txt` beside `base.txt.gz`: the same text would count twice."""
+    # Of `base.txt` beside `base.txt.gz`, the text would count twice.
     found: dict[PurePath, PurePath] = {}
     for file in files:
         plain = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
@@ -398,9 +359,6 @@ def require_apart(key: str, found: Iterable[tuple[str, Sequence[Path | str]]]) -
     Args:
         key: Of the recipe.
         found: What it names, each with its files or addresses.
-
-    Raises:
-        ValueError: Two have a file in common.
     """
     owners: dict[Path | str, str] = {}
     for name, files in found:

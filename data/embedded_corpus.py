@@ -66,7 +66,6 @@ class Docstring:
 
     @property
     def paragraphs(self) -> list[str]:
-        """All of them in their order."""
         return [*([self.summary] if self.summary else []), *self.details]
 
 
@@ -78,8 +77,6 @@ def documentation_file(split: str, cache: Path, packages: Sequence[str] = PACKAG
     """Return the file that holds one split of the embedded corpus, after extracting it on first use.
 
     Args:
-        split: `train` or `validation`.
-        cache: Folder of the cache.
         packages: Names of import, or `standard library`.
 
     Returns:
@@ -89,13 +86,7 @@ def documentation_file(split: str, cache: Path, packages: Sequence[str] = PACKAG
 
 
 def read_documentation(split: str, cache: Path, packages: Sequence[str] = PACKAGES) -> list[Document]:
-    """Read what `documentation_file` holds with its structure: which module, which docstring.
-
-    Args:
-        split: As there.
-        cache: As there.
-        packages: As there.
-    """
+    """Read what `documentation_file` holds with its structure: which module, which docstring."""
     file = _documentation_folder(cache, packages) / f"{split}.jsonl"
     rows = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     return [(row["module"], [Docstring(**each) for each in row["docstrings"]]) for row in rows]
@@ -187,7 +178,7 @@ def _docstring(text: str) -> Docstring:
 
 
 def _modules(package: str) -> dict[str, Path]:
-    """Find the source files of a package by the names of their modules, without importing it."""
+    # Found without importing anything.
     if package == STANDARD_LIBRARY:
         root, prefix = Path(sysconfig.get_paths()["stdlib"]), ()
     else:
@@ -306,7 +297,7 @@ def is_prose(paragraph: str) -> bool:
 
 
 def _text_blocks(text: str) -> Iterator[list[str]]:
-    """Find the blocks between blank lines that hold text: not those of a directive or an example."""
+    # Blocks between blank lines, but those of a directive or an example.
     skipped_below: int | None = None  # blocks that are indented further are skipped
     for block in re.split(r"\n\s*\n", text):
         lines = block.strip("\n").split("\n")
@@ -323,7 +314,7 @@ def _text_blocks(text: str) -> Iterator[list[str]]:
 
 
 def _paragraphs(block: list[str]) -> Iterator[list[str]]:
-    """Cut a block where a list's next item begins or the margin moves, and drop headings and examples."""
+    # A list's next item begins a paragraph, and so does a margin that moves.
     paragraph: list[str] = []
     indent = 0
     for line, follower in zip(block, [*block[1:], ""], strict=True):

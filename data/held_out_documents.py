@@ -61,11 +61,10 @@ class PartOfDocuments(Documents):
 
     @property
     def name(self) -> str:
-        """Name the text, and the part that is held out."""
         return f"{self.whole.name}, held-out part" if self.is_held_out else self.whole.name
 
     def records(self) -> Iterator[Record]:
-        """Read the part's records; bad ones are of the part that is learned from."""
+        # Bad ones are of the part that is learned from.
         for place, row in self.whole.records():
             if (number_of(row, self.required) in self.held_out) == self.is_held_out:
                 yield place, row
@@ -81,11 +80,7 @@ class PartOfDocuments(Documents):
         return frozenset[int]().union(*map(self.held_out_of, self.sources))
 
     def held_out_of(self, text: Documents) -> frozenset[int]:
-        """Return the hashes of a text's held-out documents.
-
-        Raises:
-            ValueError: There are not two documents.
-        """
+        """Return the hashes of a text's held-out documents."""
 
         def make(folder: Path) -> None:
             numbers = {*numbers_of(text)}
@@ -113,14 +108,12 @@ class PartOfDocuments(Documents):
         return held_out
 
     def fingerprint(self) -> str:
-        """Describe the text and the part."""
         sources = [text.fingerprint() for text in self.sources]
         return repr(
             [self.whole.fingerprint(), "held-out part" if self.is_held_out else "other part", sources]
         )
 
     def identify(self) -> list[dict[str, Any]]:
-        """Identify the text, and say which part it is."""
         part = "held-out part" if self.is_held_out else "all but the held-out part"
         return [entry | {"part": part} for entry in self.whole.identify()]
 
@@ -135,22 +128,12 @@ def number_of(row: Row | Problem, names: Sequence[str]) -> int | None:
 
 
 def numbers_of(documents: Documents) -> Iterator[int]:
-    """Hash all documents of a text."""
     numbers = (number_of(row, documents.required) for _, row in documents.records())
     return (number for number in numbers if number is not None)
 
 
 def warn_of_shared_documents(learned: Documents, measured: Documents, cache: Path) -> None:
-    """Warn if held-out documents stand in the training text word for word; what is found is kept.
-
-    Args:
-        learned: The training text.
-        measured: The held-out text.
-        cache: Folder in which it is kept.
-
-    Warns:
-        UserWarning: Some do.
-    """
+    """Warn if held-out documents stand in the training text word for word; what is found is kept."""
     if any(
         isinstance(text, PreparedDocuments) for side in (learned, measured) for text in single_texts(side)
     ):
@@ -176,13 +159,7 @@ def warn_of_shared_documents(learned: Documents, measured: Documents, cache: Pat
 
 
 def warn_of_overlap(learned: Documents, measured: Documents, cache: Path) -> None:
-    """Warn if files of the validation text are files of the training text, too, by place or by contents.
-
-    Args:
-        learned: The training text.
-        measured: The validation text.
-        cache: Keeps the hashes of files that are equally long.
-    """
+    """Warn if files of the validation text are files of the training text, too, by place or by contents."""
     files = files_of(measured)
     shared = shared_files(files_of(learned), files, cache)
     if shared:
@@ -234,5 +211,4 @@ def shared_files(learned: Sequence[File], measured: Sequence[File], cache: Path)
 
 
 def size_of(file: File) -> int:
-    """Return the bytes of a file."""
     return file.stat().st_size if isinstance(file, Path) else file["bytes"]

@@ -24,23 +24,18 @@ class MixedDocuments(Documents):
 
     @property
     def name(self) -> str:
-        """Name the texts."""
         return ", ".join(self.parts)
 
     def read(self, tally: Tally) -> Iterator[str]:
-        """Read one text after another; raises as they do, also where one of them is empty."""
         return chain.from_iterable(part.read(tally) for part in self.parts.values())
 
     def records(self) -> Iterator[Record]:
-        """Read one text after another."""
         return chain.from_iterable(part.records() for part in self.parts.values())
 
     def fingerprint(self) -> str:
-        """Describe all texts."""
         return repr([part.fingerprint() for part in self.parts.values()])
 
     def identify(self) -> list[dict[str, Any]]:
-        """Identify all texts."""
         return [entry for part in self.parts.values() for entry in part.identify()]
 
 

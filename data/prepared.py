@@ -55,7 +55,6 @@ class Counts:
     """Of the documents' text in UTF-8."""
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Count two parts together."""
         return Counts(*(getattr(self, key.name) + getattr(other, key.name) for key in fields(self)))
 
 
@@ -97,16 +96,10 @@ class Manifest:
     """Keys of the recipe that decide what is in the corpus."""
 
     def text(self) -> str:
-        """Write the manifest."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
     @classmethod
     def read(cls, text: str, name: str) -> Self:
-        """Read a manifest.
-
-        Raises:
-            ValueError: It is none, or one of another format.
-        """
         try:
             data = json.loads(text)
             if data.pop("format") != FORMAT:
@@ -135,11 +128,7 @@ def shard_of(data: dict[str, Any]) -> Shard:
 
 
 def manifest_of(source: Any) -> str | None:
-    """Name the manifest that a recipe means by a text's path; `None` if it is another text.
-
-    Raises:
-        ValueError: The name is an address, and no manifest's; or the corpus is not finished.
-    """
+    """Name the manifest that a recipe means by a text's path; `None` if it is another text."""
     if not isinstance(source, str | Path):
         return None
     name = str(source)
@@ -176,11 +165,9 @@ class PreparedDocuments(Documents):
 
     @property
     def name(self) -> str:
-        """Name the manifest."""
         return self.location
 
     def records(self) -> Iterator[Record]:
-        """Refuse: there are tokens only."""
         self.refuse("something reads the text itself")
 
     def refuse(self, why: str) -> NoReturn:
@@ -190,19 +177,13 @@ class PreparedDocuments(Documents):
         )
 
     def fingerprint(self) -> str:
-        """Return the hash of the manifest, which has the hashes of everything else."""
         return self.digest
 
     def identify(self) -> list[dict[str, Any]]:
-        """Return the manifest's name and hash, and how much text there is."""
         return [{"name": self.location, "bytes": self.manifest.counts.bytes, "sha256": self.digest}]
 
     def corpus(self, digest: str) -> TokenizedCorpus:
-        """Open the corpus for a tokenizer that reads text as `digest` says.
-
-        Raises:
-            ValueError: It was prepared by another tokenizer, or files are missing or damaged.
-        """
+        """Open the corpus for a tokenizer that reads text as `digest` says."""
         own = self.manifest.tokenizer
         if own["digest"] != digest:
             raise ValueError(
@@ -244,10 +225,6 @@ def open_source(
         cache: The folder of all caches.
         remote_cache: Bytes that copies of files of a remote corpus may take there.
         options: Of `open_documents`.
-
-    Raises:
-        ValueError: The manifest cannot be read, or as in `open_documents`.
-        FileNotFoundError: It is not there.
     """
     location = manifest_of(source)
     if location is None:
@@ -289,12 +266,10 @@ class PiecewiseArray:
         self.open_piece = open_piece
 
     def __len__(self) -> int:
-        """Count the values, N."""
         return int(self.bounds[-1])
 
     @property
     def shape(self) -> tuple[int]:
-        """(N,)."""
         return (len(self),)
 
     def __getitem__(self, where: Any) -> Any:
@@ -353,11 +328,7 @@ class PiecewiseArray:
 
 
 def open_corpus(location: str, cache: Path, most_bytes: int) -> TokenizedCorpus:
-    """Open a prepared corpus by its manifest; only the index is looked at before something is read.
-
-    Raises:
-        ValueError: Files are missing or damaged; of what lies on a disk, only sizes are compared.
-    """
+    """Open a prepared corpus by its manifest; only the index is looked at before something is read."""
     manifest = Manifest.read(read_bytes(location).decode("utf-8", "replace"), location)
     kinds = {name: np.dtype(kind) for name, kind in manifest.kinds.items()}
     remote = RemoteFiles(cache / "remote", most_bytes)
@@ -407,12 +378,7 @@ def beside(location: str, *parts: str) -> str:
 
 
 def read_bytes(location: str) -> bytes:
-    """Read a small file, here or elsewhere.
-
-    Raises:
-        ValueError: It cannot be read.
-        FileNotFoundError: It is not there.
-    """
+    """Read a small file, here or elsewhere."""
     if not is_remote(location):
         return Path(location).read_bytes()
     with reaching(location) as (store, path):
@@ -420,7 +386,7 @@ def read_bytes(location: str) -> bytes:
 
 
 def map_checked(path: Path, kind: np.dtype, location: str) -> np.ndarray:
-    """Map an array of a prepared corpus into memory; raises a `ValueError` if it is not there or cut."""
+    """Map an array of a prepared corpus into memory."""
     try:
         return mapped(path, kind)
     except (OSError, ValueError) as error:

@@ -47,13 +47,11 @@ class StreamedExamples(SharedSource):
         self.latest: tuple[int, Examples] | None = None
 
     def epoch(self, number: int) -> Examples:
-        """Return the examples of window `number`; raises as `TokenizedStream.window` does."""
         if self.latest is None or self.latest[0] != number:
             self.latest = number, self.make_examples(self.stream.window(number), number)
         return self.latest[1]
 
     def share_with(self, num_workers: int) -> None:
-        """Let data workers map the windows, as `TokenizedStream.share_with` does."""
         self.stream.share_with(num_workers)
 
 
@@ -108,12 +106,7 @@ class TokenizedStream:
             self.folder = TemporaryDirectory(prefix="tercet-stream-")
 
     def window(self, number: int) -> TokenizedCorpus:
-        """Return window `number`: all processes call this, in the same order. A data worker finds it made.
-
-        Raises:
-            ValueError: Documents cannot be read.
-            ConnectionError: Another process has ended.
-        """
+        """Return window `number`: all processes call this, in the same order. A data worker finds it made."""
         if number not in self.kept:
             is_owner = os.getpid() == self.owner
             self.kept[number] = self._make(number) if is_owner else TokenizedCorpus.load(self._file(number))
@@ -124,7 +117,6 @@ class TokenizedStream:
         return self.kept[number]
 
     def _make(self, number: int) -> TokenizedCorpus:
-        """Tokenize this process's share of a window, and put it together with the others'."""
         own = self._own_share(number)
         shares = gather_arrays([getattr(own, name) for name in ARRAYS])
         corpus = own if len(shares) == 1 else join_corpora([TokenizedCorpus(*arrays) for arrays in shares])
@@ -135,7 +127,7 @@ class TokenizedStream:
         return TokenizedCorpus.load(self._file(number))
 
     def _own_share(self, number: int) -> TokenizedCorpus:
-        """Tokenize this process's share, or take it from the process that reads ahead."""
+        # Perhaps from the process that reads ahead.
         if self.reach == 0:
             return self.shares[DataCursor(number, 0)]
         if self.reader is None or self.next_read != number:
@@ -154,14 +146,7 @@ class WindowShares:
     """One process's shares of a stream's windows, tokenized: what is read ahead.
 
     A share is some neighbouring documents of a window, which has about as many characters as the others'.
-
-    Args:
-        documents: The stream.
-        tokenize: Makes a corpus of documents.
-        window_documents: Documents of a window.
-        process_index: Of the process.
-        num_processes: How many there are.
-        count: That of `TokenizedStream`.
+    Arguments are those of `TokenizedStream`, and which process this is of how many.
     """
 
     def __init__(
@@ -196,15 +181,13 @@ class WindowShares:
         return self.tokenize(window[first:last])
 
     def describe(self, cursor: DataCursor) -> str:
-        """Name the window at `cursor`."""
         return f"window {cursor.epoch} of the stream {self.documents.name}"
 
     def _begin(self) -> None:
-        """Stand before the first window, in this process."""
         self.windows, self.next_window, self.reader = self._endless_windows(), 0, os.getpid()
 
     def _endless_windows(self) -> Iterator[Sequence[str]]:
-        """Read again and again; the first process warns when it first has cause, and after each pass."""
+        # The first process warns when it first has cause, and after each pass.
         name, tally, told = self.documents.name, Tally(), set[str]()
 
         def passes() -> Iterator[str]:

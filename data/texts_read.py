@@ -20,16 +20,8 @@ def keep_texts(file: Path, texts: Texts, *, goes_on: bool, may_change: bool = Tr
     """Write which texts a run reads, behind those that it has read before.
 
     Args:
-        file: Where.
-        texts: That are read now.
         goes_on: Whether the run has begun already; otherwise what is on record was never learned from.
         may_change: Whether a run may go on with another text, or else with no other file.
-
-    Raises:
-        ValueError: A file is not the one that the run began with, and may not change.
-
-    Warns:
-        UserWarning: A text is not the one that the run began with.
     """
     earlier = read_texts(file) if goes_on else {}
     record: Texts = {}
@@ -58,11 +50,7 @@ def keep_texts(file: Path, texts: Texts, *, goes_on: bool, may_change: bool = Tr
 
 
 def read_texts(file: Path) -> Texts:
-    """Read the record of a run, if there is one.
-
-    Raises:
-        ValueError: It is damaged.
-    """
+    """Read the record of a run, if there is one."""
     if not file.exists():
         return {}
     try:

@@ -26,11 +26,7 @@ def partial_path(path: Path) -> Path:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace the contents of a file, at once or not at all.
-
-    Raises:
-        WriteError: The system does not write it; the file is as it was.
-    """
+    """Replace the contents of a file, at once or not at all."""
     partial = partial_path(path)
     with explaining_a_full_disk(path, len(text.encode())), removing_on_failure(partial):
         partial.unlink(missing_ok=True)
@@ -84,11 +80,7 @@ def removing_on_failure(partial: Path) -> Iterator[None]:
 
 @contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Give the name under which a file is written; it gets its own in the end, or stays as it was.
-
-    Raises:
-        WriteError: The system does not write it.
-    """
+    """Give the name under which a file is written; it gets its own in the end, or stays as it was."""
     partial = partial_path(path)
     with explaining_a_full_disk(path, None, "repeat the command"), removing_on_failure(partial):
         partial.unlink(missing_ok=True)
@@ -105,9 +97,7 @@ def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "mak
     already stays as it is.
 
     Args:
-        path: What is being written.
         num_bytes: Room that it takes, if that is known.
-        remedy: What to do.
 
     Raises:
         WriteError: Instead of whatever the writer raised.

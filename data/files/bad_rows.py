@@ -53,15 +53,12 @@ class Places:
     """On which they begin, if the source has lines."""
 
     def __len__(self) -> int:
-        """Count the rows."""
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Place:
-        """Return the place of a row by its number among these, from 0."""
         return Place(self.source, int(self.rows[row]), None if self.lines is None else int(self.lines[row]))
 
     def select(self, indices: Sequence[int] | np.ndarray) -> "Places":
-        """Return the places of some of the rows."""
         return Places(self.source, self.rows[indices], None if self.lines is None else self.lines[indices])
 
     def refusal(self, error: RowError, remedy: str = "") -> ValueError:
@@ -82,7 +79,6 @@ Repair = Callable[[Dataset, int], Row | None]
 
 
 def no_repair(rows: Dataset, row: int) -> Row | None:
-    """Repair nothing."""
     return None
 
 

@@ -59,8 +59,6 @@ def lists_of(rows: Dataset, column: str, of: str) -> Sequence[list[Any]]:
     """Return a column of lists, which may be empty.
 
     Args:
-        rows: Have it.
-        column: Its name.
         of: What the lists hold, for the error.
 
     Raises:
@@ -84,7 +82,6 @@ def require_from_zero(values: Sequence[Any], sizes: Sequence[int], column: str) 
     Args:
         values: A number of each row, or a list of numbers.
         sizes: How many there are to choose from in each row.
-        column: Holds the values.
 
     Raises:
         RowError: No row has 0, and one has the number of all there are.
@@ -111,7 +108,6 @@ def tell_of_no_first(numbers: Sequence[Any], sizes: Sequence[int], what: str, re
     Args:
         numbers: Of the right choice of each row; `None` where there is none.
         sizes: How many there are to choose from in each row.
-        what: Holds the numbers.
         remedy: What to do if they count from 1.
 
     Warns:
@@ -178,11 +174,7 @@ KINDS: dict[type, str] = {
 
 
 def as_rows(columns: Mapping[str, Sequence[Any]], kinds: pyarrow.Schema | None = None) -> Dataset:
-    """Make a data set of columns, which hold the same number of values.
-
-    Args:
-        columns: Their values.
-        kinds: Of the values, if they are known.
+    """Make a data set of columns, which hold the same number of values, of `kinds` if these are known.
 
     Raises:
         RowError: A value is of another kind than those before it, or fits into no column.
@@ -194,11 +186,7 @@ def as_rows(columns: Mapping[str, Sequence[Any]], kinds: pyarrow.Schema | None =
 
 
 def as_array(column: str, values: Sequence[Any]) -> pyarrow.Array | pyarrow.ChunkedArray:
-    """Make an array of the values of a column.
-
-    Raises:
-        RowError: A value is of another kind than those before it, or fits into no column.
-    """
+    """Make an array of the values of a column."""
     try:
         array = pyarrow.array(values)
     except UnicodeError as error:

@@ -74,7 +74,6 @@ def lines_of(file: Path, limit: Limit, newline: str | None = None) -> Iterator[t
     """Read the lines of a file, numbered from 1; one that is too long is cut where it shows.
 
     Args:
-        file: Compressed or not.
         limit: One character more is read of a line.
         newline: That of `open`.
 
@@ -123,8 +122,7 @@ def decompressed(file: Path) -> BufferedReader:
 
 
 class _Bounded(RawIOBase):
-    """What is decompressed of a file, up to the most that it may become."""
-
+    # What is decompressed of a file, up to the most that it may become.
     def __init__(self, source: Any, file: Path):
         self.source, self.file, self.room = source, file, most_bytes(file)
 

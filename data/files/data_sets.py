@@ -29,12 +29,7 @@ ADDRESS, CHAIN = "://", "::"
 def load_dataset(
     dataset: str, config: str | None, *, split: str, streaming: bool = False
 ) -> Dataset | IterableDataset:
-    """Load a split of a data set, of the Hub or in a folder, as `datasets.load_dataset` does.
-
-    Raises:
-        ValueError: It names a file that is not its own.
-        Exception: As `datasets` fails.
-    """
+    """Load a split of a data set, of the Hub or in a folder, as `datasets.load_dataset` does."""
     folder = Path(dataset)
     for name, read in CARDS.items():
         facts = read(folder / name) if (folder / name).is_file() else None

@@ -17,14 +17,8 @@ def split_off(
     """Hold out a random share of rows: the numbers of those that are left, and of the share, ascending.
 
     Args:
-        rows: To be divided.
-        share: Of them that is held out.
-        seed: Of the draw.
         labels: Of the rows: they are then held out in proportion, and at least one row of each is left.
         groups: Of the rows: all of one are then held out or none, and labels do not matter.
-
-    Raises:
-        ValueError: One of the two would be empty.
     """
     if groups is None:
         rest, held_out = divide(len(rows), share, seed, labels)

@@ -56,11 +56,7 @@ def occupied(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """Make a folder and those above it; remove at the end which of them are new and still empty.
-
-    Raises:
-        ValueError: It cannot be made.
-    """
+    """Make a folder and those above it; remove at the end which of them are new and still empty."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,9 +78,6 @@ def locked(file: Path, what: str, choice: str) -> Iterator[None]:
         file: Its folder is there.
         what: What is locked, in words.
         choice: What else could be chosen, in words.
-
-    Raises:
-        ValueError: It is held, or the file cannot be written.
 
     Warns:
         UserWarning: The file system has no locks.

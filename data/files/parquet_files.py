@@ -39,12 +39,10 @@ def rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterato
 
     Args:
         file: Perhaps compressed once more.
-        columns: To be read; all, if none is named.
         limit: Of a row's texts.
 
     Raises:
         DamageError: The file is none of its kind from some row on.
-        ValueError: It lacks a column, or holds more than a file of its size may.
     """
     number = 0
     with seekable(file) as source, damage_at(lambda: number + 1):
@@ -76,8 +74,6 @@ def rows_at_once(entries: ParquetFile, group: int, names: Sequence[str]) -> int:
 
     Args:
         entries: Reads dictionaries, of which the first row's are whole.
-        group: Number of the group.
-        names: Of the columns.
     """
     about, longest = entries.metadata.row_group(group), 1
     for batch in islice(entries.iter_batches(1, [group], columns=list(names), use_threads=False), 1):
@@ -95,8 +91,6 @@ def rows_of_batch(
     """Make the rows of a batch: together where all are small, or else one by one.
 
     Args:
-        batch: Read from the file.
-        names: Of the columns.
         size: Bytes of all values.
         limit: Of a row's texts.
     """
@@ -111,7 +105,6 @@ def rows_of_batch(
 
 
 def values_in(array: pyarrow.Array) -> list[Any]:
-    """Return the values of a column."""
     is_dictionary = pyarrow.types.is_dictionary(array.type)
     return (array.dictionary_decode() if is_dictionary else array).to_pylist()
 
@@ -130,7 +123,6 @@ def _row(columns: Sequence[str], scalars: Sequence[pyarrow.Scalar], limit: Limit
 
 
 def is_text(kind: pyarrow.DataType) -> bool:
-    """Return whether a column holds texts."""
     return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 
@@ -176,11 +168,7 @@ def value_bytes(array: pyarrow.Array) -> int:
 
 
 def schema_of(file: Path, columns: Sequence[str]) -> pyarrow.Schema:
-    """Read what some columns hold, with the names of labels.
-
-    Raises:
-        ValueError: The file is none.
-    """
+    """Read what some columns hold, with the names of labels."""
     with seekable(file) as source:
         schema = ParquetFile(source).schema_arrow
     return pyarrow.schema([schema.field(name) for name in columns], schema.metadata)

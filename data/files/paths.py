@@ -6,11 +6,7 @@ from pathlib import Path
 
 
 def named_path(name: str | Path, key: str) -> Path:
-    """Make a path of what a recipe says under `key`; it need not exist. `~` is the user's home.
-
-    Raises:
-        ValueError: Nothing can have such a name.
-    """
+    """Make a path of what a recipe says under `key`; it need not exist. `~` is the user's home."""
     if not str(name).strip():
         raise ValueError(f"{key} is {str(name)!r}: name a file or folder; use . for the current folder")
     try:

@@ -66,7 +66,6 @@ class Limit(NamedTuple):
     """What to do about one that is longer."""
 
     def problem(self) -> str:
-        """Describe of a record that it is too long."""
         return f"has more than {self.characters:,} characters ({self.remedy})"
 
 
@@ -128,14 +127,12 @@ class Tally:
             self.first.append(f"{place}: {problem}")
 
     def count_names(self, text: str, names: Sequence[str]) -> None:
-        """Count names in a text."""
         for name in names:
             if number := text.count(name):
                 add(self.names, name, number)
 
     @property
     def num_left_out(self) -> int:
-        """Count the bad records that were left out."""
         return sum(self.left_out.values())
 
     @property
@@ -186,7 +183,6 @@ class Tally:
 
 
 def add(counts: dict[str, int], key: str, number: int = 1) -> None:
-    """Count something by its name."""
     counts[key] = counts.get(key, 0) + number
 
 
@@ -210,15 +206,10 @@ def usable(
     """Let the records through that can be used; a bad one is left out and counted, or refused.
 
     Args:
-        records: Of a source.
-        tally: Counts all of them.
         problem_of: Says why a record that could be read cannot be used; empty if it can.
         remedy: What to do about a bad one, for the error.
         skip: Whether bad ones are left out.
         where: Describes the place of a bad one.
-
-    Raises:
-        ValueError: A record is bad and not to be left out.
     """
     for place, row in records:
         tally.records += 1

@@ -69,7 +69,7 @@ def items_of(text: TextIO, limit: Limit, line: int = 1) -> Iterator[tuple[int, s
 
 
 def _portion(text: TextIO) -> str:
-    """Read a portion that does not end amid an escaped character."""
+    # It does not end amid an escaped character.
     portion = text.read(AT_ONCE)
     while portion.endswith("\\") and (more := text.read(1)):
         portion += more
@@ -77,32 +77,23 @@ def _portion(text: TextIO) -> str:
 
 
 class _Item:
-    """An item as far as it is read.
-
-    Args:
-        limit: How much of it is kept.
-        line: On which what comes before it ends.
-    """
-
+    # An item as far as it is read.
     def __init__(self, limit: Limit, line: int):
         self.room = limit.characters + 1
         self.first_line = self.last_line = line
         self.pieces: list[str] = []
 
     def add(self, piece: str) -> None:
-        """Append what was read."""
         self.last_line += piece.count("\n")
         self.pieces.append(piece[: self.room])
         self.room -= len(self.pieces[-1])
 
     @property
     def text(self) -> str:
-        """What is kept of it."""
         return "".join(self.pieces)
 
     @property
     def line(self) -> int:
-        """The line on which it begins."""
         text = self.text
         return self.first_line + text.count("\n", 0, len(text) - len(text.lstrip()))
 
@@ -153,7 +144,6 @@ def _whole_text(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Nu
 
 
 def _document(numbered: Iterable[tuple[int, str]], file: Path, limit: Limit) -> Numbered:
-    """Join the lines of a document."""
     lines: list[str] = []
     first = size = 0
     for number, line in numbered:
@@ -177,7 +167,7 @@ def _rows_of_json(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[
 
 
 def _rows_of_list(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
-    """Read the items of a list of objects, or objects on lines of their own."""
+    # Or objects on lines of their own.
     line = 1
     with damage_at(lambda: line), text_of(file) as text:
         while (sign := text.read(1)).isspace():
@@ -269,12 +259,7 @@ MOST_ROWS = 10_000
 
 
 def find_file(source: str, *, others: Sequence[str] = ()) -> Path:
-    """Find a file by what a recipe or command calls it; `others` are endings beside those of rows.
-
-    Raises:
-        FileNotFoundError: There is none.
-        ValueError: It is of no known kind.
-    """
+    """Find a file by what a recipe or command calls it; `others` are endings beside those of rows."""
     path = Path(source).expanduser()
     endings = ", ".join((*others, ENDINGS))
     if not path.is_file():
@@ -305,7 +290,6 @@ class MissingColumnError(ValueError):
         self.message = f"{self.lack}: give {self.columns} this name"
 
     def __str__(self) -> str:
-        """Say what there is instead."""
         return self.message
 
 
@@ -334,11 +318,7 @@ def require_columns(source: str | Path, names: Sequence[str], columns: Sequence[
 
 
 def require_text_early(file: Path) -> None:
-    """Refuse a file of text that begins with a bad record, before all is read; tables come later.
-
-    Raises:
-        ValueError: The record is bad.
-    """
+    """Refuse a file of text that begins with a bad record, before all is read; tables come later."""
     if ending(file) in BY_LINES:
         for place, row in read(file, (), BEGINNING):
             if isinstance(row, Problem) and row.what != BEGINNING.problem():
@@ -351,10 +331,6 @@ def require_columns_early(source: str, columns: Sequence[str]) -> None:
 
     A small file of lines is read to its end, others until all columns were seen, for `MOST_ROWS` at most.
     Bad rows are left to `read_rows`, which knows whether they are left out.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind, lacks a column, or is damaged.
     """
     path = find_file(source)
     if not path.stat().st_size:

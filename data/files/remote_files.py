@@ -42,12 +42,7 @@ def is_remote(name: str) -> bool:
 
 @contextmanager
 def reaching(name: str) -> Iterator[tuple[Any, str]]:
-    """Give the file system of a name, and its path there, as a context; what fails is told by the name.
-
-    Raises:
-        ValueError: The protocol is unknown, its package is missing, or the store does not answer.
-        FileNotFoundError: There is no such file.
-    """
+    """Give the file system of a name, and its path there, as a context; what fails is told by the name."""
     try:
         from fsspec.core import url_to_fs
 
@@ -83,12 +78,7 @@ class RemoteFiles:
         """Map a file, copied if it is not here.
 
         Args:
-            name: Where it lies.
             digest: SHA-256 of its contents.
-            kind: Of its values.
-
-        Raises:
-            ValueError: It cannot be read, has other contents, or is larger than the cache.
         """
         if digest in self.opened:
             self.opened.move_to_end(digest)
@@ -137,7 +127,7 @@ class RemoteFiles:
             partial.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> None:
-        """Remove the copies that were used the longest ago, until one more of `size` bytes fits."""
+        # Those that were used the longest ago go.
         copies = []
         for path in self.folder.iterdir():
             with suppress(FileNotFoundError):  # another process was faster
@@ -154,7 +144,7 @@ class RemoteFiles:
 
 
 def _copied(name: str, target: Path) -> str:
-    """Copy a file from elsewhere, and return the hash of what was read."""
+    # Returns the hash of what was read.
     found = hashlib.sha256()
     with reaching(name) as (store, path), store.open(path, "rb") as source, target.open("wb") as file:
         while portion := source.read(AT_ONCE):

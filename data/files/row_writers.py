@@ -36,11 +36,7 @@ class RowWriter(Protocol):
     """Writes rows."""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append rows.
-
-        Raises:
-            ValueError: The file cannot hold them beside the earlier ones.
-        """
+        """Append rows."""
         ...
 
     def close(self) -> None:
@@ -55,7 +51,6 @@ class LineWriter:
         self.file = file
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append lines."""
         self.file.writelines(f"{as_json(row)}\n" for row in rows)
         self.file.flush()
 
@@ -70,13 +65,11 @@ class ListWriter:
         self.file, self.before = file, "[\n"
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append items."""
         for row in rows:
             self.file.write(self.before + as_json(row))
             self.before = ",\n"
 
     def close(self) -> None:
-        """End the list."""
         self.file.write("\n]\n" if self.before == ",\n" else "[]\n")
 
 
@@ -91,7 +84,6 @@ class TableWriter:
         self.rows = 0
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append rows, below the names of their columns."""
         if not self.columns:
             self.columns = list(dict.fromkeys(name for row in rows for name in row))
             self.writer.writerow(self.columns)
@@ -115,13 +107,11 @@ class ParquetWriter:
         self.path, self.tables = path, list[pyarrow.Table]()
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append rows."""
         columns = dict.fromkeys(name for row in rows for name in row)
         with naming_kinds():
             self.tables.append(pyarrow.table({name: [row.get(name) for row in rows] for name in columns}))
 
     def close(self) -> None:
-        """Write them all."""
         with naming_kinds():
             whole = pyarrow.concat_tables(self.tables or [pyarrow.table({})], promote_options="permissive")
             if self.path is not None:
@@ -130,11 +120,7 @@ class ParquetWriter:
 
 @contextmanager
 def naming_kinds() -> Iterator[None]:
-    """Say of a column with values of several kinds what holds it.
-
-    Raises:
-        ValueError: There is one.
-    """
+    """Say of a column with values of several kinds what holds it."""
     try:
         yield
     except (pyarrow.ArrowException, OverflowError) as error:
@@ -187,11 +173,7 @@ def require_ending(output: str) -> None:
 
 
 def require_writable(rows: Iterator[Row], output: str) -> None:
-    """Refuse an output that cannot hold rows as they are, before anything is computed for them.
-
-    Raises:
-        ValueError: A column has values of several kinds, and the output is .parquet.
-    """
+    """Refuse an output that cannot hold rows as they are, before anything is computed for them."""
     if Path(output).suffix == ".parquet":
         writer = ParquetWriter()
         while chunk := list(islice(rows, ROWS_AT_ONCE)):
@@ -201,11 +183,7 @@ def require_writable(rows: Iterator[Row], output: str) -> None:
 
 @contextmanager
 def writing_rows(path: Path) -> Iterator[RowWriter]:
-    """Open a file for rows, which gets its name when it is whole; until then, what was there stays.
-
-    Raises:
-        WriteError: The system does not write it.
-    """
+    """Open a file for rows, which gets its name when it is whole; until then, what was there stays."""
     with written_beside(path) as partial:
         if path.suffix == ".parquet":
             writer = ParquetWriter(partial)

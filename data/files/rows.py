@@ -76,11 +76,6 @@ def read_rows(
         check: Refuses bad rows; by default, those with nothing in a column.
         repair: Repairs bad rows.
         check_all: Refuses what no row shows by itself, before bad rows are left out or repaired.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It cannot be read, is empty or lacks a column, or a row is bad and neither left out nor
-            repaired.
     """
     check = check or partial(require_values, columns=columns)
     remedy = f", or leave such rows out with {SETTING}=skip"
@@ -105,7 +100,7 @@ def read_rows(
 
 
 def read_file(source: str, columns: Sequence[str]) -> Dataset:
-    """Read some columns of a file, `None` where a row lacks one; raises as `read_file_rows` does."""
+    """Read some columns of a file, `None` where a row lacks one."""
     return read_file_rows(source, columns).rows
 
 
@@ -119,14 +114,8 @@ def read_file_rows(
     """Read the rows of a file.
 
     Args:
-        source: The file.
-        columns: Needed ones.
         remedy: What else to do about a bad row than to correct it, for the error.
         skipped: Refuses bad rows, which are left out; without it, one that cannot be read is an error.
-        check_all: As in `read_rows`.
-
-    Raises:
-        ValueError: The file cannot be read, or a line, or a value does not go with those before it.
     """
     path, tally = find_file(source), Tally()
     values, places = read_columns(path, source, columns, tally, remedy, skip=skipped is not None)
@@ -151,11 +140,7 @@ def read_file_rows(
 def read_columns(
     path: Path, source: str, columns: Sequence[str], tally: Tally, remedy: str, *, skip: bool
 ) -> tuple[dict[str, list[Any]], Places]:
-    """Read the values of some columns of a file, `None` where a row has none, and the rows' places.
-
-    Raises:
-        ValueError: It breaks off or lacks a column, or a row cannot be read and is not left out.
-    """
+    """Read the values of some columns of a file, `None` where a row has none, and the rows' places."""
     values: dict[str, list[Any]] = {column: [] for column in columns}
     names: dict[str, None] = {}
     rows, lines = [], []
@@ -182,11 +167,7 @@ def kinds_of(file: Path, columns: Sequence[str]) -> pyarrow.Schema | None:
 
 
 def unbroken(records: Iterator[Record]) -> Iterator[Record]:
-    """Refuse a file that is damaged from some place on: rows behind it are lost, be bad ones left out or not.
-
-    Raises:
-        ValueError: It is.
-    """
+    """Refuse a file that is damaged from some place on, even if bad rows are left out: more is lost."""
     for place, row in records:
         if isinstance(row, Problem) and row.is_end:
             raise ValueError(f"{place}: {row.what}: correct it")
@@ -234,11 +215,7 @@ def count_left_out(bad: Mapping[int, str], places: Places, tally: Tally) -> list
 
 
 def with_repaired_rows(reading: Reading, check: Check, repair: Repair, remedy: str) -> Reading:
-    """Repair bad rows, and count them.
-
-    Raises:
-        ValueError: One cannot be repaired.
-    """
+    """Repair bad rows, and count them."""
     rows, places, tally = reading
     values: dict[str, list[Any]] = {}
     for error in bad_rows(rows, check):
@@ -264,11 +241,7 @@ def require_values(rows: Dataset, columns: Sequence[str]) -> None:
 
 
 def read_split(dataset: str, subset: str | None, split: str) -> Dataset:
-    """Read a split of a data set on the Hub.
-
-    Raises:
-        ValueError: There is none, or the network is not there.
-    """
+    """Read a split of a data set on the Hub."""
     from .data_sets import load_dataset
 
     try:
@@ -291,10 +264,6 @@ def stream_rows(source: str, columns: Sequence[str], *, with_others: bool = Fals
         source: A file, or `-` for lines of JSON on standard input.
         columns: Needed ones, of which the first row must have all.
         with_others: Whether rows have their other columns, too.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind, is damaged, or has no such column.
     """
     name, remedy = source, "correct it"
     if source == STANDARD:

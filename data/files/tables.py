@@ -70,9 +70,6 @@ def table_rows(
         lines: Numbered, with their ends.
         delimiter: What stands between fields.
         limit: How long a line may be; one that is longer is bad.
-
-    Raises:
-        ValueError: A quote is not closed, or holds lines together that are no text of a row.
     """
     csv.field_size_limit(sys.maxsize)
     row = RowLines(lines, limit)
@@ -150,7 +147,6 @@ class RowLines(Iterator[str]):
         self.begin()
 
     def begin(self) -> None:
-        """Begin a row."""
         self.first = self.size = 0
         self.lines: list[str] = []
 

@@ -28,7 +28,6 @@ class AnswerReader(pickle.Unpickler):
     """Reads values, and no others: of what made them, a template of somebody else decided."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class by its name."""
         if name == WrittenNumber.__name__:
             return WrittenNumber
         if module in VALUES and isinstance(found := super().find_class(module, name), type):
@@ -68,8 +67,6 @@ class TemplateProcess:
 
         Args:
             kind: Of the template; `template_program.py` lists them, and what their items are.
-            source: The template.
-            items: What it is filled with.
         """
         request = pickle.dumps((kind, source, list(items), MOST_SECONDS))
         values: list[Any] = []
@@ -100,7 +97,6 @@ class TemplateProcess:
                 raise
 
     def started(self) -> Program:
-        """Return the process that runs."""
         if self.process is None:
             program = str(template_program.__file__)
             self.process = start_python(
@@ -110,7 +106,6 @@ class TemplateProcess:
         return self.process
 
     def close(self) -> None:
-        """End the process."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()

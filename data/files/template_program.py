@@ -45,17 +45,14 @@ class WrittenNumber(float):
     text: str
 
     def __new__(cls, text: str) -> "WrittenNumber":
-        """Read it."""
         number = super().__new__(cls, text)
         number.text = text.strip()
         return number
 
     def __reduce__(self) -> tuple[type["WrittenNumber"], tuple[str]]:
-        """Be the same again in another process."""
         return WrittenNumber, (self.text,)
 
     def __str__(self) -> str:
-        """Show it as it is written."""
         return self.text
 
 
@@ -74,7 +71,6 @@ class RequestReader(pickle.Unpickler):
     """Reads what the process that asks has written, in which this file has another name."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class by its name."""
         own = {WrittenNumber.__name__: WrittenNumber, Chat.__name__: Chat}
         return own.get(name) or super().find_class(module, name)
 

@@ -69,11 +69,10 @@ class Part:
             yield on_device(slice_sequences(self.batch, first, last) | more, device) | named
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle tensors as arrays: between processes, a tensor takes a file and a connection."""
+        # As arrays: between processes, a tensor takes a file and a connection.
         return self.changed(Tensor, Tensor.numpy).__dict__
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make tensors of the arrays again."""
         self.__dict__.update(state)
         self.__dict__.update(self.changed(np.ndarray, torch.from_numpy).__dict__)
 
@@ -200,11 +199,7 @@ class StepDataset:
         self._steps: dict[int, list[np.ndarray]] = {}
 
     def plan(self, epoch: int) -> tuple[Examples, list[np.ndarray]]:
-        """Draw the examples of an epoch and cut them into steps; the latest plan is remembered.
-
-        Raises:
-            ValueError: The examples do not fill a step of tokens, or one of them does not fit a micro-batch.
-        """
+        """Draw the examples of an epoch and cut them into steps; the latest plan is remembered."""
         if self._planned is None or self._planned[0] != epoch:
             examples = self.source.epoch(epoch)
             lengths = np.asarray(examples.lengths, dtype=np.int64)
@@ -272,11 +267,7 @@ class StepDataset:
         return ceil(ceil(tokens / self.tokens_per_micro_batch) / self.num_processes)
 
     def __getitem__(self, cursor: DataCursor) -> Step:
-        """Collate this process's share of the step at `cursor`.
-
-        Raises:
-            ValueError: The objective made fewer sequences of the examples than there are processes.
-        """
+        """Collate this process's share of the step at `cursor`."""
         objective = self._objective_at(DataCursor(*cursor).step)
         shares = self._collate_own(cursor, self.process_index)
         is_idle = self.shuffle and not shares
@@ -300,13 +291,13 @@ class StepDataset:
         return self.objective if self.num_steps is None else self.objective.at(step / self.num_steps)
 
     def _seed_of(self, cursor: DataCursor) -> int:
-        """Return what decides, with an example's number, what is random in the step at `cursor`."""
-        # The leading 1 keeps this apart from what shuffles the epoch, which begins with 0.
+        # With an example's number, it decides what is random in the step. The leading 1 keeps this apart from
+        # what shuffles the epoch, which begins with 0.
         sequence = np.random.SeedSequence([1, self.seed, cursor[0], cursor[1]])
         return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
     def _collate_own(self, cursor: DataCursor, process_index: int) -> list[Own]:
-        """Collate a process's share of each batch of the step at `cursor`; an empty one is left out."""
+        # A batch of which the process has no share is left out.
         objective = self._objective_at(DataCursor(*cursor).step)
         if objective.reads_whole_step:
             return self._cut_whole(cursor, process_index)
@@ -328,7 +319,6 @@ class StepDataset:
         return [Own(batch, edges, tokens, len(own)) for batch, (own, edges, tokens) in found]
 
     def _cut_whole(self, cursor: DataCursor, process_index: int) -> list[Own]:
-        """Collate the step at `cursor` as a whole and take a process's share of each batch."""
         shares, num_examples = [], len(self.plan(cursor[0])[1][cursor[1]])
         for batch in self.collate(cursor):
             lengths = sequence_lengths(batch)
@@ -347,7 +337,7 @@ class StepDataset:
         return shares
 
     def _deal(self, lengths: np.ndarray, process_index: int) -> tuple[np.ndarray, list[int]]:
-        """Choose a process's sequences by their lengths (S,), and where its micro-batches begin."""
+        # The process's sequences, chosen by the lengths of all (S,), and where its micro-batches begin.
         if self.has_fixed_sizes:
             return spread(lengths, self.num_processes, process_index), []
         limit, size = self.tokens_per_micro_batch, self.num_processes
@@ -362,13 +352,11 @@ class StepDataset:
         return share(lengths, limit, size, process_index)
 
     def _tokens_of(self, cursor: DataCursor) -> dict[str, int]:
-        """Count the tokens of each weighted text in the step at `cursor`."""
         epoch, number, _ = DataCursor(*cursor)
         examples, steps = self.plan(epoch)
         return tokens_of_sources(self.source, examples, steps[number])
 
     def _own_part(self, objective: Objective, own: Own) -> Part:
-        """Cut this process's share of a batch into micro-batches."""
         positions = objective.predicted(own.batch) if self.has_fixed_sizes else None
         batch = dict(own.batch)
         component = batch.pop(COMPONENT, None)
@@ -403,11 +391,7 @@ class StepDataset:
 def endless_steps(
     steps: StepDataset, start: DataCursor, *, num_workers: int = 0, pin_memory: bool = False
 ) -> PrefetchLoader[Step]:
-    """Iterate over a run's steps from `start` on, epoch after epoch; starting late costs nothing.
-
-    Raises:
-        ValueError: An epoch has a step with fewer examples than there are processes.
-    """
+    """Iterate over a run's steps from `start` on, epoch after epoch; starting late costs nothing."""
     if isinstance(steps.source, SharedSource):
         steps.source.share_with(num_workers)
     return PrefetchLoader(steps, _Cursors(steps, start), num_workers, pin_memory)
@@ -420,8 +404,7 @@ def one_pass(steps: StepDataset, *, num_workers: int = 0, pin_memory: bool = Fal
 
 
 class _Cursors:
-    """The cursors of a run from `start` on; it has no end."""
-
+    # From `start` on, without an end.
     def __init__(self, steps: StepDataset, start: DataCursor):
         self.steps = steps
         self.start = DataCursor(*start)

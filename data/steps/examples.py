@@ -96,7 +96,6 @@ class FixedExamples(PackableExamples):
     """`PackableExamples` that are the same in every epoch, and so their own `ExampleSource`. Abstract."""
 
     def epoch(self, number: int) -> Self:
-        """Return the examples themselves."""
         return self
 
 
@@ -116,7 +115,6 @@ class PackedExamples(Sequence[Example]):
         self.makers = {**makers, "index": lambda: Ragged(indices, np.ones_like(indices))}
 
     def __len__(self) -> int:
-        """Count the examples, S."""
         return len(self.indices)
 
     def __getitem__(self, index: Any) -> Any:
@@ -142,15 +140,7 @@ def left_out_of(examples: Examples) -> Sequence[LeftOut]:
 
 
 def tell_of_left_out(left_out: Iterable[LeftOut], text: str) -> None:
-    """Warn of what is in no example.
-
-    Args:
-        left_out: By reasons.
-        text: Which text it is.
-
-    Warns:
-        UserWarning: Of each reason.
-    """
+    """Warn of what is in no example."""
     for part in left_out:
         warnings.warn(part.describe(text), stacklevel=2)
 

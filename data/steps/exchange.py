@@ -56,9 +56,6 @@ def gather_arrays(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
 
     Args:
         arrays: This process's, flat; on the others, as many of the same types, each of any length.
-
-    Raises:
-        ConnectionError: Another process has ended.
     """
     size = place_among_processes()[1]
     if size == 1:
@@ -78,7 +75,6 @@ def gather_arrays(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
 
 
 def _gather(tensor: torch.Tensor, size: int) -> torch.Tensor:
-    """Stack the tensors of all processes, which have one shape."""
     stacked = tensor.new_empty(size, *tensor.shape)
     distributed.all_gather([*stacked], tensor, group=host_group())
     return stacked
@@ -86,12 +82,7 @@ def _gather(tensor: torch.Tensor, size: int) -> torch.Tensor:
 
 @contextmanager
 def explaining_lost_processes() -> Iterator[None]:
-    """Say that another process has ended or does not answer, if the code inside fails for it.
-
-    Raises:
-        ConnectionError: It has ended.
-        TimeoutError: It does not answer.
-    """
+    """Say that another process has ended or does not answer, if the code inside fails for it."""
     try:
         yield
     except RuntimeError as error:

@@ -38,7 +38,6 @@ class Ragged(Sequence[np.ndarray]):
         return boundaries(self.lengths)
 
     def __len__(self) -> int:
-        """Count the arrays, S."""
         return len(self.lengths)
 
     def __getitem__(self, index: Any) -> Any:
@@ -134,8 +133,7 @@ def select_sequences(batch: Batch, chosen: np.ndarray) -> Batch:
 
 
 class _Selection(NamedTuple):
-    """Some sequences of a stream: where their tokens are in it, and their own boundaries."""
-
+    # Some sequences of a stream: where their tokens are in it, and their own boundaries.
     positions: Tensor
     cu_seq_lens: Tensor
     max_length: int

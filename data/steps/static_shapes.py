@@ -74,7 +74,6 @@ class Load:
         return cls(tokens, sequence_lengths(batch), counts)
 
     def __getitem__(self, chosen: np.ndarray | slice) -> "Load":
-        """Return the load of some sequences."""
         tokens = {stream: counts[chosen] for stream, counts in self.tokens.items()}
         return Load(tokens, self.lengths[chosen], self.positions[chosen])
 

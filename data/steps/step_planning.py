@@ -29,9 +29,6 @@ def plan_steps(
     the mixture of the epoch, too, and the pass over its source that an example is of: one ends before the
     next begins. A step's examples go from short to long, as its micro-batches will: to cut
     these, nothing has to be moved.
-
-    Raises:
-        ValueError: There are fewer tokens than one step takes.
     """
     total = int(lengths.sum())
     if examples_per_step is None and total < tokens_per_step:
@@ -103,7 +100,7 @@ def cut_each(order: np.ndarray, lengths: np.ndarray, components: np.ndarray, lim
 
 
 def _step_edges(lengths: np.ndarray, limit: int) -> list[int]:
-    """Cut lengths evenly into few parts that keep the limit; an example longer than it stands alone."""
+    # An example longer than the limit stands alone.
     parts = -(-int(lengths.sum()) // limit)
     while parts < len(lengths):
         edges = cut_evenly(lengths, parts)
@@ -158,7 +155,7 @@ def share(
 
 
 def _micro_batch_edges(lengths: np.ndarray, limit: int, multiple: int) -> list[int]:
-    """Cut ascending lengths where the parts keep the limit and their number is a multiple, if it can be."""
+    # Parts keep the limit, and their number is a multiple, if it can be.
     short = lengths[lengths <= limit]
     alone = list(range(len(short) + 1, len(lengths) + 1))
     fewest = max(-(-int(short.sum()) // limit), 1 if len(short) else 0)

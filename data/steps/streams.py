@@ -41,7 +41,6 @@ def fields_of(examples: Sequence[Example], *, along: Sequence[str] = (), single:
     """Gather what examples have of some fields.
 
     Args:
-        examples: What is packed.
         along: Fields with a value for each token: streams like the ids, (1, N).
         single: Fields with a value for each example, (S,).
     """

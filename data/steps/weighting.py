@@ -31,9 +31,6 @@ class WeightedSource:
         sources: By name (K).
         shares: Share of the tokens of each (K), relative to the others'; a source that has none is not read.
         seed: Of the order in which a pass goes over a source.
-
-    Raises:
-        ValueError: A share names no source, or none is above 0.
     """
 
     def __init__(self, sources: Mapping[str, ExampleSource], shares: Mapping[str, float], seed: int):
@@ -53,7 +50,6 @@ class WeightedSource:
         """How often an epoch passes over what an epoch of each source has."""
 
     def epoch(self, number: int) -> "WeightedExamples":
-        """Take what epoch `number` has of each source."""
         parts: list[Examples] = []
         chosen: list[np.ndarray] = []
         origins: list[int] = []
@@ -122,7 +118,6 @@ class WeightedExamples(PackableExamples):
         return np.stack([self.origins * (components.max() + 1) + components, self.laps], axis=1)
 
     def __len__(self) -> int:
-        """Count the examples, E."""
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Example:
@@ -130,7 +125,7 @@ class WeightedExamples(PackableExamples):
         return self.parts[int(self.part[index])][int(self.indices[index])] | {INDEX: index}
 
     def pack(self, indices: np.ndarray) -> Sequence[Example]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Prepare the examples at `indices` (S,): field by field if all their parts can, else one by one."""
+        # Field by field if all their parts can, else one by one.
         touched, which = np.unique(self.part[indices], return_inverse=True)
         order = np.argsort(which, kind="stable")
         picked: list[Any] = [
@@ -148,7 +143,7 @@ class WeightedExamples(PackableExamples):
 
 
 def _in_order(picked: Sequence[Sequence[Example]], name: str, place: np.ndarray) -> Ragged:
-    """Lay a field of examples, part by part, end to end in the order that `place` (S,) gives."""
+    # A field of all examples, in the order that `place` (S,) gives.
     fields = [gather(part, name) for part in picked]
     together = Ragged(
         np.concatenate([field.values for field in fields]),

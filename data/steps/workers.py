@@ -124,17 +124,10 @@ class PrefetchLoader(Generic[Item]):
         _OPEN.add(self)
 
     def __iter__(self) -> Iterator[Item]:
-        """Return the deliveries themselves: an item is delivered once."""
+        # An item is delivered once.
         return self
 
     def __next__(self) -> Item:
-        """Deliver the next item.
-
-        Raises:
-            ValueError: It cannot be prepared, and its data or the recipe are to blame.
-            RuntimeError: It cannot be prepared.
-            WorkerDiedError: A worker died.
-        """
         with self.explained():
             item = next(self.loader)
         if not isinstance(item, Exception):
@@ -146,11 +139,7 @@ class PrefetchLoader(Generic[Item]):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Report of a worker that dies meanwhile what it was at.
-
-        Raises:
-            WorkerDiedError: A worker died.
-        """
+        """Report of a worker that dies meanwhile what it was at."""
         try:
             yield
         except WorkerDiedError:
@@ -167,7 +156,6 @@ class PrefetchLoader(Generic[Item]):
             raise
 
     def _end_for(self, dead: Sequence[BaseProcess], error: Exception) -> NoReturn:
-        """End all workers for those that died, and say what these were at."""
         _end(self.workers)
         raise WorkerDiedError(
             f"a data worker died ({_cause(dead[0])}) {self.attempts.describe(dead)}: if memory was "
@@ -180,8 +168,7 @@ _OPEN: WeakSet[PrefetchLoader] = WeakSet()
 
 
 class _Attempts(Dataset):
-    """Items, or what went wrong instead; and what each worker is at."""
-
+    # Items, or what went wrong instead; and what each worker is at.
     def __init__(self, items: Items[Any], num_workers: int):
         self.items = items
         self.at = torch.zeros(num_workers, 4, dtype=torch.int64).share_memory_()
@@ -197,7 +184,6 @@ class _Attempts(Dataset):
         return item
 
     def describe(self, workers: Sequence[BaseProcess]) -> str:
-        """Describe what workers were at."""
         pids = [worker.pid for worker in workers]
         places = [(pid, DataCursor(*numbers)) for pid, *numbers in self.at.tolist()]
         cursors = [cursor for pid, cursor in places if pid in pids and cursor.epoch >= 0]
@@ -252,7 +238,6 @@ def leaving_no_workers() -> Iterator[None]:
 
 
 def _cause(worker: BaseProcess) -> str:
-    """Describe what a process died of."""
     code = worker.exitcode or 0
     if code == UNSENT:
         return "it had no memory to send what it had prepared; /dev/shm may be full"
@@ -260,7 +245,7 @@ def _cause(worker: BaseProcess) -> str:
 
 
 def _end(workers: Sequence[BaseProcess]) -> None:
-    """End workers at once: they ignore polite signals, and might wait for what the dead one held."""
+    # At once: they ignore polite signals, and might wait for what the dead one held.
     if threading.current_thread() is not threading.main_thread():
         return
     earlier = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch would take these deaths for failures

@@ -69,12 +69,7 @@ class AddedTerms:
 
 
 def read_terms(source: str | Sequence[str]) -> list[str]:
-    """List the terms of a file, one a line, or of a list, without spaces around them and each once.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no text, or there are no terms.
-    """
+    """List the terms of a file, one a line, or of a list, without spaces around them and each once."""
     if isinstance(source, str):
         file = named_path(source, "tokenizer.add")
         if not file.is_file():
@@ -107,9 +102,6 @@ def add_terms(tokenizer: PreTrainedTokenizerBase, terms: Iterable[str]) -> Added
         tokenizer: A fast one; it is changed, and becomes one of the general class: others are built anew from
             parts of their vocabulary when they are loaded.
         terms: Words, or several words with spaces or hyphens.
-
-    Raises:
-        ValueError: A term cannot become a token of this tokenizer.
     """
     before = backend_of(tokenizer)
     spelled, phrases, known = dict[str, None](), list[str](), list[str]()
@@ -151,9 +143,6 @@ def learn_terms(tokenizer: PreTrainedTokenizerBase, number: int, documents: Iter
         tokenizer: A fast one, which cuts text into words.
         number: How many, at most.
         documents: The text; at most `MOST_CHARACTERS` of it are read.
-
-    Raises:
-        ValueError: The tokenizer does not cut text into words.
     """
     backend = backend_of(tokenizer)
     if len(_words(backend, "a b")) != 2:
@@ -178,11 +167,7 @@ def learn_terms(tokenizer: PreTrainedTokenizerBase, number: int, documents: Iter
 
 
 def add_spelled(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> AddedTerms:
-    """Give a tokenizer the words that `learn_terms` has found.
-
-    Raises:
-        ValueError: As in `add_terms`.
-    """
+    """Give a tokenizer the words that `learn_terms` has found."""
     before = backend_of(tokenizer)
     if not takes_whole_words(before):
         return add_terms(tokenizer, [surface(before, word).strip() for word in words])
@@ -193,11 +178,7 @@ def add_spelled(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> Add
 
 
 def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Copy the tokenizer of `tokenizers` in a fast one; the copy neither pads nor cuts texts.
-
-    Raises:
-        ValueError: It is not a fast one.
-    """
+    """Copy the tokenizer of `tokenizers` in a fast one; the copy neither pads nor cuts texts."""
     own = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(own, Tokenizer):
         raise ValueError(
@@ -214,7 +195,7 @@ def _normal(backend: Tokenizer, text: str) -> str:
 
 
 def _words(backend: Tokenizer, text: str) -> list[str]:
-    """Cut a text into what the model of a tokenizer is given, one after another."""
+    # What the model of a tokenizer is given, one after another.
     if backend.pre_tokenizer is None:
         return [_normal(backend, text)]
     found = cast(Any, backend.pre_tokenizer).pre_tokenize_str(_normal(backend, text))
@@ -229,7 +210,7 @@ def surface(backend: Tokenizer, word: str) -> str:
 
 
 def _is_word(backend: Tokenizer, word: str) -> bool:
-    """Return whether something between spaces is a word of letters, and no number, sign or line end."""
+    # Letters, and no number, sign or line end.
     text = surface(backend, word).strip()
     return len(text) > 1 and all(character.isalpha() or character in "'\u2019" for character in text)
 
@@ -292,10 +273,8 @@ def extended(before: Tokenizer, words: Sequence[str], phrases: Sequence[str]) ->
 
 
 def _join_behind(pre_tokenizer: dict[str, Any] | None) -> None:
-    """Let what follows an added token begin without a space that is not there.
-
-    Not where words are cut at spaces first (T5, XLM-R): there each word has its "▁" from this rule alone.
-    """
+    # What follows an added token begins without a space that is not there. Not where words are cut at spaces
+    # first (T5, XLM-R): there each word has its "▁" from this rule alone.
     parts = [part for part in (pre_tokenizer, *((pre_tokenizer or {}).get("pretokenizers") or ())) if part]
     cuts_before = any(part["type"] == "WhitespaceSplit" for part in parts)
     for part in parts:
@@ -304,11 +283,7 @@ def _join_behind(pre_tokenizer: dict[str, Any] | None) -> None:
 
 
 def require_faithful(before: Tokenizer, after: Tokenizer, terms: Iterable[str]) -> None:
-    """Check that a tokenizer with new terms writes them back, and what stands around them as around a word.
-
-    Raises:
-        ValueError: It does not, as where a normalizer puts a space before each part of a text.
-    """
+    """Check that a tokenizer with new terms writes them back, and what is around them as around a word."""
     frame, unknown = "{0}{1}, {1} b", unknown_id(before)
     plain = _written(before, frame.format(BEFORE, "a"))
     is_known = unknown not in before.encode(frame.format(BEFORE, "a"), add_special_tokens=False).ids
@@ -335,11 +310,7 @@ def _joined(text: str) -> str:
 def require_same_reading(
     tokenizer: PreTrainedTokenizerBase, extended: PreTrainedTokenizerBase, documents: Iterable[str]
 ) -> None:
-    """Check on the first lines of documents that those without a new term have the ids that they had.
-
-    Raises:
-        ValueError: One has others.
-    """
+    """Check on the first lines of documents that those without a new term have the ids that they had."""
     before, after = backend_of(tokenizer), backend_of(extended)
     known = set(before.get_vocab().values())
     lines = islice((line for text in documents for line in text.splitlines() if line.strip()), LINES_CHECKED)

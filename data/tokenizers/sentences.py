@@ -64,7 +64,7 @@ def sentence_begins(text: str) -> list[int]:
 
 
 def _ends_sentence(text: str, sentence_start: int, match: re.Match[str]) -> bool:
-    """Judge a mark and a space: whether the next word can begin a sentence and the last one end it."""
+    # Whether the next word can begin a sentence, and the last one end it.
     follower = match["next"]
     if follower.islower() or follower == "_":
         return False

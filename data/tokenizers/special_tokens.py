@@ -75,9 +75,6 @@ def control_tokens(
         choice: `own` for all that have no role (`bos_token`, `mask_token`, ...) and are no sentinels; or
             names, which may also be those of the tokens that begin and end a text.
         reserved: Names that only objectives put into a text.
-
-    Raises:
-        ValueError: The tokenizer lacks one of the names, or it is reserved for the tokenizer or an objective.
     """
     added = [token.content for token in tokenizer.added_tokens_decoder.values() if token.special]
     roles = {role: getattr(tokenizer, role) for role in tokenizer.SPECIAL_TOKENS_ATTRIBUTES}
@@ -122,11 +119,7 @@ def target_language(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
 
 
 def any_text(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a text that a tokenizer does not drop: a letter, or else the first of its tokens that is text.
-
-    Raises:
-        ValueError: It drops everything.
-    """
+    """Return a text that a tokenizer does not drop: a letter, or else its first token that is text."""
 
     def is_kept(text: str) -> bool:
         return bool(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -200,7 +193,7 @@ def share_of_unknown(tokens: Iterable[np.ndarray], tokenizer: PreTrainedTokenize
 
 
 def _unknown_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Find the ids that stand for the unknown: by role, and in a `tokenizer.json`, which may have no role."""
+    # In a `tokenizer.json`, the unknown token may have no role.
     ids: list[Any] = [tokenizer.unk_token_id]
     others: tuple[Any, ...] = ()
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -288,7 +281,6 @@ class DroppedText:
         self.count = counting_of_dropped(backend) if isinstance(backend, Tokenizer) else None
 
     def __call__(self, texts: Iterable[str]) -> None:
-        """Warn if something of texts is dropped."""
         if self.count is None:
             return
         pairs = [(len(text.encode()), self.count(text)) for text in texts]
@@ -304,11 +296,7 @@ class DroppedText:
 
 
 def tell_of_unknown(share: float, text: str) -> None:
-    """Show the share on the screen, and warn of a large one.
-
-    Warns:
-        UserWarning: It is large.
-    """
+    """Show the share on the screen, and warn of a large one."""
     print(f"{text}: {share:.2%} of the tokens are unknown to the tokenizer", file=sys.stderr, flush=True)
     if share > LARGE:
         warnings.warn(

@@ -115,7 +115,6 @@ class Spelling:
         return tuple(each for each in found if each != self.unknown and each in self.known)
 
     def _in_old(self, token: str) -> str:
-        """Spell a new token as the old tokenizer spells it."""
         text = text_of(token, self.new_kind)
         read = self._old_case(text)
         if self.old_kind == self.new_kind and read == text:
@@ -123,7 +122,6 @@ class Spelling:
         return spelled(read, self.old_kind)
 
     def _old_case(self, text: str) -> str:
-        """Lower-case a text and drop its accents if the old tokenizer does."""
         if self.old.normalizer is None or not text.strip():
             return text
         core = text.strip()

@@ -85,10 +85,6 @@ def tokenized_corpus(
     Warns:
         UserWarning: Bad records were skipped, be it by an earlier run, ends of texts were read as text, or
             the tokenizer drops text.
-
-    Raises:
-        ValueError: The documents cannot be read, are empty or change meanwhile, or the tokenizer is not a
-            fast one.
     """
     backend = text_backend(tokenizer, control_tokens)
     if isinstance(documents, PreparedDocuments):
@@ -201,7 +197,6 @@ class TextCounter:
         self.count_dropped = counting_of_dropped(backend)
 
     def __call__(self, text: str, tally: Tally) -> None:
-        """Count a text in a tally."""
         tally.count_names(text, self.ends)
         if self.count_dropped is not None:
             tally.bytes += len(text.encode())
@@ -209,7 +204,7 @@ class TextCounter:
 
 
 def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer, ends: Sequence[str]) -> None:
-    """Write the tokenized documents into a folder, by way of `shards`, with a progress bar; count `ends`."""
+    # By way of `shards`, with a progress bar; `ends` are counted.
     tally, size = Tally(), num_ids(backend)
     kind, count = token_kind(size), TextCounter(backend, ends)
     with tqdm(desc=f"tokenizing {documents.name}", unit=" documents", disable=None, leave=False) as bar:
@@ -233,7 +228,7 @@ def _fill(folder: Path, shards: Path, documents: Documents, backend: Tokenizer, 
 
 
 def _batches(documents: Iterable[str]) -> Iterator[list[str]]:
-    """Collect documents until they are enough for all threads, however long one is."""
+    # Enough documents for all threads, however long one is.
     texts: list[str] = []
     size = 0
     for text in documents:
@@ -252,7 +247,7 @@ def num_ids(backend: Tokenizer) -> int:
 
 
 def _tokenize(texts: Sequence[str], backend: Tokenizer, kind: np.dtype) -> TokenizedCorpus:
-    """Tokenize documents at once; sentences and words are found in all of them, joined by line ends."""
+    # Sentences and words are found in all documents at once, joined by line ends.
     encoded = encode(texts, backend)
     begins = [sentence_begins(text) for text in texts]
     bases = offsets(np.array([len(text) + 1 for text in texts], dtype=np.int64))[:-1]
@@ -347,7 +342,7 @@ def encode_long(text: str, backend: Tokenizer, window: int) -> Encoded:
 
 
 def _through_windows(text: str, begins: Sequence[int], window: int, backend: Tokenizer) -> Iterator[Encoded]:
-    """Encode windows, some at once, with places in the whole text."""
+    # Some windows at once, with places in the whole text.
     at_once = max(TOGETHER // window, 1)
     for first in range(0, len(begins), at_once):
         group = begins[first : first + at_once]
@@ -360,7 +355,7 @@ def _through_windows(text: str, begins: Sequence[int], window: int, backend: Tok
 
 
 def _seam(before: Encoded, behind: Encoded, begin: int) -> int | None:
-    """Find a place around which two windows agree, of which the second one begins at `begin`."""
+    # Around it both windows agree; the second one begins at `begin`.
     quarter = OVERLAP // 4
     ours, theirs = (window.between(begin + quarter, begin + 3 * quarter) for window in (before, behind))
     if not all(map(np.array_equal, ours, theirs)):

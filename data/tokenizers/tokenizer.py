@@ -276,7 +276,7 @@ KINDS: dict[str, tuple[SpecialTokens, Learn]] = {
 
 
 def _with_model(backend: Tokenizer, model: models.Model) -> Tokenizer:
-    """Copy everything of a tokenizer but its model and what its trainer took for special."""
+    # All but the model, and what its trainer took for special.
     copy = Tokenizer(model)
     copy.normalizer, copy.pre_tokenizer, copy.decoder = (
         backend.normalizer,
@@ -287,7 +287,7 @@ def _with_model(backend: Tokenizer, model: models.Model) -> Tokenizer:
 
 
 def _alphabet(texts: Iterable[str]) -> list[str]:
-    """List the characters of a corpus by frequency, without the rarest ones."""
+    # By frequency, without the rarest ones.
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
@@ -299,7 +299,7 @@ def _alphabet(texts: Iterable[str]) -> list[str]:
 
 
 def _common_text(documents: Iterable[str], alphabet: list[str]) -> Iterator[str]:
-    """Read lines, cut where words have rare characters; text without spaces loses a part of such a word."""
+    # Lines, cut where words have rare characters; text without spaces loses a part of such a word.
     rare, word = f"[^{re.escape(''.join(alphabet))}\n]", rf"\S{{0,{LONGEST_RARE}}}"
     is_rare, cut = re.compile(rare), re.compile(rf"(?:(?<!\S){word})?{rare}(?:{word}(?!\S))?")
     for line in chain.from_iterable(text.split("\n") for text in documents):
@@ -307,7 +307,7 @@ def _common_text(documents: Iterable[str], alphabet: list[str]) -> Iterator[str]
 
 
 def _parts(texts: Iterable[str]) -> Iterator[str]:
-    """Cut texts that have very long words, and long ones between words; a trainer holds a text many times."""
+    # Texts with very long words are cut, and long ones between words: a trainer holds a text many times.
     for text in texts:
         if LONG.search(text):
             yield from (text[start : start + LONGEST_WORD] for start in range(0, len(text), LONGEST_WORD))
@@ -316,7 +316,7 @@ def _parts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut a text before the spaces of words, into pieces of about `LONGEST_PIECE`."""
+    # Of about `LONGEST_PIECE`, cut before the spaces of words.
     start = 0
     while len(text) - start > LONGEST_PIECE and (match := BETWEEN_WORDS.search(text, start + LONGEST_PIECE)):
         yield text[start : match.start()]
@@ -325,7 +325,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _continues(backend: Tokenizer, character: str) -> bool:
-    """Return whether a character can stand inside a word; a mark or a Chinese character is one for itself."""
+    # A mark or a Chinese character is a word for itself.
     assert backend.normalizer is not None
     assert backend.pre_tokenizer is not None
     text = backend.normalizer.normalize_str(f"a{character}")
@@ -379,9 +379,6 @@ def train_tokenizer(
             decoders are. By default `pair` for `wordpiece` and `characters`, `single` for `words`, `plain`
             for the others.
         model_max_length: Tokens to which `truncation=True` cuts.
-
-    Raises:
-        ValueError: The vocabulary cannot hold the special tokens and characters.
     """
     if kind not in KINDS:
         raise ValueError(f"tokenizer kind is {kind!r}: use one of {', '.join(KINDS)}")
@@ -491,10 +488,6 @@ def load_tokenizer(path: str, folder: Path | None = None) -> PreTrainedTokenizer
     Args:
         path: As its user wrote it.
         folder: Where it lies, if that is known.
-
-    Raises:
-        ValueError: There is none, it is not a fast one, has neither a padding nor an end token, or its ids
-            have large gaps; or as in `require_own_files`.
     """
     is_here = folder is not None or Path(path).exists()
     try:

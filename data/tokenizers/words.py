@@ -91,7 +91,7 @@ def word_numbers(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _joins(kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return of all characters at `places` but the first whether they go on with the word before them."""
+    # Whether all characters at `places` but the first go on with the word before them.
     kind = kinds[places]
     before, after = kind[:-1], kind[1:]
     is_letter, is_digit = kind == LETTER, kind == DIGIT
