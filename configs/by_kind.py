@@ -46,11 +46,7 @@ class ByKind(Mapping[str, Any]):
         return len(self.names)
 
     def build(self, data: Any) -> Any:
-        """Build the dataclass that a recipe's part names.
-
-        Raises:
-            ValueError: There is no such kind, or its dataclass refuses the rest.
-        """
+        """Build the dataclass that a recipe's part names."""
         kind = data.get("kind") if isinstance(data, dict) else data
         if kind not in [*self]:
             from pydantic_core import PydanticCustomError
@@ -86,11 +82,6 @@ class OptionalPart(ByKind):
         super().__init__(table, {"": name})
 
     def build(self, data: Any) -> Any:
-        """Build the dataclass, if there is the part.
-
-        Raises:
-            ValueError: The dataclass refuses the data.
-        """
         return None if data is None else adapter_of(self[""]).validate_json(json.dumps(data), strict=True)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: "GetJsonSchemaHandler") -> dict[str, Any]:

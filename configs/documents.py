@@ -169,11 +169,7 @@ def write_document(data: Any) -> str:
 
 
 def require_no_comment(text: str) -> None:
-    """Refuse a value with a comment behind it: nobody means one on a command line.
-
-    Raises:
-        ValueError: With what YAML would leave out: `#2` of `books #2`.
-    """
+    """Refuse a value with a comment behind it: nobody means one on a command line."""
     ends = (yaml.StreamEndToken, yaml.BlockEndToken)
     read = max(token.end_mark.index for token in yaml.scan(text) if not isinstance(token, ends))
     if left_out := text[read:].strip():
@@ -182,18 +178,14 @@ def require_no_comment(text: str) -> None:
 
 
 def _unshared(data: Any) -> Any:
-    """Copy plain data, so that what an anchor names is there as often as it is named."""
+    # What an anchor names is there as often as it is named.
     if isinstance(data, dict):
         return {key: _unshared(value) for key, value in data.items()}
     return [_unshared(value) for value in data] if isinstance(data, list) else data
 
 
 def read_facts(file: Path) -> dict[str, Any]:
-    """Read a JSON or YAML file; one that does not exist has no facts.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
+    """Read a JSON or YAML file; one that does not exist has no facts."""
     if not file.exists():
         return {}
     try:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 
 def hash_of(path: Path) -> str:
-    """Compute a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -43,19 +43,12 @@ def fence(text: str, least: int = 3) -> str:
 
 
 def in_fence(text: str, language: str) -> str:
-    """Write lines as a block of code."""
     quotes = fence(text)
     return f"{quotes}{language}\n{text}\n{quotes}"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], rule: Sequence[str] | None = None) -> str:
-    """Write a table of other people's text.
-
-    Args:
-        columns: Their names.
-        rows: A cell for each column; `Code` is set as code.
-        rule: How each column is aligned; to the left if left out.
-    """
+    """Write a table of other people's text, in which `Code` is set as code; `rule` aligns the columns."""
     lines = [map(cell, columns), rule or [":---"] * len(columns), *(map(cell, row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -31,7 +31,6 @@ def first_line(error: BaseException | None) -> str:
 
 
 def shortened(names: Iterable[str], most: int = 8) -> str:
-    """List names for a message, not too many."""
     names = list(names)
     rest = f", and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest

@@ -31,11 +31,7 @@ def is_path(name: str) -> bool:
 
 
 def require_path(name: str) -> None:
-    """Refuse a model whose name can only be a path if there is nothing.
-
-    Raises:
-        FileNotFoundError: With what probably helps: to resume the run, or a similar path.
-    """
+    """Refuse a model whose name can only be a path if there is nothing."""
     path = Path(name).expanduser()
     if not is_path(name) or path.exists():
         return
@@ -49,12 +45,7 @@ def require_folder(name: str, *, of_run: bool = False) -> None:
     """Refuse a model that is here, but is none; one that may be on the Hub is left to it.
 
     Args:
-        name: As its user named it.
         of_run: Whether the folder of its run will do, too.
-
-    Raises:
-        FileNotFoundError: There is nothing, and the name can only be a path; or a folder without a model.
-        ValueError: It is a file.
     """
     folder = Path(name).expanduser()
     if folder.is_file():
@@ -80,11 +71,7 @@ def require_task(folder: Path) -> None:
 
 
 def read_task(folder: Path) -> dict[str, Any]:
-    """Read what the folder of a model says that it was fine-tuned for: its `task`, and its `facts`.
-
-    Raises:
-        ValueError: As in `require_task`, or the file is damaged.
-    """
+    """Read what the folder of a model says that it was fine-tuned for: its `task`, and its `facts`."""
     require_task(folder)
     try:
         told = json.loads((folder / TASK).read_text(encoding="utf-8"))

@@ -39,9 +39,6 @@ def named_file(folder: Path, name: object, named_by: Path) -> Path:
         folder: In which it must lie, and all that is in it.
         name: As it is written.
         named_by: The file that names it.
-
-    Raises:
-        ValueError: It is a path, or leads out of the folder.
     """
     if not isinstance(name, str) or not is_plain(name):
         raise ValueError(
@@ -55,21 +52,13 @@ def named_file(folder: Path, name: object, named_by: Path) -> Path:
 
 
 def require_own_contents(folder: Path) -> None:
-    """Refuse a folder that is read and written, such as a run's, with what leads or waits elsewhere.
-
-    Raises:
-        ValueError: A file in it, however deep, is a link that leads out, or no file.
-    """
+    """Refuse a folder that is read and written, such as a run's, with what leads or waits elsewhere."""
     for each in files_below(folder):
         require_plain(require_inside(each, folder))
 
 
 def require_plain(*files: Path) -> None:
-    """Refuse pipes, sockets and devices, which a reader may wait for without end.
-
-    Raises:
-        ValueError: Naming the first.
-    """
+    """Refuse pipes, sockets and devices, which a reader may wait for without end."""
     for file in files:
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise ValueError(

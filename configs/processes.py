@@ -19,12 +19,7 @@ Program = Popen[Any]
 
 
 def start_python(arguments: Sequence[str], **options: Any) -> Program:
-    """Start Python with arguments, without the current folder among those of its modules.
-
-    Args:
-        arguments: Such as `["-c", program]`.
-        options: Those of `Popen`.
-    """
+    """Start Python without the current folder among those of its modules; `options` are those of `Popen`."""
     return Popen([sys.executable, "-P", *arguments], **options)
 
 

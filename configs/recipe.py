@@ -71,9 +71,6 @@ def read_recipe(
         source: A shipped recipe's name, or a YAML file; or a dictionary or a recipe, called by its type.
         overrides: `key=value`, with dotted keys.
         kind: Folder of the shipped recipes that are suggested instead of an unknown one; all by default.
-
-    Raises:
-        ValueError: The recipe is unknown, no YAML, or no keys with values; or an override is none.
     """
     if isinstance(source, str | Path):
         name, text = _read(source, kind)
@@ -128,7 +125,6 @@ def written(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a path, a number of NumPy's or a part of a recipe as plain data."""
     if isinstance(value, Path):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -181,7 +177,6 @@ def schema_for(cls: Any) -> Schema:
 
 
 def recipe_names() -> list[str]:
-    """Name the shipped recipes."""
     return sorted(_shipped_recipes())
 
 
@@ -209,16 +204,11 @@ def shipped_file(name: str) -> str | None:
 
 
 def preset_names() -> list[str]:
-    """Name the presets of model configurations."""
     return sorted(_yaml_files(ROOT / PRESETS))
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Read a preset: `model_type` and the configuration's fields.
-
-    Raises:
-        ValueError: There is no such preset.
-    """
+    """Read a preset: `model_type` and the configuration's fields."""
     presets = _yaml_files(ROOT / PRESETS)
     if name not in presets:
         raise ValueError(f"model preset {name!r} is unknown; {_nearest_recipe(name, list(presets))}")
@@ -238,7 +228,6 @@ def wrong_member(origin: str, model_type: str, kind: str, trained: Iterable[str]
 
 
 def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
-    """Name a recipe, and give its text; an unknown one is answered with shipped ones of a kind."""
     shipped = _shipped_recipes()
     if str(source) in shipped:
         return str(source), shipped[str(source)].read_text(encoding="utf-8")
@@ -263,7 +252,7 @@ def _read(source: str | Path, kind: str | None = None) -> tuple[str, str]:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether there is a file or folder; since Python 3.14, `exists` hides why it cannot tell."""
+    # Since Python 3.14, `exists` hides why it cannot tell.
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: its name has a null
@@ -272,12 +261,10 @@ def _is_there(path: Path) -> bool:
 
 
 def _data_of(source: Any) -> Any:
-    """Return a dictionary or a recipe as plain data, which may be changed."""
     return json.loads(written(dict(source))) if isinstance(source, Mapping) else recipe_data(source)
 
 
 def _text_of(path: Path) -> str:
-    """Read a recipe's file."""
     if (num_bytes := path.stat().st_size) > MOST_BYTES:
         remedy = "name a YAML file, which names the text in `corpus`"
         raise ValueError(f"recipe {path}: {num_bytes:,} bytes are too many for a recipe; {remedy}")
@@ -285,7 +272,6 @@ def _text_of(path: Path) -> str:
 
 
 def _set(data: dict[str, Any], override: str) -> list[str]:
-    """Set the dotted key of `key=value`, making missing levels above it; return its parts."""
     key, equals, text = override.partition("=")
     if not (key.strip() and equals):
         raise ValueError(f"override {override!r}: write key=value, as in training.steps=100")
@@ -305,7 +291,6 @@ def _set(data: dict[str, Any], override: str) -> list[str]:
 
 
 def _shipped_recipes() -> dict[str, Traversable]:
-    """Find the shipped recipes beside this file and in its folders, by name."""
     folders = [ROOT, *(folder for folder in ROOT.iterdir() if folder.is_dir() and folder.name != PRESETS)]
     return {name: file for folder in folders for name, file in _yaml_files(folder).items()}
 
@@ -317,7 +302,6 @@ def _yaml_files(folder: Traversable) -> dict[str, Traversable]:
 
 
 def _nearest_recipe(name: str, known: list[str]) -> str:
-    """Describe which known names are near a wrong one, or all of them."""
     if near := get_close_matches(name, known, n=3, cutoff=0.4):
         return f"did you mean {' or '.join(near)}?"
     return f"known: {', '.join(sorted(known)) or 'none'}"
@@ -334,7 +318,6 @@ def split_overrides(overrides: Iterable[str], parts: Container[str]) -> tuple[li
 
 
 def _described(error: ValueError, data: Any) -> str:
-    """Say what a dataclass refuses, the deepest first, in one line: where it stands, its value, and why."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):
@@ -346,7 +329,7 @@ def _described(error: ValueError, data: Any) -> str:
 
 
 def _path_of(problem: Any, data: Any) -> KeyPath:
-    """Find where the data have a problem: pydantic's location without the names of a union's members."""
+    # pydantic's location has the names of a union's members, too.
     path: KeyPath = ()
     for part in problem["loc"]:
         if part in (range(len(data)) if isinstance(data, list) else data if isinstance(data, dict) else ()):

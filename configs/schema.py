@@ -80,7 +80,6 @@ class Schema:
         """Refuse data that are not as the schema says: a key first, then a number, then another value.
 
         Args:
-            data: Plain data.
             above: Keys that lead to them in their recipe.
 
         Raises:
@@ -98,7 +97,6 @@ class Schema:
             raise ValueError(describe(problems, data, above))
 
     def dotted_keys(self) -> list[str]:
-        """List every dotted key, those of parts included."""
         return list(dict.fromkeys(self._keys(self.root, (), ())))
 
     def completed(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +131,6 @@ class Schema:
         return [found for member in inner for found in self.members(member)] or [node]
 
     def _problems(self, node: Node, data: Any, path: KeyPath) -> list[Problem]:
-        """List what is wrong with data; of a union, what is wrong by each of its members."""
         members = self.members(node)
         if isinstance(data, dict) and len(kinds := [each for each in members if self._kinds(each)]) > 1:
             if "kind" not in data:
@@ -151,7 +148,6 @@ class Schema:
         return [problem for problems in told or found for problem in problems]
 
     def _problems_of_one(self, node: Node, data: Any, path: KeyPath) -> list[Problem]:
-        """List what is wrong with data by a schema that is no union."""
         if choices := values_of(node):
             is_one = any(data == value and type(data) is type(value) for value in choices)
             return [] if is_one else [(path, node.get("errorMessage") or one_of(choices))]
@@ -174,10 +170,7 @@ class Schema:
     def _unknown_keys(
         self, node: Node, data: Any, path: KeyPath
     ) -> Iterator[tuple[KeyPath, Any, list[Node], list[Node]]]:
-        """Walk data and schema together; yield each unknown key's path, value, and the parts that it is in.
-
-        Behind them stand those of another kind that have the key.
-        """
+        # Each comes with its value, the parts that it is in, and those of another kind that have the key.
         members = self.members(node)
         if isinstance(data, list):
             elements = [
@@ -204,11 +197,10 @@ class Schema:
                 yield (*path, key), value, chosen, others
 
     def _is_part(self, node: Node) -> bool:
-        """Return whether a schema allows keys."""
         return any("properties" in member for member in self.members(node))
 
     def _accepts(self, node: Node, data: Mapping[str, Any]) -> bool:
-        """Return whether the choices of a union's member (its `kind`) allow the data."""
+        # By the choices of a union's member: its `kind`.
         return all(
             data[name] in choices
             for name, part in node["properties"].items()
@@ -218,7 +210,6 @@ class Schema:
         )
 
     def _kinds(self, node: Node) -> list[str]:
-        """Name the kinds that choose a part; none if it is not chosen by one."""
         return (
             values_of(node.get("properties", {}).get("kind", {}))
             if "kind" in node.get("required", ())
@@ -228,7 +219,6 @@ class Schema:
     def _remedy(
         self, path: KeyPath, value: Any, owners: list[Node], others: list[Node], data: Mapping[str, Any]
     ) -> str:
-        """Describe which key was probably meant: of another kind, beside the unknown one, or elsewhere."""
         *above, key = map(str, path)
         if key in DEVICE_KEYS:
             return DEVICES
@@ -240,7 +230,7 @@ class Schema:
         return f"unknown key; {meant(above, key, siblings, self._keys_in_use(data))}"
 
     def _keys_in_use(self, data: Mapping[str, Any]) -> list[str]:
-        """List the dotted keys, but for optional parts that the data do not have."""
+        # All but those of optional parts that the data do not have.
         top = {name: part for each in self.members(self.root) for name, part in each["properties"].items()}
         left_out = {
             name
@@ -250,7 +240,7 @@ class Schema:
         return [key for key in self.dotted_keys() if key.partition(".")[0] not in left_out]
 
     def _keys(self, node: Node, path: KeyPath, above: tuple[int, ...]) -> Iterator[str]:
-        """List every dotted key; a part inside itself is listed once."""
+        # A part inside itself is listed once.
         for member in self.members(node):
             if id(member) not in above:
                 for name, part in member.get("properties", {}).items():
@@ -260,7 +250,6 @@ class Schema:
 
 @cache
 def shipped() -> Mapping[str, Any]:
-    """Read the schema of all recipes."""
     return json.loads(FILE.read_text(encoding="utf-8"))
 
 

@@ -39,19 +39,16 @@ class PlainText:
         self.stream, self.has_bars = stream, has_bars
 
     def write(self, text: str) -> int:
-        """Write a text."""
         if self.has_bars and MOVES.fullmatch(text):
             return self.stream.write(text)
         begin = "\r" if self.has_bars and text.startswith("\r") else ""  # as a bar that is drawn anew
         return self.stream.write(begin + escaped(text.removeprefix(begin)))
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Be the stream in everything else."""
         return getattr(self.stream, name)
 
 
