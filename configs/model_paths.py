@@ -30,17 +30,6 @@ def is_path(name: str) -> bool:
     return len(parts) > 2 or parts[:1] == (RUNS,) or name.startswith((".", "~", "/"))
 
 
-def require_path(name: str) -> None:
-    """Refuse a model whose name can only be a path if there is nothing."""
-    path = Path(name).expanduser()
-    if not is_path(name) or path.exists():
-        return
-    is_unfinished = path.name == MODEL and (path.parent / "recipe.yaml").is_file()
-    unfinished = "its run has not ended: continue it with --resume"
-    remedy = unfinished if is_unfinished else nearest(path, Path.is_dir, "check the path")
-    raise FileNotFoundError(f"{name} does not exist: {remedy}")
-
-
 def require_folder(name: str, *, of_run: bool = False) -> None:
     """Refuse a model that is here, but is none; one that may be on the Hub is left to it.
 
@@ -51,8 +40,12 @@ def require_folder(name: str, *, of_run: bool = False) -> None:
     if folder.is_file():
         raise ValueError(f"{name} is a file: name its folder")
     if not folder.exists():
-        require_path(name)
-        return
+        if not is_path(name):
+            return
+        is_unfinished = folder.name == MODEL and (folder.parent / "recipe.yaml").is_file()
+        unfinished = "its run has not ended: continue it with --resume"
+        remedy = unfinished if is_unfinished else nearest(folder, Path.is_dir, "check the path")
+        raise FileNotFoundError(f"{name} does not exist: {remedy}")
     is_run = (folder / MODEL / CONFIG).is_file()
     if not (folder / CONFIG).is_file() and not (of_run and is_run):
         meant = (
@@ -61,18 +54,13 @@ def require_folder(name: str, *, of_run: bool = False) -> None:
         raise FileNotFoundError(f"{name} is not a model (it has no {CONFIG}): {meant}")
 
 
-def require_task(folder: Path) -> None:
-    """Raise a `ValueError` if the folder of a model does not say what it was fine-tuned for."""
+def read_task(folder: Path) -> dict[str, Any]:
+    """Read what the folder of a model says that it was fine-tuned for: its `task`, and its `facts`."""
     if not (folder / TASK).exists():
         raise ValueError(
             f"{folder} has no {TASK}, so it was not made by tercet finetune: fine-tune it, or use "
             "transformers.pipeline"
         )
-
-
-def read_task(folder: Path) -> dict[str, Any]:
-    """Read what the folder of a model says that it was fine-tuned for: its `task`, and its `facts`."""
-    require_task(folder)
     try:
         told = json.loads((folder / TASK).read_text(encoding="utf-8"))
     except ValueError:

@@ -335,14 +335,7 @@ def require_texts(folder: str | Path, files: Sequence[PurePath], left_out: Seque
             f"folder {folder} has no corpus files{f' but {names}' if names else ''}: their names end "
             f"in {KNOWN_ENDINGS}"
         )
-    _require_once(folder, files)
-    if names:
-        warnings.warn(f"folder {folder}: {names} left out, as no text of the corpus", stacklevel=3)
-
-
-def _require_once(folder: str | Path, files: Sequence[PurePath]) -> None:
-    # Of `base.txt` beside `base.txt.gz`, the text would count twice.
-    found: dict[PurePath, PurePath] = {}
+    found: dict[PurePath, PurePath] = {}  # of `base.txt` beside `base.txt.gz`, the text would count twice
     for file in files:
         plain = file.with_suffix("") if file.suffix.lower() in COMPRESSIONS else file
         if (other := found.setdefault(plain, file)) is not file:
@@ -351,6 +344,8 @@ def _require_once(folder: str | Path, files: Sequence[PurePath]) -> None:
                 f"folder {inner} has {other.name} and {file.name}, which by their names are the same "
                 f"text: remove one, or list the files to read"
             )
+    if names:
+        warnings.warn(f"folder {folder}: {names} left out, as no text of the corpus", stacklevel=3)
 
 
 def require_apart(key: str, found: Iterable[tuple[str, Sequence[Path | str]]]) -> None:
