@@ -76,11 +76,7 @@ def is_panic(error: BaseException) -> bool:
 
 @contextmanager
 def panics_told(who: str) -> Iterator[None]:
-    """Raise a `ValueError` where a library in Rust panics over a file, without what it prints of it.
-
-    Args:
-        who: What it was made of.
-    """
+    """Raise a `ValueError` that names `who` where a library in Rust panics, without what that prints."""
     with TemporaryFile() as printed:
         sys.stderr.flush()
         kept = os.dup(2)

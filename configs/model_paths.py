@@ -33,8 +33,7 @@ def is_path(name: str) -> bool:
 def require_folder(name: str, *, of_run: bool = False) -> None:
     """Refuse a model that is here, but is none; one that may be on the Hub is left to it.
 
-    Args:
-        of_run: Whether the folder of its run will do, too.
+    With `of_run`, the folder of its run will do, too.
     """
     folder = Path(name).expanduser()
     if folder.is_file():
@@ -82,7 +81,6 @@ def nearest(path: Path, fits: Callable[[Path], bool], remedy: str) -> str:
     """Ask for what fits in the place of a missing path, and differs from it in a single name.
 
     Args:
-        path: That there is not.
         fits: Whether another one may be meant.
         remedy: What is returned if there is none.
     """

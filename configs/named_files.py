@@ -37,8 +37,6 @@ def named_file(folder: Path, name: object, named_by: Path) -> Path:
 
     Args:
         folder: In which it must lie, and all that is in it.
-        name: As it is written.
-        named_by: The file that names it.
     """
     if not isinstance(name, str) or not is_plain(name):
         raise ValueError(

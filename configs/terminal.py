@@ -31,7 +31,6 @@ class PlainText:
     """A stream that writes escaped text.
 
     Args:
-        stream: Where to.
         has_bars: Whether progress bars are drawn there.
     """
 

@@ -41,8 +41,6 @@ def made_once(folder: Path, make: Callable[[Path], object], choice: str = ANOTHE
     and of two runs at once the first one wins. What a killed process left goes with the next work beside it.
 
     Args:
-        folder: In the cache, or elsewhere.
-        make: Fills a folder.
         choice: What to name if this one cannot be written.
     """
     if folder.exists():

@@ -38,7 +38,6 @@ class FullSequences(FixedExamples):
     """Every token of a corpus once, in sequences as long as allowed; the same in every epoch.
 
     Args:
-        corpus: The documents.
         sequence_length: Most tokens of a sequence, those around the text included.
         prefix_ids: Put before the text of every sequence, e.g. [CLS].
         suffix_ids: Put after the text of every sequence, e.g. [SEP].
@@ -215,11 +214,8 @@ def lay_out(starts: np.ndarray, stops: np.ndarray, breaks: np.ndarray, frame: Fr
     """Find the tokens of some stretches of the stream, from `starts` to `stops` (S,).
 
     Args:
-        starts: Where they begin in the stream.
-        stops: Where they end.
         breaks: Where documents begin in the stream, and where the last one ends (D + 1,), each ending with
             `frame.document_end`; without such ends, only where the first begins and the last ends.
-        frame: What stands around and between texts.
     """
     num_prefix, num_suffix, num_end = map(len, frame)
     lengths = stops - starts + (num_prefix + num_suffix)
@@ -267,10 +263,7 @@ class ParallelPairs(FixedExamples):
     side that is too long, too: a translation that breaks off would teach to break off.
 
     Args:
-        source: Documents to read.
-        target: Documents to write, as many.
         max_length: Most tokens of a side, with its closing ids.
-        closing_ids: The end of text.
     """
 
     def __init__(
@@ -342,10 +335,8 @@ class StretchesInContext(FixedExamples):
     document before. Before the first document stands an end, too.
 
     Args:
-        corpus: The documents.
         sequence_length: Most tokens of an example, its context included.
         context: Tokens before the targets and behind them, at most.
-        document_end_ids: Stand between documents.
         isolate_documents: Whether an example ends with its document; otherwise documents are joined.
     """
 

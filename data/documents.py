@@ -352,7 +352,6 @@ def require_apart(key: str, found: Iterable[tuple[str, Sequence[Path | str]]]) -
     """Refuse a file that two texts of a recipe have, be it by another path: its text would count twice.
 
     Args:
-        key: Of the recipe.
         found: What it names, each with its files or addresses.
     """
     owners: dict[Path | str, str] = {}

@@ -74,13 +74,10 @@ Document = tuple[str, list[Docstring]]
 
 
 def documentation_file(split: str, cache: Path, packages: Sequence[str] = PACKAGES) -> Path:
-    """Return the file that holds one split of the embedded corpus, after extracting it on first use.
+    """Return the file of one split of the embedded corpus, after extracting it on first use.
 
-    Args:
-        packages: Names of import, or `standard library`.
-
-    Returns:
-        A `.txt` file: a paragraph a line, a blank line between modules.
+    It is a `.txt` file: a paragraph a line, a blank line between modules. `packages` are names of import, or
+    `standard library`.
     """
     return _documentation_folder(cache, packages) / f"{split}.txt"
 

@@ -222,9 +222,7 @@ def open_source(
 
     Args:
         source: A path, the address of a manifest, or what else `open_documents` knows.
-        cache: The folder of all caches.
         remote_cache: Bytes that copies of files of a remote corpus may take there.
-        options: Of `open_documents`.
     """
     location = manifest_of(source)
     if location is None:
@@ -255,8 +253,6 @@ class PiecewiseArray:
     good, or for a while, as copies of what lies elsewhere (`files/remote_files.py`).
 
     Args:
-        sizes: Number of values in each piece.
-        kind: Of the values.
         open_piece: Gives a piece by its number, whenever something in it is read.
     """
 

@@ -36,7 +36,6 @@ class StreamedExamples(SharedSource):
     """Examples of a stream: an epoch is the next window of its documents, and epoch n always the n-th.
 
     Args:
-        stream: Gives the windows.
         make_examples: Makes the examples of a window, by its corpus and its number: what is drawn is drawn
             anew when the text comes again.
     """
@@ -63,9 +62,6 @@ class TokenizedStream:
     them.
 
     Args:
-        documents: The stream.
-        tokenize: Makes a corpus of documents.
-        window_documents: Documents of a window.
         count: Counts in each document what is told of, beside bad records.
     """
 

@@ -95,7 +95,6 @@ def evaluate(
     """Score a model; its mode and the randomness of training are left as they were.
 
     Args:
-        model: Prepared by `accelerator`.
         batches: This process's share, on the accelerator's device; it may be empty.
         num_bytes: For terms that model language, the UTF-8 bytes of text that all their targets cover.
 

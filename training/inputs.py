@@ -37,7 +37,6 @@ def require_replaceable(files: Sequence[Path], model: str | Path, source: str, *
     """Make sure that a command may write its `--output`.
 
     Args:
-        model: That the command reads.
         source: The file that it reads; `-` is none.
     """
     folder = files[0].absolute().parent

@@ -193,7 +193,6 @@ def prepare_data(
 
     Args:
         source_of: Makes the sources of stages with other sequence lengths or shares; `None` if none has.
-        is_stream: Whether the training text is a stream, whose end nobody knows.
         examples_per_step: Examples of a step, if the recipe does not say its tokens.
     """
     recipe.require_evaluations(are_possible=held_out is not None)
@@ -208,12 +207,8 @@ class StagedSteps(Iterator[Step]):
     """The steps of a run from some place on, endlessly; starting late costs nothing.
 
     Args:
-        stages: The run's, in their order.
         step: How many steps were taken before.
         start: The place after them; where a stage begins, the next epoch takes its place.
-        num_workers: Processes that prepare steps ahead.
-        pin_memory: Whether copies to a GPU shall not wait.
-        tell: Shows a line about a stage that begins.
     """
 
     def __init__(

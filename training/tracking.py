@@ -46,7 +46,6 @@ class SparseLines:
     """Chooses lines evenly over a run, and the first, which says how long the run will take.
 
     Args:
-        steps: Of the run.
         most: Lines, besides the first.
     """
 

@@ -96,9 +96,6 @@ def explaining_a_full_disk(path: Path, num_bytes: int | None, remedy: str = "mak
     The message names `path`, unless the error is of a file that lies elsewhere. What has been explained
     already stays as it is.
 
-    Args:
-        num_bytes: Room that it takes, if that is known.
-
     Raises:
         WriteError: Instead of whatever the writer raised.
     """

@@ -75,7 +75,6 @@ def lines_of(file: Path, limit: Limit, newline: str | None = None) -> Iterator[t
 
     Args:
         limit: One character more is read of a line.
-        newline: That of `open`.
 
     Raises:
         DamageError: The file breaks off, or is not UTF-8.

@@ -72,16 +72,7 @@ def made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(file: Path, what: str, choice: str) -> Iterator[None]:
-    """Hold the lock that a file stands for; it goes in the end.
-
-    Args:
-        file: Its folder is there.
-        what: What is locked, in words.
-        choice: What else could be chosen, in words.
-
-    Warns:
-        UserWarning: The file system has no locks.
-    """
+    """Hold the lock that a file stands for; it goes in the end. A file system without locks is warned of."""
     file = file.absolute().parent.resolve() / file.name
     try:
         descriptor = None if file in HELD else acquire(file, what)

@@ -37,10 +37,6 @@ WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96"
 def rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
     """Read some columns of a parquet file, with the numbers of the rows, from 1; a bad row is a sentence.
 
-    Args:
-        file: Perhaps compressed once more.
-        limit: Of a row's texts.
-
     Raises:
         DamageError: The file is none of its kind from some row on.
     """
@@ -88,12 +84,7 @@ def rows_at_once(entries: ParquetFile, group: int, names: Sequence[str]) -> int:
 def rows_of_batch(
     batch: pyarrow.RecordBatch, names: Sequence[str], size: int, limit: Limit
 ) -> Iterator[Row | str]:
-    """Make the rows of a batch: together where all are small, or else one by one.
-
-    Args:
-        size: Bytes of all values.
-        limit: Of a row's texts.
-    """
+    """Make the rows of a batch: together where all are small, or else one by one."""
     columns = [batch.column(name) for name in names]
     if size <= min(BYTES_AT_ONCE, limit.characters):
         with suppress(UnicodeDecodeError):  # which row it is in, is found below

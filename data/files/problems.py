@@ -207,8 +207,6 @@ def usable(
 
     Args:
         problem_of: Says why a record that could be read cannot be used; empty if it can.
-        remedy: What to do about a bad one, for the error.
-        skip: Whether bad ones are left out.
         where: Describes the place of a bad one.
     """
     for place, row in records:

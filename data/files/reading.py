@@ -38,9 +38,7 @@ def items_of(text: TextIO, limit: Limit, line: int = 1) -> Iterator[tuple[int, s
     """Cut an array into its items, each with the line on which it begins.
 
     Args:
-        text: What follows the first bracket.
         limit: One character more is given of an item that is too long.
-        line: On which the first bracket stands.
 
     Raises:
         DamageError: The array does not end, or something follows it.
@@ -110,9 +108,6 @@ def read(
     Reading goes on behind a bad record, unless the file is damaged from there on.
 
     Args:
-        file: Its ending says what it is.
-        columns: Those that are needed.
-        limit: How long a record may be.
         reader: Of its records; that of its ending if left out.
 
     Raises:
@@ -295,11 +290,7 @@ class MissingColumnError(ValueError):
 
 @contextmanager
 def naming_keys(keys: Mapping[str, str]) -> Iterator[None]:
-    """Let errors about missing columns say which key of a recipe, or which option, names the column.
-
-    Args:
-        keys: By the columns.
-    """
+    """Let errors about a missing column name its key of a recipe, or its option, in `keys`."""
     try:
         yield
     except MissingColumnError as error:

@@ -66,7 +66,6 @@ class RemoteFiles:
     """Arrays in files elsewhere, mapped from copies of which at most so many bytes are kept.
 
     Args:
-        folder: Of the copies.
         most_bytes: How much the copies may take; a single larger file is refused.
     """
 
@@ -75,11 +74,7 @@ class RemoteFiles:
         self.opened: OrderedDict[str, np.ndarray] = OrderedDict()
 
     def open(self, name: str, digest: str, kind: np.dtype) -> np.ndarray:
-        """Map a file, copied if it is not here.
-
-        Args:
-            digest: SHA-256 of its contents.
-        """
+        """Map a file, copied if it is not here; `digest` is the SHA-256 of its contents."""
         if digest in self.opened:
             self.opened.move_to_end(digest)
             return self.opened[digest]

@@ -68,13 +68,8 @@ def read_rows(
 
     Args:
         source: A file, or a split of `dataset`.
-        columns: Needed ones.
         key: Names the rows in a recipe, for messages.
-        dataset: Id of a data set on the Hub.
-        subset: Its part, where it has several.
-        on_bad_row: What is done about bad rows.
         check: Refuses bad rows; by default, those with nothing in a column.
-        repair: Repairs bad rows.
         check_all: Refuses what no row shows by itself, before bad rows are left out or repaired.
     """
     check = check or partial(require_values, columns=columns)

@@ -66,10 +66,7 @@ def table_rows(
     two rows, empty fields are a row, and so is a blank line under a single name.
 
     Args:
-        file: Named where it is refused.
         lines: Numbered, with their ends.
-        delimiter: What stands between fields.
-        limit: How long a line may be; one that is longer is bad.
     """
     csv.field_size_limit(sys.maxsize)
     row = RowLines(lines, limit)
@@ -135,12 +132,7 @@ class TooLongError(Exception):
 
 
 class RowLines(Iterator[str]):
-    """Lines, of which those of the row that is being read are kept.
-
-    Args:
-        numbered: Lines with their numbers.
-        limit: How long a line may be.
-    """
+    """Lines, of which those of the row that is being read are kept."""
 
     def __init__(self, numbered: Iterator[tuple[int, str]], limit: Limit):
         self.numbered, self.limit = numbered, limit

@@ -103,7 +103,6 @@ class PackedExamples(Sequence[Example]):
     """Some examples, each made when it is accessed, and each field of all of them likewise.
 
     Args:
-        examples: Where they are from.
         indices: Which they are (S,).
         makers: Makes a field of all of them, by its name: what their own arrays or numbers are, end to end.
             `index`, which they are, is added.

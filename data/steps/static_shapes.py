@@ -246,10 +246,8 @@ def fit_together(batch: Batch, positions: np.ndarray, parts: Iterable[np.ndarray
     """Lay the sequences of micro-batches end to end, each filled up to its size.
 
     Args:
-        batch: The process's sequences of the step.
         positions: Where its tokens are predicted, ascending, in the decoder's, or only, stream.
         parts: The numbers of each micro-batch's sequences.
-        shape: The size.
     """
     load, edges = Load.of(batch, positions), batch["cu_seq_lens_q"].numpy()
     filled, sizes = [], []

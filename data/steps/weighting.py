@@ -30,7 +30,6 @@ class WeightedSource:
     Args:
         sources: By name (K).
         shares: Share of the tokens of each (K), relative to the others'; a source that has none is not read.
-        seed: Of the order in which a pass goes over a source.
     """
 
     def __init__(self, sources: Mapping[str, ExampleSource], shares: Mapping[str, float], seed: int):

@@ -33,7 +33,6 @@ class WindowedSource:
         make_block: Makes the examples of a block, by its number and by that of the pass.
         num_blocks: B.
         blocks_of_window: How many a window has, about.
-        seed: Of the order of the blocks.
     """
 
     def __init__(

@@ -97,10 +97,8 @@ class PrefetchLoader(Generic[Item]):
     """The items at some cursors, in their order, prepared ahead.
 
     Args:
-        items: What is prepared.
         cursors: May be without end.
         num_workers: Processes that prepare; 0 prepares here, when an item is consumed.
-        pin_memory: Whether copies to a GPU should not wait.
     """
 
     def __init__(self, items: Items[Item], cursors: Iterable[DataCursor], num_workers: int, pin_memory: bool):

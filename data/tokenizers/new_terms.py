@@ -141,7 +141,6 @@ def learn_terms(tokenizer: PreTrainedTokenizerBase, number: int, documents: Iter
 
     Args:
         tokenizer: A fast one, which cuts text into words.
-        number: How many, at most.
         documents: The text; at most `MOST_CHARACTERS` of it are read.
     """
     backend = backend_of(tokenizer)

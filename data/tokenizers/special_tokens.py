@@ -270,11 +270,7 @@ def counting_of_dropped(backend: Tokenizer) -> Callable[[str], int] | None:
 
 
 class DroppedText:
-    """Warns of text that a tokenizer drops: once, of the first texts of which it does.
-
-    Args:
-        tokenizer: Reads it; only fast ones are looked into.
-    """
+    """Warns of text that a fast tokenizer drops: once, of the first texts of which it does."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         backend = getattr(tokenizer, "backend_tokenizer", None)

@@ -34,10 +34,7 @@ def rows_between(
     """Find the rows with which the ids of a new tokenizer begin; nothing if it is the old one.
 
     Args:
-        old: The tokenizer that a model comes with.
-        new: The one that it goes on with.
         num_rows: Rows of the model's table, perhaps more than the tokenizer's ids.
-        num_new_rows: Rows of the new table.
     """
     ids, numbers = old.get_vocab(), new.get_vocab()
     if ids == numbers and num_rows == num_new_rows:

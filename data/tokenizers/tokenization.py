@@ -78,7 +78,6 @@ def tokenized_corpus(
     Args:
         documents: Where the text comes from. If files change, they are tokenized anew; prepared ones are
             opened.
-        tokenizer: A fast one.
         cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
         control_tokens: Special tokens that are recognized in the text; by default those without a role.
 
@@ -150,7 +149,6 @@ def text_backend(
     the names become such that no text holds. A name of one character is text (CLIP pads with `!`).
 
     Args:
-        tokenizer: A fast one.
         control_tokens: Their names; by default those of all special tokens without a role.
     """
     original = getattr(tokenizer, "backend_tokenizer", None)
@@ -188,7 +186,6 @@ class TextCounter:
     """Count in texts what their tokenizer reads otherwise than their author may expect, or not at all.
 
     Args:
-        backend: Reads them.
         ends: Names of tokens that begin or end texts, which it reads as text.
     """
 

@@ -429,9 +429,6 @@ def framing(
 
     Args:
         template: See `train_tokenizer`; what is `plain` begins with `opening`.
-        vocabulary: The ids of all tokens.
-        opening: The token that opens a text, if there is one.
-        closing: The token that closes it, if there is one.
     """
     before = {"end": [], "both_ends": closing}.get(template, opening)
     behind = [] if template == "plain" else closing
@@ -453,9 +450,7 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
     class of its own becomes one of the general class: some build their frames anew when they are loaded.
 
     Args:
-        tokenizer: It is changed, if need be.
         template: See `train_tokenizer`; whatever begins a text may stay where it is `plain`.
-        name: Of the tokenizer, for the message.
     """
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         return
@@ -483,12 +478,7 @@ def fit_frame(tokenizer: PreTrainedTokenizerBase, template: Template, name: str)
 
 
 def load_tokenizer(path: str, folder: Path | None = None) -> PreTrainedTokenizerBase:
-    """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`.
-
-    Args:
-        path: As its user wrote it.
-        folder: Where it lies, if that is known.
-    """
+    """Load a tokenizer from a folder or the Hub; one without a padding token gets one, see `pads`."""
     is_here = folder is not None or Path(path).exists()
     try:
         found = folder or Path(

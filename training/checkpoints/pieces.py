@@ -37,9 +37,7 @@ def write_pieces(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGrou
     """Write tensors into a folder, each process what it holds; every process calls this.
 
     Args:
-        folder: Is made.
         tensors: On the CPU. What is whole is written once.
-        group: In which the processes agree on who writes what.
 
     Raises:
         OSError: What kept one of the processes from writing, to all of them.
@@ -136,7 +134,6 @@ def read_pieces(folder: Path, like: Callable[[str], Tensor | None]) -> dict[str,
     """Read what `write_pieces` has written; every process reads what it is to hold, and waits for no other.
 
     Args:
-        folder: Of the files.
         like: Tells by a tensor's name another one of as many rows, in whose layout it is wanted. Without one,
             or where that is whole, it is read whole.
     """

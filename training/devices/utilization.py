@@ -56,7 +56,6 @@ def measure_utilization(training: Training, step: Step, peak_flops: float | None
     Args:
         training: Its progress keeps the operations: a resumed run would count them in another step.
         step: Some step of the run, as far on the way as is typical of it.
-        peak_flops: The machine's peak, if it is known.
     """
     progress, accelerator = training.progress, training.accelerator
     if progress.flops_per_token is None:

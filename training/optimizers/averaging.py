@@ -86,7 +86,6 @@ def moving_share(decay: float, step: int, skipped: int | Tensor, in_a_row: int |
     """Return the share of the way to the weights that an unbiased average goes after a step.
 
     Args:
-        decay: Of the average.
         step: From 1 on.
         skipped: Steps so far that moved no weights; where they are counted, the share is computed.
         in_a_row: How many of the latest steps those were; after one of them the average stays.
