@@ -28,7 +28,6 @@ WITH = "The chemokine, (chemokine) of a lung cancer sat in-mat and C++ skin."
 
 @pytest.fixture(scope="module")
 def trained():
-    """Train a tokenizer of each kind."""
     return {
         kind: train_tokenizer([TEXT] * 5, kind, size, lowercase=kind == "wordpiece", special_tokens=["<|x|>"])
         for kind, size in SIZES.items()

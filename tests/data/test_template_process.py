@@ -30,7 +30,6 @@ class Call:
         self.function = function
 
     def __reduce__(self):
-        """Call it with a command."""
         return self.function, ("echo a template has escaped",)
 
 

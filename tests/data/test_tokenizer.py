@@ -335,34 +335,28 @@ class Pieces:
     vocabulary = ("<unk>", "<s>", "</s>", "<me>", *"▁abcdefghilmnorstuvyz.,")
 
     def __init__(self, model_file):
-        """Read nothing."""
+        pass
 
     def __len__(self):
-        """Count the pieces."""
         return len(self.vocabulary)
 
     def get_score(self, idx: int) -> float:
-        """Return the score of a piece, which is zero of those that are not learned."""
+        # Zero for those that are not learned.
         return 0.0 if idx < 4 else -float(idx)
 
     def is_control(self, idx: int) -> bool:
-        """Return whether a piece is no text."""
         return idx in (1, 2)
 
     def is_unknown(self, idx: int) -> bool:
-        """Return whether a piece stands for all others."""
         return idx == 0
 
     def unk_id(self) -> int:
-        """Return that piece."""
         return 0
 
     def id_to_piece(self, idx: int) -> str:
-        """Name a piece."""
         return self.vocabulary[idx]
 
     def encode(self, text: str) -> list[int]:
-        """Cut a text, with a space before it."""
         known = {piece: idx for idx, piece in enumerate(self.vocabulary)}
         cut = re.findall("<me>|.", f"▁{text.replace(' ', '▁')}")
         ids = [known.get(piece, 0) for piece in cut]

@@ -53,7 +53,6 @@ def of_bytes(pre_tokenizer: pre_tokenizers.PreTokenizer) -> PreTrainedTokenizerF
 
 
 def as_bytes(**options: bool) -> pre_tokenizers.PreTokenizer:
-    """Write texts as bytes."""
     return pre_tokenizers.ByteLevel(**{"add_prefix_space": False, **options})
 
 
@@ -70,12 +69,10 @@ def metaspace() -> PreTrainedTokenizerFast:
 
 
 def learn(backend: Tokenizer, trainer: object) -> None:
-    """Train on the texts."""
     backend.train_from_iterator(CORPUS, trainer)
 
 
 def wrap(backend: Tokenizer, **roles: str) -> PreTrainedTokenizerFast:
-    """Make a tokenizer of transformers."""
     return PreTrainedTokenizerFast(tokenizer_object=backend, **roles)
 
 

@@ -63,7 +63,6 @@ def gathered(
 
 
 def raise_full(*arguments: object, **options: object) -> None:
-    """Find no room."""
     raise OSError(errno.ENOSPC, "full")
 
 

@@ -21,8 +21,6 @@ AVERAGES = {"ema_decay": 0.8, "average_checkpoints": 3, "final_weights": "ema"}
 
 @pytest.fixture
 def run(toys, tmp_path):
-    """Run in this process."""
-
     def run(name="run", *, measure=lambda model: {}, criterion=None, resume=False, **changes):
         held_out = HeldOut(measure=measure, **({"criterion": criterion} if criterion else {}))
         recipe = toys.recipe(**({"steps": 9} | STEADY | changes))

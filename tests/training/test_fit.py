@@ -19,8 +19,6 @@ from ..saved_weights import require_same, weights_in
 
 @pytest.fixture
 def here(toys, tmp_path):
-    """Run in this process."""
-
     def here(name="run", *, resume=False, measure=lambda model: {}, **changes):
         held_out = HeldOut(toys.Source(30, seed=1), {"token": 99}, measure)
         return toys.train(tmp_path / name, toys.recipe(**changes), held_out=held_out, resume=resume)

@@ -108,7 +108,6 @@ def test_no_room_at_any_call_that_writes_leaves_the_earlier_checkpoint_alone(toy
 
 
 def run_in(folder, **changes):
-    """Train in this process."""
     recipe = Toys.recipe(**{"checkpoint_every": 2, "log_every": 1} | changes)
     return Toys.train(folder, recipe, resume=True)
 

@@ -36,7 +36,6 @@ def garble(path):
 
 @pytest.fixture
 def saved(toys, tmp_path):
-    """Three checkpoints."""
     run = toys.state()
     for _ in range(3):
         toys.move(run)

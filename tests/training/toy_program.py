@@ -35,5 +35,4 @@ def train(folder: str, dropout: str, resume: str, *overrides: str) -> None:
 
 
 def main() -> None:
-    """Train by the arguments of the program."""
     train(*sys.argv[1:])

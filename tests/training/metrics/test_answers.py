@@ -36,7 +36,6 @@ def slow_scores(found: str, right: list[str]) -> tuple[float, float]:
 
 
 def draw(rng: np.random.Generator) -> str:
-    """Draw an answer."""
     return " ".join(rng.choice(WORDS, size=rng.integers(0, 5)))
 
 
