@@ -127,11 +127,6 @@ def test_a_missing_file_is_named(name):
         open_documents(name)
 
 
-def test_a_folder_without_corpora_says_what_they_look_like(tmp_path):
-    with pytest.raises(ValueError, match=r"has no corpus files: their names end in \.txt"):
-        open_documents(tmp_path)
-
-
 def test_hub_data_sets_are_opened_by_name_configuration_and_split(monkeypatch):
     calls = []
 

@@ -46,11 +46,10 @@ def test_what_is_named_by_itself_is_read(tmp_path, name):
     assert find_files(tmp_path / name) == [tmp_path / name]
 
 
-def test_a_folder_of_nothing_else_is_refused(tmp_path):
-    write(tmp_path, ".cache/a.txt", "b.pdf")
-    with pytest.raises(
-        ValueError, match=r"has no corpus files but \.cache, b\.pdf: their names end in \.txt"
-    ):
+@pytest.mark.parametrize(("names", "told"), [([], ""), ([".cache/a.txt", "b.pdf"], r" but \.cache, b\.pdf")])
+def test_a_folder_of_nothing_else_is_refused(tmp_path, names, told):
+    write(tmp_path, *names)
+    with pytest.raises(ValueError, match=rf"has no corpus files{told}: their names end in \.txt"):
         find_files(tmp_path)
 
 

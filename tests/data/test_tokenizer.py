@@ -200,27 +200,20 @@ def test_templates_put_around_a_text_what_its_model_reads():
     assert "token_type_ids" not in plain("old house")
 
 
+TOO_SMALL = [("wordpiece", 20), ("byte_bpe", 200), ("unigram", 12), ("characters", 12), ("words", 500)]
+
+
 @pytest.mark.parametrize(
-    ("kind", "size"),
-    [("wordpiece", 20), ("byte_bpe", 200), ("unigram", 12), ("characters", 12), ("words", 500)],
+    ("kind", "size", "sentinels", "complaint"),
+    [
+        *((*each, 0, r"vocab_size leaves room for .* alone are \d+: raise") for each in TOO_SMALL),
+        ("byte_bpe", 50, 100, r"tokenizer\.vocab_size leaves room for -50 tokens beside sentinels"),
+        ("bpe", 600, 0, "kind is 'bpe': use one of wordpiece, byte_bpe, unigram, characters, words"),
+    ],
 )
-def test_a_vocabulary_must_hold_the_characters(kind, size):
-    with pytest.raises(ValueError, match=r"tokenizer\.vocab_size leaves room for .* alone are \d+: raise"):
-        train_tokenizer(TEXTS, kind, size)
-
-
-def test_a_vocabulary_must_hold_the_sentinels():
-    with pytest.raises(
-        ValueError, match=r"tokenizer\.vocab_size leaves room for -50 tokens beside sentinels"
-    ):
-        train_tokenizer(TEXTS, "byte_bpe", 50, sentinels=100)
-
-
-def test_an_unknown_kind_is_answered_with_those_there_are():
-    with pytest.raises(
-        ValueError, match="kind is 'bpe': use one of wordpiece, byte_bpe, unigram, characters, words"
-    ):
-        train_tokenizer(TEXTS, "bpe", 600)  # pyright: ignore[reportArgumentType]
+def test_a_vocabulary_must_hold_what_each_of_its_kind_holds(kind, size, sentinels, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        train_tokenizer(TEXTS, kind, size, sentinels=sentinels)
 
 
 def test_the_rarest_characters_are_left_out():

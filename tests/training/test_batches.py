@@ -100,13 +100,6 @@ def test_without_a_generator_the_order_is_kept():
     assert np.concatenate(plan_steps(np.full(9, 5), 10, None)).tolist() == list(range(9))
 
 
-def test_a_corpus_smaller_than_a_step_is_refused():
-    with pytest.raises(
-        ValueError, match=r"60 tokens in 12 examples, fewer than tokens_per_step = 100: lower"
-    ):
-        plan_steps(np.full(12, 5), 100, rng(0))
-
-
 def test_cuts_are_where_the_sums_are_most_alike():
     assert cut_evenly(np.array([1, 1, 1, 1, 1, 1]), 3) == [0, 2, 4, 6]
     assert cut_evenly(np.array([4, 1, 1, 1, 1]), 2) == [0, 1, 5]
@@ -238,14 +231,17 @@ def test_one_pass_sees_every_example_once(make, source):
     assert sorted(s[: len(s) // 2] for s in found) == sorted(row.tolist() for row in source.rows)
 
 
-def test_an_example_that_fits_no_micro_batch_is_refused(make):
-    with pytest.raises(ValueError, match=r"an example of 20 tokens does not fit tokens_per_micro_batch = 12"):
-        make(tokens_per_micro_batch=12).plan(0)
-
-
-def test_more_processes_than_examples_of_a_step_are_refused(make):
-    with pytest.raises(ValueError, match=r"examples for 64 processes: raise tokens_per_step"):
-        make(num_processes=64).plan(0)
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"tokens_per_step": 9000}, r"tokens in 120 examples, fewer than tokens_per_step = 9,000: lower"),
+        ({"tokens_per_micro_batch": 12}, "example of 20 tokens does not fit tokens_per_micro_batch = 12"),
+        ({"num_processes": 64}, "examples for 64 processes: raise tokens_per_step"),
+    ],
+)
+def test_steps_that_cannot_be_filled_or_shared_are_refused(make, changes, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make(**changes).plan(0)
 
 
 @pytest.mark.parametrize("options", [{}, {"are_parts_equal": True}])

@@ -117,24 +117,18 @@ def test_what_a_run_reads_is_never_replaced(command, change, overwrite, tmp_path
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("command", KINDS)
-def test_folder_with_somebody_elses_recipe_is_not_ours(command, resume, overwrite, tmp_path):
-    for name in ("model", "checkpoints"):
+@pytest.mark.parametrize("names", [["model", "checkpoints"], []])
+def test_folder_with_somebody_elses_recipe_is_not_ours(names, command, resume, overwrite, tmp_path):
+    for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "thesis.tex").write_text("years of work")
     (tmp_path / "recipe.yaml").write_text("flour: 500 g\nyeast: 1\n")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ValueError, match="which was not written by a run"):
+    found = "checkpoints" if names else r"recipe\.yaml"
+    with pytest.raises(ValueError, match=f"{found}, which was not written by a run"):
         claim(command, tmp_path, resume=resume, overwrite=overwrite)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("command", KINDS)
-def test_recipe_of_somebody_else_alone_stays(command, tmp_path):
-    (tmp_path / "recipe.yaml").write_text("flour: 500 g\n")
-    for resume, overwrite in ((False, False), (True, False), (False, True)):
-        with pytest.raises(ValueError, match=r"recipe\.yaml, which was not written by a run"):
-            claim(command, tmp_path, resume=resume, overwrite=overwrite)
-    assert (tmp_path / "recipe.yaml").read_text() == "flour: 500 g\n"
+    assert (tmp_path / "recipe.yaml").read_text().startswith("flour")
 
 
 @pytest.mark.parametrize("command", KINDS)
