@@ -166,7 +166,6 @@ class Entry:
 
     @property
     def shown(self) -> str:
-        """Write the value for people to read."""
         return percent(self.value) if self.is_share else f"{self.value:.3f}"
 
 
@@ -195,7 +194,6 @@ class Passage:
 
     @property
     def text(self) -> str:
-        """Return the whole text."""
         return "".join(piece.text for piece in self.pieces)
 
 

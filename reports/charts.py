@@ -56,8 +56,6 @@ def draw_learning(
         curves: Name of a run -> epochs and scores.
         levels: What is reached without learning, by its name.
         chosen: The run whose model was kept.
-        title: What stands above.
-        file: The PNG to write.
         interval: Of the score of the model that was kept, if these are the rows that it is of.
     """
     with rc_context(LOOK):
@@ -154,8 +152,6 @@ def draw_comparison(
         scores: By the names of the students, the one that counts first.
         teacher: Its score.
         intervals: Of the scores that have one.
-        title: What stands above.
-        file: The PNG to write.
     """
     names = list(scores)
     with rc_context(LOOK):
@@ -192,7 +188,6 @@ def draw_heads(panels: Mapping[str, np.ndarray], unit: str, file: Path) -> str:
     Args:
         panels: Title -> numbers (L, H); NaN where a layer has no such head.
         unit: What the numbers are, in words.
-        file: The PNG to write.
     """
     largest = max(float(np.nanmax(np.abs(values))) for values in panels.values()) or 1.0
     layers, heads = np.max([values.shape for values in panels.values()], axis=0)
@@ -253,10 +248,7 @@ def draw_shots(bands: Mapping[str, Band], levels: Mapping[str, float], title: st
     """Draw a score against K, a line with its interval for each model.
 
     Args:
-        bands: By the models' names.
         levels: What needs no model, by its name.
-        title: What stands above.
-        file: The PNG to write.
     """
     shots = sorted({count for band in bands.values() for count in band.shots})
     places = {count: place for place, count in enumerate(shots)}

@@ -94,7 +94,6 @@ def panel_of(
     Args:
         log: The records of steps and evaluations, of which at least one each has a finite loss.
         term: As the objective names it.
-        title: What stands above.
         untrained: Where the held-out curve begins, if that was measured.
         levels: What is reached without learning.
     """
@@ -132,7 +131,6 @@ def figure_of(panels: Sequence[Panel]) -> Figure:
 
 
 def write_png(figure: Figure, file: Path) -> None:
-    """Write a figure as PNG."""
     with written_beside(file) as partial:
         figure.savefig(partial, format="png", dpi=160, facecolor="white")
 
@@ -182,7 +180,6 @@ def name_lines(
     """Name lines where they end, one apart from another; the axes have their limits.
 
     Args:
-        axes: With the lines.
         values: Where they end, by their names.
         right: The end of the horizontal axis.
         colours: Of some names.
@@ -210,7 +207,6 @@ def limits(
     The axis spans what is drawn, but at least a span around its middle, and a margin on both sides.
 
     Args:
-        values: All that is drawn.
         least_span: What is spanned at least; by default, `LEAST_SPAN` of the largest absolute value.
         bounds: Values that a score cannot leave: the axis ends there, but for the margin.
     """

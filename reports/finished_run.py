@@ -85,9 +85,6 @@ def find_run(folder: Path, *, needs_model: bool = True) -> FinishedRun:
     Args:
         folder: The run's, or its `model` folder, or any folder that `save_pretrained` wrote.
         needs_model: Whether a run that makes no model, but scores others, is none.
-
-    Raises:
-        ValueError: There is no model, one with facts is damaged, or as in `require_own_files`.
     """
     model = require_inside(folder / MODEL, folder) if (folder / MODEL / CONFIG).exists() else folder
     if not (model / CONFIG).exists() and (needs_model or not (folder / EVALUATION).exists()):
@@ -117,17 +114,7 @@ def find_run(folder: Path, *, needs_model: bool = True) -> FinishedRun:
 
 
 def report_on(folder: Path, write_report: Callable[[FinishedRun], None], *, makes_model: bool = True) -> None:
-    """Make the report of a finished run in its folder, where nothing else is written meanwhile.
-
-    Args:
-        folder: Of the run.
-        write_report: Makes the report of runs of its kind.
-        makes_model: Whether such runs do.
-
-    Raises:
-        ValueError: As in `find_run` and `require_own_contents`; or what the run has read has changed.
-        FileNotFoundError: What the run has read is not there any more.
-    """
+    """Make the report of a finished run in its folder, where nothing else is written meanwhile."""
     require_own_contents(folder)
     run = find_run(folder, needs_model=makes_model)
     with writing(run.folder, remedy=f"make the report with tercet report {folder}"):
@@ -135,11 +122,7 @@ def report_on(folder: Path, write_report: Callable[[FinishedRun], None], *, make
 
 
 def operations(log: Path) -> float | None:
-    """Find the operations of all steps in a run's log, if it counted them.
-
-    Raises:
-        ValueError: The log is damaged; a last line that a crash cut short is not.
-    """
+    """Find the operations of all steps in a run's log, if it counted them."""
     if not log.exists():
         return None
     try:
@@ -151,7 +134,6 @@ def operations(log: Path) -> float | None:
 
 
 def find_plots(output: Path) -> list[Path]:
-    """Find the plots of a run."""
     return [require_inside(output / name, output) for name in PLOTS if (output / name).exists()]
 
 

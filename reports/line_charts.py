@@ -45,9 +45,6 @@ def draw_lines(panels: Sequence[LinePanel], file: Path) -> str:
     """Draw panels beside one another into a PNG file, and return the same as SVG.
 
     If one has more than four curves, all have the same ones, which are named once, below the panels.
-
-    Raises:
-        ValueError: A panel has more than four curves, and another one has others.
     """
     is_below = any(len(panel.curves) > MOST_INSIDE for panel in panels)
     if is_below and len({tuple(panel.curves) for panel in panels}) > 1:

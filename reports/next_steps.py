@@ -30,7 +30,6 @@ def after_pretraining(model: str, *, classifies: bool, export: str | None = None
     """Yield what may be done with a pretrained model.
 
     Args:
-        model: Its folder.
         classifies: Whether its member has a head for labels of texts.
         export: As in `to_hand_on`.
     """
@@ -50,7 +49,6 @@ def after_learning_a_task(
     """Yield what may be done with a model that knows a task.
 
     Args:
-        model: Its folder.
         texts: What stands for the texts of a row.
         columns: That hold these in a file of rows.
         export: As in `to_hand_on`.

@@ -70,7 +70,6 @@ def as_html(block: Block) -> str:
 
 
 def template(name: str) -> Any:
-    """Return one of the templates beside this file."""
     return TEMPLATES.get_template(name)
 
 
@@ -156,7 +155,6 @@ def has_maps(report: Report) -> bool:
 
 
 def short(name: str) -> str:
-    """Cut a long token's name."""
     return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
 
 

@@ -73,7 +73,6 @@ def as_data(scores: Iterable[Score]) -> list[dict[str, Any]]:
 
 
 def from_data(data: Mapping[str, Any]) -> Score:
-    """Return the score that plain data describe."""
     return Score(**{**data, "interval": as_pair(data["interval"])})
 
 
@@ -86,7 +85,6 @@ def as_pair(interval: Iterable[float] | None) -> tuple[float, float] | None:
 
 
 def between(interval: tuple[float, float]) -> str:
-    """Write the ends of an interval."""
     return " to ".join(map(number, interval))
 
 
@@ -114,7 +112,6 @@ def metric_words() -> Mapping[str, str]:
 
 
 def what_is_scored(term: str) -> str:
-    """Return a term in words."""
     return term_words()[term][0] if term in term_words() else term.replace("_", " ")
 
 
@@ -122,7 +119,6 @@ def about_bytes(names: Iterable[str], lost: Sequence[str]) -> Iterator[str]:
     """Yield why bits per byte, if they are among the names of scores, are too low to be compared.
 
     Args:
-        names: Of the scores.
         lost: What the tokenizer takes out of a text before it reads it.
     """
     if lost and any(name.rpartition("/")[2] == "bits_per_byte" for name in names):

@@ -101,7 +101,6 @@ def for_terminal(blocks: Iterable[Block]) -> str:
 
 @singledispatch
 def text_of(block: Block, form: Form) -> str:
-    """Write one block."""
     raise AssertionError(block)
 
 
@@ -202,7 +201,6 @@ def shortened(text: str) -> str:
 
 
 def bar(share: float) -> str:
-    """Draw a bar."""
     return "█" * round(share * BAR_WIDTH)
 
 

@@ -115,7 +115,6 @@ def with_interval(score: float, interval: Interval) -> str:
 
 
 def in_brackets(interval: Interval) -> str:
-    """Write an interval."""
     return f"[{shown(interval[0])}, {shown(interval[1])}]"
 
 

@@ -44,7 +44,6 @@ class CommandFolder(ModuleType):
     """A folder of the package whose name is a command's, too: `tercet.finetune(...)` calls the command."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """Call the command."""
         return self.__wrapped__(*arguments, **options)
 
     @property

@@ -63,11 +63,7 @@ def load_recipe(source: Any, *overrides: str, command: str | None = None, **valu
 
 
 def command_for(source: Any, overrides: Sequence[str]) -> str:
-    """Find the command whose recipes have the keys of this one.
-
-    Raises:
-        ValueError: There is none, or several.
-    """
+    """Find the command whose recipes have the keys of this one."""
     from .configs.recipe import read_recipe
     from .kinds import KINDS, command_of, commands_for
 
@@ -112,11 +108,7 @@ def carry_out(
 
 
 def require_arguments(command: str, values: Mapping[str, Any]) -> None:
-    """Refuse a keyword that is no key of a command's recipe, and nearly an argument of its function.
-
-    Raises:
-        ValueError: The first such keyword.
-    """
+    """Refuse a keyword that is no key of a command's recipe, and nearly an argument of its function."""
     from .commands import FUNCTIONS
     from .kinds import kind_of
 
@@ -220,9 +212,6 @@ def written_overrides(overrides: Sequence[str], values: Mapping[str, Any]) -> It
     """Write keywords as the command line has overrides; rows in memory become files.
 
     What is wrong with such rows is said inside by the key and the type that they were given with.
-
-    Raises:
-        ValueError: An override is no text, or no recipe can have a value.
     """
     from .configs.recipe import written
 

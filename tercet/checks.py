@@ -82,11 +82,6 @@ def check_recipe(
 
     Returns:
         The recipe's plain data.
-
-    Raises:
-        ValueError: Unknown recipe, one of another kind, an unknown key, an impossible value, rows without a
-            needed column, or an output folder that may not be written.
-        FileNotFoundError: A named file or model is not there.
     """
     kind = kind_of(command)
     name, data = check_values(command, source, list(overrides))
@@ -200,11 +195,7 @@ def check_tables(data: Data, kind: Kind) -> None:
 
 
 def keys_of_columns(data: Data, kind: Kind) -> dict[str, str]:
-    """Return the columns that the task reads, and the key of the recipe that names each, if one does.
-
-    Raises:
-        ValueError: A template of prompts is none.
-    """
+    """Return the columns that the task reads, and the key of the recipe that names each, if one does."""
     if kind.folder == "fewshot":
         from .plain_parts import plain_templates
 
@@ -217,11 +208,7 @@ def keys_of_columns(data: Data, kind: Kind) -> dict[str, str]:
 
 
 def learned_task(data: Data, kind: Kind) -> "PlainTask | None":
-    """Read the task that rows are learned for: the recipe's, or that of a teacher which is here.
-
-    Raises:
-        ValueError: The teacher has not learned a task.
-    """
+    """Read the task that rows are learned for: the recipe's, or that of a teacher which is here."""
     from .plain_parts import plain_task
 
     if kind.folder == "finetune":
@@ -236,9 +223,6 @@ def check_small_tables(data: Data, kind: Kind) -> None:
     """Read tables whose rows are read in a moment as the run reads them, and find the labels of one text.
 
     Bad rows are left to the run, which knows what the task reads.
-
-    Raises:
-        ValueError: A table is damaged or has no rows, or its labels are no two.
     """
     from .data.files.bad_rows import RowError, no_check
     from .data.files.rows import read_rows
@@ -290,11 +274,7 @@ def named_paths(data: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, s
 
 
 def check_models(options: Namespace) -> None:
-    """Refuse models or folders of a command line that cannot be there.
-
-    Raises:
-        FileNotFoundError: One is not.
-    """
+    """Refuse models or folders of a command line that cannot be there."""
     named = [getattr(options, name, None) or () for name in ("model", "folder", "source", "decoder")]
     models = [model for given in named for model in ([given] if isinstance(given, str) else given)]
     for model in models:
@@ -308,12 +288,7 @@ def check_models(options: Namespace) -> None:
 
 
 def check_model(command: str, name: str) -> None:
-    """Refuse a model of the command line that is here, but is none, or that cannot be there.
-
-    Raises:
-        FileNotFoundError: There is no such folder, or no model in it.
-        ValueError: It is a file.
-    """
+    """Refuse a model of the command line that is here, but is none, or that cannot be there."""
     require_folder(name, of_run=command in OF_RUNS)
     if command == "predict" and Path(name).expanduser().exists():
         read_task(Path(name).expanduser())
@@ -322,12 +297,7 @@ def check_model(command: str, name: str) -> None:
 
 
 def check_rows(model: str, source: str) -> None:
-    """Refuse a file of rows that lacks a column which a fine-tuned model reads.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It lacks a column, or can have none.
-    """
+    """Refuse a file of rows that lacks a column which a fine-tuned model reads."""
     from .data.files.reading import find_file, require_columns_early
     from .plain_parts import plain_task
 
@@ -338,13 +308,7 @@ def check_rows(model: str, source: str) -> None:
 
 
 def check_output(options: Namespace) -> None:
-    """Refuse what `import`, `export`, `convert` or `inspect` cannot write, or cannot read beside the model.
-
-    Raises:
-        ValueError: The folder is a file, or not empty and not to be overwritten; the page is there already,
-            or is a folder.
-        FileNotFoundError: The text is not there.
-    """
+    """Refuse what `import`, `export`, `convert` or `inspect` cannot write, or cannot read beside a model."""
     if options.command in WRITERS:
         require_free(options.output, overwrite=options.overwrite)
     if options.command == "inspect":
@@ -365,11 +329,7 @@ def require_page(output: str, *, overwrite: bool) -> None:
 
 
 def require_known(name: str) -> None:
-    """Ask the Hub for a model that is neither here nor in its cache, where torch is still to be imported.
-
-    Raises:
-        FileNotFoundError: The Hub has no such model, or cannot be asked.
-    """
+    """Ask the Hub for a model that is neither here nor in its cache, where torch is still to be imported."""
     if "torch" in sys.modules or Path(name).expanduser().exists():
         return
     from huggingface_hub import model_info, try_to_load_from_cache
@@ -385,12 +345,8 @@ def require_output(name: str, said: str = "", another: str = "") -> None:
     """Refuse a missing path below the output folder of a shipped recipe, or of the demo, with the way to it.
 
     Args:
-        name: The path.
         said: What the message begins with.
         another: What it ends with: what may be named instead.
-
-    Raises:
-        FileNotFoundError: The recipe has not run.
     """
     parts = Path(name).parts
     if len(parts) < 2 or parts[0] != RUNS or Path(name).exists():

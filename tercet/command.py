@@ -48,22 +48,16 @@ class Argument(Part):
         self.names, self.completions, self.settings = names, completions, settings
 
     def add_to(self, parser: _ActionsContainer) -> None:
-        """Let a parser read it."""
         offer(parser.add_argument(*self.names, **self.settings), self.completions)
 
 
 class OneOf(Part):
-    """Options of which one may be given.
-
-    Args:
-        options: The options.
-    """
+    """Options of which one may be given."""
 
     def __init__(self, *options: Argument):
         self.options = options
 
     def add_to(self, parser: _ActionsContainer) -> None:
-        """Let a parser read one of them."""
         group = parser.add_mutually_exclusive_group()
         for option in self.options:
             option.add_to(group)
@@ -81,7 +75,6 @@ class Recipe(Part):
         self.command, self.about_overrides = command, about_overrides
 
     def add_to(self, parser: _ActionsContainer) -> None:
-        """Let a parser read `RECIPE` and `key=value`."""
         about = "a shipped recipe's name, or a YAML file"
         offer(parser.add_argument("recipe", metavar="RECIPE", help=about), recipe_completions)
         overrides = parser.add_argument(
@@ -106,11 +99,9 @@ class Command:
 
     @property
     def recipe(self) -> Recipe | None:
-        """The recipe that it takes, if it takes one."""
         return next((part for part in self.parts if isinstance(part, Recipe)), None)
 
     def add_to(self, commands: "_SubParsersAction[ArgumentParser]") -> None:
-        """Let the parser of all commands read it."""
         description = getdoc(self.run) or ""
         parser = commands.add_parser(
             self.name,

@@ -11,11 +11,7 @@ class ReportError(RuntimeError):
 
 
 def find_finished(folder: Path) -> Path:
-    """Return the folder of a finished run, which may be named by its model's.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Return the folder of a finished run, which may be named by its model's."""
     folder = folder.parent if folder.name == MODEL else folder
     if not (folder / "recipe.yaml").is_file():
         raise ValueError(f"{folder} has no recipe.yaml, so it is no folder of a run: name one")
@@ -25,12 +21,7 @@ def find_finished(folder: Path) -> Path:
 
 
 def write_report(command: str, folder: Path) -> None:
-    """Make the report of a finished run of a command.
-
-    Raises:
-        ValueError: The run has not ended, or what it has read is not there any more.
-        FileNotFoundError: As before.
-    """
+    """Make the report of a finished run of a command."""
     from .kinds import kind_of
     from .reports.finished_run import report_on
 

@@ -31,7 +31,6 @@ class Kind:
 
     @property
     def recipe(self) -> Any:
-        """Its dataclass."""
         return getattr(import_module(f"{self.above}.{self.folder}.recipe", __package__), self.name)
 
     @property
@@ -90,7 +89,6 @@ def runner_of(command: str) -> str:
 
 
 def kind_of(command: str) -> Kind:
-    """Return the kind of recipes that a command takes."""
     return KINDS[runner_of(command)]
 
 

@@ -10,11 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def studies(module: str) -> ModuleType:
-    """Return a module of `lab/studies/`.
-
-    Raises:
-        ValueError: It is not there.
-    """
+    """Return a module of `lab/studies/`."""
     if not (ROOT / "lab" / "studies").is_dir():
         raise ValueError(
             "studies are part of Tercet's repository, not of the installed package: clone the repository, "
@@ -26,5 +22,4 @@ def studies(module: str) -> ModuleType:
 
 
 def study_completions(prefix: str, **_: object) -> list[str]:
-    """List the studies."""
     return [name for name in studies("study").all_studies() if name.startswith(prefix)]

@@ -35,9 +35,6 @@ def list_configs(what: str | None = None, *, everything: bool = False) -> None:
     Args:
         what: One of `LISTED`, whose recipes alone are listed, or the name of a recipe or a preset.
         everything: Print the line of every recipe and preset.
-
-    Raises:
-        ValueError: There is no such kind or name.
     """
     from .configs.recipe import preset_names, recipe_names, shipped_file
 
@@ -82,7 +79,6 @@ def print_values(command: str, data: dict[str, Any]) -> None:
 
 
 def print_recipes(command: str) -> None:
-    """Print the recipes that a command runs."""
     print(f"recipes (tercet {command} RECIPE):")
     for name, about in recipes_of(command):
         print_entry(name, about)

@@ -276,11 +276,7 @@ def push_command(options: Namespace) -> None:
 
 
 def push_checkpoints(options: Namespace) -> None:
-    """Push a run's intermediate models.
-
-    Raises:
-        ValueError: There are none, or an option is for a single model.
-    """
+    """Push a run's intermediate models."""
     from pathlib import Path
 
     from .tools.push.publication import describe, prepare, require_repo_id
@@ -304,11 +300,7 @@ def push_checkpoints(options: Namespace) -> None:
 
 
 def space_of(publication: "Publication", options: Namespace) -> "Publication":
-    """Prepare the Space beside a model.
-
-    Raises:
-        ValueError: The model is to go to a branch, which no Space reads.
-    """
+    """Prepare the Space beside a model."""
     from .reports.finished_run import find_run
     from .tools.play.space import prepare_space
 

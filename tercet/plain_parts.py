@@ -23,31 +23,21 @@ class PlainTask(ColumnNames):
     """The fields that name columns."""
 
     def named(self, name: str) -> Any:
-        """Return the value of a field."""
         return self.values[name]
 
     @property
     def fields(self) -> ColumnFields:
-        """The schema says which."""
         return self.rules
 
 
 def plain_task(data: Mapping[str, Any]) -> PlainTask:
-    """Check the plain data of a task's recipe by the schema, which needs no torch.
-
-    Raises:
-        ValueError: An unknown key, or an impossible value.
-    """
+    """Check the plain data of a task's recipe by the schema, which needs no torch."""
     definition, values = chosen_task("FineTuningRecipe", data)
     return PlainTask(values, ColumnFields(**definition["columns"]))
 
 
 def plain_templates(data: Mapping[str, Any]) -> dict[str, Template]:
-    """Check the plain data of a few-shot task by the schema; return its templates by field.
-
-    Raises:
-        ValueError: An unknown key, an impossible value, or a template that is none.
-    """
+    """Check the plain data of a few-shot task by the schema; return its templates by field."""
     definition, values = chosen_task("FewShotRecipe", data)
     return templates_of(TemplateFields(**definition["templates"]), values)
 

@@ -53,7 +53,6 @@ class OfferedConfigurations(dict[str, Any]):
     """The configurations that transformers knows besides its own; ours are imported when one is asked for."""
 
     def __contains__(self, model_type: object) -> bool:
-        """Return whether there is a configuration of a type."""
         is_ours = isinstance(model_type, str) and model_type.startswith(OURS)
         if is_ours and not super().__contains__(model_type):
             import_module(f"{MODELS}.registry").configuration_of(model_type)
@@ -126,7 +125,6 @@ class AfterImport:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Let the other finders find a module, and its loader call what follows."""
         if name not in self.tasks:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)

@@ -30,11 +30,6 @@ class ScoresByName(dict[str, Score]):
     """Scores by name; an unknown one is answered with those that there are."""
 
     def __missing__(self, name: str) -> Score:
-        """Name the scores.
-
-        Raises:
-            KeyError: Always.
-        """
         near = get_close_matches(str(name), self, n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise KeyError(f"there is no score {name!r}: {meant}there are {', '.join(map(repr, self))}")
@@ -123,12 +118,10 @@ class Result:
             yield f"{step['needs'] or 'next'}: {step['command']}"
 
     def __repr__(self) -> str:
-        """Name the run and its first scores."""
         shown = ", ".join(f"{name} {score}" for name, score in [*self.scores.items()][:MOST_SHOWN])
         return f"<{self.command} in {self.folder}: {shown}>"
 
     def _repr_html_(self) -> str:
-        """Show the scores, what they mean and where the report is, in a notebook."""
         from .reports.blocks import Bullets, Prose, Table
         from .reports.page import as_html
 
@@ -143,5 +136,4 @@ class Result:
 
 
 def cells(score: Score) -> list[str]:
-    """Write a score and its interval into two cells."""
     return [number(score.value), "" if score.interval is None else between(score.interval)]

@@ -42,7 +42,6 @@ def is_table(value: Any) -> bool:
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value is a DataFrame of pandas."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(value, pandas.DataFrame)
 
@@ -54,11 +53,7 @@ def is_dataset(value: Any) -> bool:
 
 
 def splits_of(rows: Any) -> dict[str, Any]:
-    """Return tables of rows by the names of their splits; a single one is for training.
-
-    Raises:
-        ValueError: A split has another name, or is nothing that holds rows.
-    """
+    """Return tables of rows by the names of their splits; a single one is for training."""
     splits = rows if isinstance(rows, Mapping) else {"train": rows}
     for name, own in splits.items():
         if name not in SPLITS:
@@ -76,11 +71,6 @@ def as_dataset(rows: Any, name: str) -> "Dataset":
 
     Args:
         rows: As in `KINDS`, but for a file.
-        name: What they are called, for messages.
-
-    Raises:
-        ValueError: They are of no such kind, are none, or a column holds values of several kinds or is there
-            twice.
     """
     import pyarrow
     from datasets import Dataset
@@ -117,9 +107,6 @@ def as_dataset(rows: Any, name: str) -> "Dataset":
 def texts_in(rows: Any) -> list[Any] | None:
     """Return texts, or tuples of the texts of each column, as a list; `None` where rows are no texts.
 
-    Raises:
-        ValueError: Some are, and others not.
-
     Warns:
         UserWarning: The only text names a file.
 
@@ -146,11 +133,7 @@ def texts_in(rows: Any) -> list[Any] | None:
 
 
 def named(columns: Sequence[Any], name: str) -> Iterator[tuple[int, Any]]:
-    """Number the columns of a table.
-
-    Raises:
-        ValueError: Two have the same name.
-    """
+    """Number the columns of a table."""
     seen: set[str] = set()
     for number, column in enumerate(columns):
         if str(column) in seen:
@@ -160,11 +143,7 @@ def named(columns: Sequence[Any], name: str) -> Iterator[tuple[int, Any]]:
 
 
 def of_columns(columns: dict[str, list[Any]], name: str) -> "Dataset":
-    """Make a data set of columns.
-
-    Raises:
-        ValueError: A column holds values of several kinds.
-    """
+    """Make a data set of columns."""
     from .data.files.bad_rows import RowError
     from .data.files.columns import as_rows
 
@@ -188,11 +167,7 @@ def present(value: Any) -> Any:
 
 
 def keep(rows: Any, name: str) -> str:
-    """Write rows into the cache, unless they are there, and return the path of their file.
-
-    Raises:
-        ValueError: As in `as_dataset`, or there are no rows, or the cache cannot be written.
-    """
+    """Write rows into the cache, unless they are there, and return the path of their file."""
     from pyarrow.parquet import write_table
 
     from .data.cache import cache_folder, made_once

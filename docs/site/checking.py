@@ -31,7 +31,6 @@ class Reader(HTMLParser):
         self.document = Document()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember what one element refers to."""
         values = {name: value or "" for name, value in attrs}
         self.document.anchors |= {values[name] for name in ("id", "name") if name in values}
         if tag == "a" and "href" in values:
@@ -54,7 +53,6 @@ def check_site(folder: Path) -> list[str]:
 
 
 def read(page: Path) -> Document:
-    """Read one page."""
     reader = Reader()
     reader.feed(page.read_text(encoding="utf-8"))
     return reader.document

@@ -18,7 +18,6 @@ def command_page() -> str:
 
 
 def subcommands(parser: ArgumentParser) -> dict[str, ArgumentParser]:
-    """Return the parsers of a parser's commands."""
     groups = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
     return {name: command for group in groups for name, command in group.choices.items()}
 

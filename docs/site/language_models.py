@@ -17,11 +17,7 @@ LEFT_OUT = ("Evidence", "Studies", "Project")
 
 
 def texts_for_language_models(pages: dict[str, str]) -> dict[str, str]:
-    """Return both files by their names, from the site's pages by their paths.
-
-    Raises:
-        KeyError: The navigation names a page that there is not.
-    """
+    """Return both files by their names, from the site's pages by their paths."""
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     lines = [f"# {settings['site_name']}", "", f"> {settings['site_description']}", ""]
     lines += ["The text of all pages but the optional ones: [llms-full.txt](llms-full.txt)", ""]

@@ -52,7 +52,6 @@ def folder_page(folder: str) -> str:
 
 
 def path_of(folder: str) -> Path:
-    """Return where a folder of the package lies."""
     return ROOT / folder.replace(".", "/")
 
 

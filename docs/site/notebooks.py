@@ -56,7 +56,6 @@ def cells_of(page: str) -> list[tuple[str, str]]:
 
 
 def cell(number: int, kind: str, source: str) -> dict[str, Any]:
-    """Make a cell."""
     common = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": source}
     return common | ({"execution_count": None, "outputs": []} if kind == "code" else {})
 

@@ -71,16 +71,11 @@ class WrittenPages:
 
 
 def source_page(path: PurePosixPath) -> PurePosixPath:
-    """Return the page that shows a file."""
     return PurePosixPath("source") / path.with_name(f"{path.name}.md")
 
 
 def show_source(path: PurePosixPath) -> str:
-    """Write a page that shows a file, or that lists the modules of a folder.
-
-    Raises:
-        ValueError: There is no such file.
-    """
+    """Write a page that shows a file, or that lists the modules of a folder."""
     file = ROOT / path
     if file.is_dir():
         modules = [

@@ -58,9 +58,6 @@ def describe(annotation: Any) -> str:
     'list of integers'
     >>> describe(Literal["adam", "muon"])
     '`adam` or `muon`'
-
-    Raises:
-        ValueError: There are no words for it yet.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in WORDS:
@@ -94,7 +91,6 @@ def members(annotation: Any) -> list[Any]:
 
 
 def is_list(annotation: Any) -> bool:
-    """Whether an annotation allows a list."""
     if get_origin(annotation) is Annotated or get_origin(annotation) in (Union, UnionType):
         return any(is_list(part) for part in get_args(annotation))
     return get_origin(annotation) in (list, tuple)
@@ -222,11 +218,7 @@ class Reference:
         return {f"reference/{name}.md": self.page(name, *about) for name, about in RECIPES.items()}
 
     def page(self, name: str, title: str, cls: type, example: str) -> str:
-        """Write the page of one command's recipes.
-
-        Raises:
-            ValueError: Its example has a recipe, a key or a value that the command would refuse.
-        """
+        """Write the page of one command's recipes."""
         recipe, *overrides = example.split()
         load_plan(recipe, overrides) if cls is PlanRecipe else load_recipe(cls, recipe, overrides)
         lines = [f"# {title}", "", f"{summary(cls)} Set a key in the YAML file, or on the command line:", ""]

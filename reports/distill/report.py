@@ -211,7 +211,6 @@ def kept_table(summary: Mapping[str, Any]) -> Table:
 
 
 def kept_cells(kept: Mapping[str, Any]) -> list[str]:
-    """Write a share and its interval."""
     return [shown_share(kept["share"]), shown_interval(kept["interval"])]
 
 
@@ -293,7 +292,6 @@ def about_cache(missing: Mapping[str, float]) -> str:
 
 
 def mean_and_deviation(told: Mapping[str, Any], metric: str) -> str:
-    """Write a score's mean over the seeds, and its deviation."""
     return f"{format_score(told['mean'][metric])} ± {format_score(told['standard_deviation'][metric], 2)}"
 
 
@@ -386,5 +384,4 @@ def share_of(sizes: Mapping[str, Mapping[str, int]], key: str) -> float:
 
 
 def less(own: float, teachers: float) -> str:
-    """Write how much less something is."""
     return f"{1 - own / teachers:.0%}"

@@ -124,7 +124,6 @@ def summarize(prepared: Prepared, folder: Path, measured: Mapping[str, Any]) -> 
 
     Args:
         prepared: The steps, as before the students have learned.
-        folder: Of the run.
         measured: Sizes and, if they were measured, speeds.
     """
     general, task, students = prepared.general, prepared.task, [student.name for student in prepared.students]

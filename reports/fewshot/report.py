@@ -403,7 +403,6 @@ def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
     """Yield what fitted, if not everything did.
 
     Args:
-        results: Of the evaluation.
         names: What the report calls each model.
     """
     yield Prose(COLUMNS)
@@ -475,7 +474,6 @@ def answer_lines(
     """Lay out the answers of a record.
 
     Args:
-        record: Of a query.
         values: By which the answers are compared; log-likelihoods if left out.
         choice: The answer that is chosen, if any.
     """

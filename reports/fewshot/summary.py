@@ -21,12 +21,7 @@ GAIN_RESAMPLES = 300
 
 
 def summarize(folder: Path, task: Task) -> dict[str, Any]:
-    """Summarize what models have predicted, from what their evaluation left in its folder.
-
-    Args:
-        folder: Of the run.
-        task: Of its recipe.
-    """
+    """Summarize what models have predicted, from what their evaluation left in its folder."""
     facts = json.loads((folder / EVALUATION).read_text(encoding="utf-8"))
     rows = read_lines(folder / ROWS)
     worth = {name: [row["baselines"][name] for row in rows] for name in rows[0]["baselines"]}
@@ -72,7 +67,6 @@ def summarize_model(
     """Summarize what a model has predicted.
 
     Args:
-        task: The task.
         outcomes: Of all conditions.
         baselines: What needs no model, by its name: what it is worth for each row.
         touched: Which rows stand in a corpus, if that was looked for.

@@ -202,8 +202,6 @@ def build_report(
     """Build the report, its blocks in their order.
 
     Args:
-        prepared: The rows of the run.
-        summary: What `summarize` found.
         predictions: Of the best seed, for the last split.
         folder: Of the run, for the charts.
         begins_with: The pretrained model.
@@ -367,7 +365,6 @@ def comparisons(summary: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def mean_and_deviation(told: Mapping[str, Any], split: str, name: str) -> str:
-    """Write a score's mean over the seeds, and its deviation."""
     mean, deviation = (told[kind][split][name] for kind in ("mean", "standard_deviation"))
     return f"{format_score(mean)} ± {format_score(deviation, 2)}"
 

@@ -80,7 +80,6 @@ GUESSES = {
 
 
 def called(name: str, summary: Mapping[str, Any]) -> str:
-    """Write the name of a score."""
     return summary.get(SCORE_NAMES, {}).get(name, metric_words()[name])
 
 
@@ -90,12 +89,7 @@ def prepared_again(inputs: Inputs, run: FinishedRun) -> Prepared:
     Code of others is not run again: somebody else may have made the folder, and trusted it.
 
     Args:
-        inputs: Of the run.
         run: Its model knows the labels, and its folder which rows they were.
-
-    Raises:
-        FileNotFoundError: Rows are not there any more.
-        ValueError: They have changed.
     """
     data, own, first = inputs.data, inputs.task.recipe, inputs.settings[0]
     with warnings.catch_warnings(action="ignore"):  # the run has told

@@ -106,7 +106,6 @@ def unit_scores(
         model: On the device, in evaluation mode.
         steps: What the model is measured on, cut as in the evaluation, if anything.
         device: That computes.
-        precision: Of products.
     """
     if steps is None:
         return {}

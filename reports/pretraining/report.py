@@ -270,12 +270,7 @@ def told(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def measured_on(reader: TextReader, folder: Path) -> tuple[Texts, ExampleSource | None]:
-    """Read again what the run in a folder has learned from, and the examples that it was measured on.
-
-    Raises:
-        FileNotFoundError: The text is not there any more.
-        ValueError: It has changed.
-    """
+    """Read again what the run in a folder has learned from, and the examples that it was measured on."""
     with warnings.catch_warnings(action="ignore"):  # the run has told
         texts = open_texts(reader.corpus, reader.objective)
         keep_texts(folder / TEXTS, identify(texts), goes_on=True, may_change=False)
@@ -396,7 +391,6 @@ ABOUT_TRIGRAM = (
 
 
 def terms_of(summary: Mapping[str, Any]) -> list[str]:
-    """Name what was learned."""
     return [name.removesuffix("/loss") for name in summary["scores"] if name.endswith("/loss")]
 
 
@@ -425,7 +419,6 @@ def glance(term: str, summary: Mapping[str, Any]) -> Card:
 
 
 def number_of(name: str) -> Callable[[float], str]:
-    """Return what writes scores of a name."""
     return number if name == "perplexity" else lambda value: format_score(value, 3)
 
 

@@ -78,10 +78,6 @@ def convert(
         decoder: For `seq2seq`, what becomes the decoder; `None`: `model` becomes both stacks.
         seed: Of the weights that no source has.
 
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: As in `from_stock` and `read_as`.
-
     Example:
         >>> from tercet import TercetDecoderConfig, TercetDecoderForCausalLM
         >>> from tercet.tools.convert.members import convert
@@ -101,7 +97,6 @@ def of_family(model: PreTrainedModel | str) -> TercetPreTrainedModel:
 
 
 def member_of(model: TercetPreTrainedModel) -> Member:
-    """Return which member a model is."""
     kinds: dict[type[TercetConfig], Member]
     kinds = {TercetEncoderConfig: "encoder", TercetDecoderConfig: "decoder", TercetSeq2SeqConfig: "seq2seq"}
     return next(member for kind, member in kinds.items() if isinstance(model.config, kind))
@@ -118,12 +113,8 @@ def read_as(
 
     Args:
         source: Of any member, with any head; only a language-modeling head is taken along.
-        to: The member.
         decoder: For `seq2seq`, the model that becomes its decoder; `None`: `source` becomes both.
         seed: Of the weights that no source has.
-
-    Raises:
-        ValueError: The model is this member already, or has what the other member cannot have.
     """
     if to not in MODELS:
         raise ValueError(f"--to is {to!r}: choose one of {', '.join(MODELS)}")
@@ -175,11 +166,7 @@ def with_zero_segments(model: TercetPreTrainedModel, tensors: dict[str, Tensor])
 
 
 def fields_as(source: TercetPreTrainedModel, to: Member) -> dict[str, Any]:
-    """Return the fields of the configuration that describes a model, or one of its stacks, as a member.
-
-    Raises:
-        ValueError: The member has no counterpart of a field.
-    """
+    """Return the fields of the configuration that describes a model, or one of its stacks, as a member."""
     config, own = stack_config(source.config, to)
     # Heads of labels are the member's own; `rope_parameters` repeat other fields.
     taken = [name for name in SHARED_FIELDS if not name.startswith(("classifier_", "rope_parameters"))]
@@ -209,9 +196,6 @@ def window_as(window: int, to: Member) -> int:
     """Count a window as a member does, such that a position sees the same earlier ones as before.
 
     An encoder counts the tokens on either side, a decoder those up to the token itself, which it includes.
-
-    Raises:
-        ValueError: The window would be too small.
     """
     counted = window + 1 if to == "decoder" else window - 1
     if counted < SMALLEST_WINDOW:
@@ -236,11 +220,7 @@ def tensors_as(source: TercetPreTrainedModel, to: Member) -> dict[str, Tensor]:
 
 
 def built(to: Member, fields: dict[str, Any], seed: int, dtype: torch.dtype) -> TercetPreTrainedModel:
-    """Build a model whose weights are random.
-
-    Raises:
-        ValueError: The member cannot have these fields.
-    """
+    """Build a model whose weights are random."""
     model_class: Any = MODELS[to]
     # No token stands before a decoder's text to be its label's: the mean of all does (LLM2Vec, section 2.3).
     pooling = {"classifier_pooling": "mean"} if to == "encoder" else {}
@@ -287,12 +267,7 @@ def joined_config(encoder: dict[str, Any], decoder: dict[str, Any], *, is_one_ta
     """Join the fields of an encoder and of a decoder.
 
     Args:
-        encoder: Fields of its configuration.
-        decoder: The same.
         is_one_table: Whether both have the same token vectors, which are then shared.
-
-    Raises:
-        ValueError: They differ where both must agree; all fields are named.
     """
     encoder, decoder = with_shared_length(*with_shared_window(encoder, decoder))
     segments = max(encoder["type_vocab_size"], decoder["type_vocab_size"])

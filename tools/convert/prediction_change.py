@@ -68,11 +68,7 @@ class Probe:
 
 
 def probe_of(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: int) -> Probe:
-    """Turn texts into ids, between the tokens that open and close a text where the tokenizer has such.
-
-    Raises:
-        ValueError: No text has two tokens.
-    """
+    """Turn texts into ids, between the tokens that open and close a text where the tokenizer has such."""
     before, after = frame_ids(tokenizer)
     room = min(MOST_TOKENS, longest) - len(before) - len(after)
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"][:room] for text in texts]
@@ -86,11 +82,7 @@ def probe_of(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, longest: 
 def change_of_predictions(
     before: TercetPreTrainedModel, after: TercetPreTrainedModel, question: Question, probe: Probe
 ) -> Change:
-    """Put a question to a model and to what it became, whose decoder also reads the text as its source.
-
-    Raises:
-        ValueError: The question needs a mask token, and there is none.
-    """
+    """Put a question to a model and to what it became, whose decoder also reads the text as its source."""
     expected, ours, tokens = [], [], []
     for text in probe.texts:
         expected.append(answers(before, text, question, probe.mask_id))

@@ -84,7 +84,6 @@ class MemberReport:
     changes: tuple[Change, ...]
 
     def table(self) -> str:
-        """Show everything as Markdown."""
         model, reading = self.reading.model, self.reading
         return "\n".join(
             [
@@ -134,7 +133,6 @@ class MemberReport:
         )
 
     def save(self, folder: Path) -> None:
-        """Write `README.md` and `conversion.json`."""
         facts = {
             "sources": self.sources,
             "model": type(self.reading.model).__name__,
@@ -192,11 +190,6 @@ def convert_model(
         text: A text file, on whose first paragraphs predictions are compared; `None`: on six sentences.
         seed: Of the weights that no source has.
         overwrite: Replace what an earlier call has written there.
-
-    Raises:
-        FileNotFoundError: There is no such model or text.
-        ValueError: As in `as_ours` and `read_as`; a tokenizer is missing, or two differ; the folder is in
-            use.
     """
     sources = {"the model": source} | ({} if decoder is None else {"the decoder": decoder})
     texts = TEXTS if text is None else paragraphs(text)
@@ -217,11 +210,7 @@ def convert_model(
 
 
 def load(source: str) -> tuple[TercetPreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a model and its tokenizer.
-
-    Raises:
-        ValueError: As in `as_ours`, or the tokenizer is missing or does not fit.
-    """
+    """Load a model and its tokenizer."""
     checkpoint = Checkpoint.open(source)
     with quietly():
         model = as_ours(checkpoint)
@@ -236,12 +225,7 @@ def load(source: str) -> tuple[TercetPreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Read the first paragraphs of a text file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is empty, or not UTF-8.
-    """
+    """Read the first paragraphs of a text file."""
     file = Path(text).expanduser()
     if not file.is_file():
         raise FileNotFoundError(f"--text {text} is no file: name a text file")

@@ -45,9 +45,6 @@ def train_word_vectors(
         num_ngram_rows: Vectors that all n-grams share.
         seed: Of the first vectors and of what is drawn; the result is the same again with one worker.
         workers: Threads.
-
-    Raises:
-        ValueError: gensim is not installed, or no word is frequent enough.
     """
     try:
         from gensim.models import FastText
@@ -84,11 +81,6 @@ def read_word_vectors(file: Path, largest: int | None = None) -> TercetWordVecto
     Args:
         file: Text, perhaps compressed (.gz).
         largest: Most words to read; files have the frequent ones first.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: A line has another number of numbers than the first one, or what is none or not finite;
-            or a line is not UTF-8, or all are blank.
     """
     rows: dict[str, np.ndarray] = {}
     opens = gzip.open if file.suffix == ".gz" else open
@@ -163,9 +155,6 @@ def build(
         vectors: (V, C).
         ngram_vectors: (rows, C).
         ngram_lengths: Characters of the shortest and the longest n-gram.
-
-    Raises:
-        ValueError: A word is given twice, or there are more or fewer words than vectors.
     """
     if len(words) != len(vectors):
         raise ValueError(

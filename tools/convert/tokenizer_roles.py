@@ -33,7 +33,6 @@ def prepare_tokenizer(tokenizer: PreTrainedTokenizerBase, to: "Member", *, has_s
 
     Args:
         tokenizer: It is changed.
-        to: The member.
         has_segments: Whether the model has vectors of segments.
     """
     if to == "encoder" and tokenizer.mask_token is None:

@@ -106,10 +106,8 @@ def answers(folder: Path) -> Iterator[Block]:
 
 
 def example(lines: Mapping[str, str]) -> Example:
-    """Lay out lines of text with their labels."""
     return Example([Line(label, [Run(text)]) for label, text in lines.items()])
 
 
 def lines_of(file: Path) -> list[Mapping[str, Any]]:
-    """Read JSON lines."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]

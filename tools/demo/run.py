@@ -87,10 +87,6 @@ def run_demo(
         overwrite: Replace an earlier demonstration there.
         overrides: Further changes of the shipped recipes.
         documents: Other modules for the tasks than this machine's, by split of pretraining.
-
-    Raises:
-        ValueError: The folder holds something else, or an earlier demonstration without `overwrite`.
-        KeyboardInterrupt: A signal stopped it.
     """
     folder = named_path(output, "--output")
     with writing(folder):
@@ -138,11 +134,7 @@ def next_steps(page: Path) -> list[str]:
 
 
 def claim_folder(folder: Path, *, overwrite: bool) -> None:
-    """Make the folder, in place of that of an earlier demonstration, which is renamed.
-
-    Raises:
-        ValueError: As `run_demo`.
-    """
+    """Make the folder, in place of that of an earlier demonstration, which is renamed."""
     if folder.is_file():
         raise ValueError(f"output is {folder}, which is a file: name a folder")
     if visible(folder):

@@ -37,9 +37,6 @@ def diagnose(model: str, *, trust_remote_code: bool = False) -> Diagnosis:
     Args:
         model: Its folder, or its name on the Hub.
         trust_remote_code: Run the code that a model brings along.
-
-    Raises:
-        ValueError: It cannot be loaded, as in `load_examined_model`.
     """
     with quietly():
         return examine(load_examined_model(Checkpoint.open(model, trust_remote_code=trust_remote_code)))

@@ -56,7 +56,6 @@ class Examination:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.answer.__name__.replace("_", " ")
 
     @property

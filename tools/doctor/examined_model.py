@@ -35,7 +35,6 @@ class ExaminedModel:
 
     @property
     def config(self) -> PreTrainedConfig:
-        """The model's configuration."""
         return self.model.config
 
     @property
@@ -80,12 +79,7 @@ HARMLESS = 10**8
 
 
 def load_examined_model(checkpoint: Checkpoint) -> ExaminedModel:
-    """Load a model to examine it, whatever its files lack.
-
-    Raises:
-        ValueError: A file is missing or damaged, the weights are pickled or far fewer than the configuration
-            says, or the model is of a kind, or has a head, that no examination knows.
-    """
+    """Load a model to examine it, whatever its files lack."""
     folder, config = checkpoint.folder, checkpoint.config
     if not getattr(config, "reads_any_ids", True):
         checkpoint.require_transformer()

@@ -46,7 +46,6 @@ class Reader:
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's tokenizer, where it has one."""
         assert self.examined.tokenizer is not None
         return self.examined.tokenizer
 

@@ -88,10 +88,6 @@ def load_embedder(
         prompt: Name of the folder's prompt that is put before each text; by default the one that it names
             as the default, if any.
         precision: `fp32` or `bf16`, the format of products.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It makes no vectors, has no such prompt or no tokenizer, or is damaged.
     """
     checkpoint = Checkpoint.open(source)
     checkpoint.require_transformer()
@@ -116,11 +112,7 @@ def require_readable(checkpoint: Checkpoint) -> None:
 
 
 def find_prompt(settings: Mapping[str, Any], name: str | None, source: str) -> str:
-    """Return the prompt of a name in a folder's settings, or the default one; empty if there is none.
-
-    Raises:
-        ValueError: There is none of this name, or the model scores pairs and makes no vectors.
-    """
+    """Return the prompt of a name in a folder's settings, or the default one; empty if there is none."""
     if settings.get("model_type") == CROSS_ENCODER:
         raise ValueError(f"{source} is a cross-encoder, which scores pairs: name a model that makes vectors")
     prompts: dict[str, str] = settings.get("prompts") or {}
@@ -139,9 +131,6 @@ class PackedEmbedder:
         checkpoint: The model on disk.
         prompt: What is put before each text.
         precision: `fp32` or `bf16`.
-
-    Raises:
-        ValueError: As in `load_embedder`.
     """
 
     def __init__(self, checkpoint: Checkpoint, prompt: str, precision: str):
@@ -161,7 +150,6 @@ class PackedEmbedder:
         """Numbers of a vector, C."""
 
     def describe(self) -> str:
-        """Say how vectors are made."""
         pooled = {"mean": "mean of the states", "first": "first state", "last": "last state"}
         length = ", of length 1" if self.vectors.is_normalized else ""
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
@@ -182,11 +170,7 @@ class PackedEmbedder:
         return embeddings
 
     def tell_of_cut(self, are_cut: Sequence[bool]) -> None:
-        """Warn, once, if some texts lose their end.
-
-        Warns:
-            UserWarning: Some do.
-        """
+        """Warn, once, if some texts lose their end."""
         if any(are_cut) and not self.has_told_of_cut:
             self.has_told_of_cut = True
             warnings.warn(
@@ -196,11 +180,7 @@ class PackedEmbedder:
             )
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Encode texts behind the prompt; longer ones lose their end, as in sentence-transformers.
-
-        Raises:
-            RowError: The tokenizer finds nothing in a text.
-        """
+        """Encode texts behind the prompt; longer ones lose their end, as in sentence-transformers."""
         options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": False}
         prompted = [self.prompt + text for text in texts]
         self.tell_of_dropped(prompted)
@@ -215,7 +195,6 @@ class PackedEmbedder:
         return ids
 
     def computing(self) -> ExitStack:
-        """Let products be computed as fast as the precision allows."""
         stack = ExitStack()
         stack.enter_context(torch.inference_mode())
         stack.enter_context(products_in(self.precision, self.device))
@@ -242,11 +221,7 @@ class PackedEmbedder:
 
 
 class LibraryEmbedder:
-    """sentence-transformers, for models that are none of ours.
-
-    Raises:
-        ValueError: The folder says how it is to be loaded.
-    """
+    """sentence-transformers, for models that are none of ours."""
 
     def __init__(self, folder: Path, prompt: str, precision: str):
         require_no_adapter(folder)
@@ -259,11 +234,9 @@ class LibraryEmbedder:
         self.width = cast(int, self.model.get_embedding_dimension())
 
     def describe(self) -> str:
-        """Say how vectors are made."""
         return "as sentence-transformers makes them"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Return a vector for each text, (E, C)."""
         with products_in(self.precision, torch.device(self.model.device.type)):
             return self.model.encode(list(texts), prompt=self.prompt, show_progress_bar=False)
 
@@ -272,9 +245,6 @@ def require_known_settings(folder: Path) -> None:
     """Refuse settings by which a folder chooses how sentence-transformers loads it.
 
     They become arguments of `from_pretrained`: some let it fetch the code of kernels, or read other files.
-
-    Raises:
-        ValueError: There are some.
     """
     for file in sorted(folder.rglob(OF_TRANSFORMER)):
         told = read_facts(file)

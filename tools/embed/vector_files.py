@@ -68,9 +68,7 @@ class VectorWriter(Protocol):
         """Append vectors (E, C), and the texts that they are of."""
         ...
 
-    def close(self) -> None:
-        """Complete the file."""
-        ...
+    def close(self) -> None: ...
 
 
 class ArrayWriter:
@@ -88,12 +86,10 @@ class ArrayWriter:
         np.lib.format.write_array_header_1_0(self.file, facts)
 
     def write(self, texts: Sequence[str], vectors: np.ndarray) -> None:
-        """Append vectors."""
         self.file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
         self.rows += len(vectors)
 
     def close(self) -> None:
-        """Fill in the number of rows."""
         self.write_header()
         self.file.close()
 
@@ -108,12 +104,10 @@ class TableWriter:
         self.writer = ParquetWriter(path, self.schema)
 
     def write(self, texts: Sequence[str], vectors: np.ndarray) -> None:
-        """Append rows."""
         values = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(vectors.ravel()), self.width)
         self.writer.write_table(pyarrow.table([pyarrow.array(texts, pyarrow.string()), values], self.schema))
 
     def close(self) -> None:
-        """Write the table's end."""
         self.writer.close()
 
 
@@ -127,12 +121,10 @@ class IndexWriter:
         self.index = faiss.IndexHNSWFlat(width, LINKS, faiss.METRIC_INNER_PRODUCT)
 
     def write(self, texts: Sequence[str], vectors: np.ndarray) -> None:
-        """Add vectors, by the numbers of their rows."""
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         self.index.add(np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32))
 
     def close(self) -> None:
-        """Write the index."""
         import faiss
 
         faiss.write_index(self.index, str(self.path))
@@ -170,12 +162,6 @@ def embed_file(
         precision: `fp32` or `bf16`.
         index: Write an index of faiss beside the output, too.
         overwrite: Replace earlier files.
-
-    Raises:
-        FileNotFoundError: There is no such file or model.
-        ValueError: The output has another ending or exists, the file has no such column, a row has no text,
-            or as in `load_embedder`.
-        WriteError: The system does not write it; what was there is as it was.
     """
     path = Path(output).expanduser()
     files = [path, *([path.with_suffix(INDEX)] if index else [])]
@@ -215,11 +201,7 @@ def require_writable(
 
 @contextmanager
 def written(path: Path, width: int, column: str) -> Iterator[VectorWriter]:
-    """Open a writer for a file, which gets its name in the end, or stays as it was.
-
-    Raises:
-        WriteError: The system does not write it.
-    """
+    """Open a writer for a file, which gets its name in the end, or stays as it was."""
     with written_beside(path) as partial:
         writer: VectorWriter = WRITERS[path.suffix](partial, width, column)
         yield writer
@@ -227,23 +209,14 @@ def written(path: Path, width: int, column: str) -> Iterator[VectorWriter]:
 
 
 def texts_of_file(source: str, column: str) -> Iterator[list[str]]:
-    """Read the texts of a file, some at a time; empty ones are texts, and so are numbers.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is of no known kind or damaged, has no such column, or a row has no text there.
-    """
+    """Read the texts of a file, some at a time; empty ones are texts, and so are numbers."""
     path = Path(source) if source == STANDARD else find_file(source, others=TEXT_LINES)
     values = lines_of_texts(path, column) if ending(path) in TEXT_LINES else values_of_rows(source, column)
     return in_batches(values, source, column)
 
 
 def in_batches(values: Iterable[Any], source: str, column: str) -> Iterator[list[str]]:
-    """Divide texts, some together; empty ones are texts, and so are numbers.
-
-    Raises:
-        ValueError: A value is no text.
-    """
+    """Divide texts, some together; empty ones are texts, and so are numbers."""
     values, row = iter(values), 0
     while batch := list(islice(values, TEXTS_AT_ONCE)):
         texts = [*map(text_of, batch)]
@@ -259,11 +232,7 @@ def in_batches(values: Iterable[Any], source: str, column: str) -> Iterator[list
 
 
 def lines_of_texts(path: Path, column: str) -> Iterator[str]:
-    """Read the lines of a file.
-
-    Raises:
-        ValueError: A column is named, or a line is no text.
-    """
+    """Read the lines of a file."""
     if column != TEXT:
         raise ValueError(f"--column is {column!r}, but {path} has lines and no columns: leave it out")
     records = read(path, (), reader=rows_of_lines)

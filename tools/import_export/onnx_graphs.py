@@ -138,10 +138,6 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
         output: The folder to write.
         int8: Write the graphs with matrices of 8-bit integers, too.
         overwrite: Replace what an earlier call has written there.
-
-    Raises:
-        ValueError: A package is missing; the folder is in use; its vectors are none that ours can have; or a
-            graph computes something else.
     """
     require_packages()
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
@@ -185,11 +181,7 @@ def write_graphs(
     Args:
         model: The model; it is put into evaluation mode, and float32.
         tokenizer: Its tokenizer, which encodes some sentences to compare by.
-        folder: An existing folder.
         int8: Write graphs with 8-bit integers, too.
-
-    Raises:
-        ValueError: A graph computes something else than the model.
     """
     model.eval().float()
     model.config.use_cache = False
@@ -382,7 +374,6 @@ def measure(graph: Graph, path: Path) -> Measured:
 
 
 def run(session: Any, graph: Graph, batch: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    """Compute the outputs of a batch, by their names."""
     found = session.run(list(graph.outputs), {name: x.numpy() for name, x in batch.items()})
     return dict(zip(graph.outputs, found, strict=True))
 
@@ -408,7 +399,6 @@ def texts_in(batch: dict[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 
 
 def named(outputs: Any, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return what a module has computed by name."""
     return {names[0]: outputs} if torch.is_tensor(outputs) else {name: outputs[name] for name in names}
 
 

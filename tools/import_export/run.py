@@ -51,9 +51,6 @@ def import_model(
         output: The folder to write.
         revision: Branch, tag or commit on the Hub.
         overwrite: Replace what an earlier call has written there.
-
-    Raises:
-        ValueError: As in `load_stock`, `from_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
         checkpoint = Checkpoint.open(source, revision)
@@ -76,9 +73,6 @@ def export_model(
         output: The folder to write, which stock transformers loads.
         model_type: The stock architecture; `None`: the first that is exactly this model.
         overwrite: Replace what an earlier call has written there.
-
-    Raises:
-        ValueError: As in `to_stock`; the folder is in use; or the models are not one.
     """
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
         checkpoint = Checkpoint.open(source)
@@ -113,11 +107,7 @@ PROBE = "a b. Is 12 of them it?"
 
 @contextmanager
 def claimed(sources: dict[str, str], output: str, *, overwrite: bool) -> Iterator[Path]:
-    """Make sure that a folder may be written, and that nobody else writes it meanwhile.
-
-    Raises:
-        ValueError: There is something already, or what is read lies in it.
-    """
+    """Make sure that a folder may be written, and that nobody else writes it meanwhile."""
     require_free(output, overwrite=True)
     folder = Path(output).expanduser().resolve()
     with made(folder.parent), locked(lock_of(folder), output, "another folder"):
@@ -145,12 +135,7 @@ def hand_over(
     folder: Path,
     files: dict[str, Any],
 ) -> Certificate:
-    """Write a folder at once, or nothing; with `files` of JSON that sentence-transformers reads.
-
-    Raises:
-        ValueError: The certificate does not hold.
-        WriteError: There is no room; what was there is as it was.
-    """
+    """Write a folder at once, or nothing; with `files` of JSON that sentence-transformers reads."""
     if not certificate.holds:
         raise ValueError(certificate.verdict())
 
@@ -181,11 +166,7 @@ def write_model(
     folder: Path,
     add: Callable[[Path], None],
 ) -> None:
-    """Write a model, its tokenizer and what `add` adds to their folder: all of it, or nothing.
-
-    Raises:
-        WriteError: There is no room; what was there is as it was.
-    """
+    """Write a model, its tokenizer and what `add` adds to their folder: all of it, or nothing."""
 
     def fill(partial: Path) -> None:
         with quietly():
@@ -199,11 +180,7 @@ def write_model(
 
 
 def write_folder(folder: Path, num_bytes: int, fill: Callable[[Path], None]) -> None:
-    """Write a folder by `fill`, which is given an empty one: all of it, or nothing.
-
-    Raises:
-        WriteError: There is no room for `num_bytes`; what was there is as it was.
-    """
+    """Write a folder by `fill`, which is given an empty one: all of it, or nothing."""
     partial = partial_path(folder)
     if partial.exists():
         delete_folder(partial)

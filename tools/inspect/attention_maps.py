@@ -35,15 +35,11 @@ def attention_maps(model: PreTrainedModel, inputs: Batch) -> dict[Kind, list[Ten
     Fast kernels keep no weights: attention is computed by its definition (`eager`) meanwhile.
 
     Args:
-        model: The model, which is evaluated.
         inputs: What it reads, padded or packed. The rows of pads mean nothing.
 
     Returns:
         Where attention stands -> the weights (B, H, T, S) of its modules, first layer first, in the order of
         those of the same kind in `find_attention(model)`; a module that layers share has one for each.
-
-    Raises:
-        ValueError: The model keeps no weights.
     """
     with evaluating(model), by_definition(model):
         outputs = model(**inputs, output_attentions=True)

@@ -34,10 +34,6 @@ def ablate_heads(model: PreTrainedModel, heads: Mapping[int, Iterable[int]]) -> 
     Args:
         model: The model; its weights do not change.
         heads: Number of an attention module in `find_attention(model)` -> numbers of its heads, from 0.
-
-    Raises:
-        ValueError: There is no such module or head; or the model was called, but not through the output
-            projection of a module, so that its heads were not removed.
     """
     layers = find_attention(model)
     if wrong := [number for number in heads if number not in range(len(layers))]:
@@ -77,11 +73,7 @@ def require_heads(layer: AttentionLayer, chosen: Iterable[int], number: int) -> 
 
 
 def loss_increase(before: Any, after: Any, batch: Batch) -> Tensor:
-    """Return by how much the loss has risen, in nats per target.
-
-    Raises:
-        ValueError: The batch has no labels.
-    """
+    """Return by how much the loss has risen, in nats per target."""
     if getattr(before, "loss", None) is None:
         raise ValueError("the model returned no loss: give batches with `labels`, or measure by `divergence`")
     return after.loss - before.loss
@@ -91,9 +83,6 @@ def divergence(before: Any, after: Any, batch: Batch) -> Tensor:
     """Return how far predictions have moved: the mean of KL(before || after) over tokens, in nats.
 
     It needs no labels, and serves every model with logits of several classes: of tokens, or of texts.
-
-    Raises:
-        ValueError: There are no such logits.
     """
     if getattr(before, "logits", None) is None or before.logits.shape[-1] < 2:
         raise ValueError(

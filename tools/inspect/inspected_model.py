@@ -83,9 +83,6 @@ def find_attention(model: PreTrainedModel) -> list[AttentionLayer]:
     Of Tercet's members by their classes, of others by their structure: a module that has projections to
     queries and values (`PROJECTIONS`) and a linear map that reads all heads (`OUTPUTS`, `BESIDE`). A module
     that several layers share, as in ALBERT, is one.
-
-    Raises:
-        ValueError: There is none.
     """
     found = []
     for name, module in model.named_modules():
@@ -124,12 +121,10 @@ def output_of(model: nn.Module, name: str, module: nn.Module) -> nn.Module | Non
 
 
 def width_read(projection: nn.Module) -> int:
-    """Return the width of what a linear map reads."""
     return projection.in_features if isinstance(projection, nn.Linear) else int(projection.weight.shape[0])  # pyright: ignore[reportIndexIssue, reportArgumentType]
 
 
 def count_heads(model: PreTrainedModel, module: nn.Module) -> int | None:
-    """Return the number of heads that a module, or the configuration, says."""
     said = [getattr(owner, name, None) for owner in (module, model.config) for name in COUNTS]
     return next((count for count in said if isinstance(count, int)), None)
 
@@ -148,9 +143,6 @@ def find_blocks(model: PreTrainedModel) -> list[nn.Module]:
 
     They are the elements of the outermost list of modules with attention inside. Of a sequence-to-sequence
     model, they are the decoder's, whose last one the head reads.
-
-    Raises:
-        ValueError: There is no such list, or its one block is every layer.
     """
     lists = {path: None for layer in find_attention(model) if (path := list_around(model, layer.name))}
     if not lists:

@@ -26,9 +26,6 @@ def record_states(model: PreTrainedModel, inputs: Batch) -> list[Tensor]:
 
     The last entry comes before a final norm that is no part of the block; `output_hidden_states` of
     transformers has it normed. Returns L + 1 states (B, T, C), packed sequences as (1, N, C).
-
-    Raises:
-        ValueError: A block computed more than once, since layers share it, or not at all.
     """
     blocks = find_blocks(model)
     read: list[Tensor] = []
@@ -75,9 +72,6 @@ def logit_lens(model: PreTrainedModel, inputs: Batch) -> list[Tensor]:
 
     Returns L + 1 logits (B, T, V): of what the first block reads, then of what each block writes. The last
     are the model's own.
-
-    Raises:
-        ValueError: The model gives no logits.
     """
     last, logits = find_blocks(model)[-1], []
     for states in record_states(model, inputs):

@@ -54,10 +54,6 @@ def inspect_model(
         output: The HTML file to write, which is replaced.
         target: What a sequence-to-sequence model writes for it; its own greedy answer by default.
         trust_remote_code: Run the code that a model brings along.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It cannot be loaded, lacks weights or a tokenizer, has no heads, or the text is too long.
     """
     with quietly():
         examined = load(name, trust_remote_code=trust_remote_code)
@@ -69,12 +65,7 @@ def inspect_model(
 
 
 def load(name: str, *, trust_remote_code: bool) -> ExaminedModel:
-    """Load a model of which nothing is made up, but for a pooler that its head does not read.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It cannot be loaded, lacks weights, or has some that are not finite.
-    """
+    """Load a model of which nothing is made up, but for a pooler that its head does not read."""
     checkpoint = Checkpoint.open(name, trust_remote_code=trust_remote_code)
     examined, stored = load_examined_model(checkpoint), checkpoint.weights
     assert examined.fit is not None
@@ -107,16 +98,11 @@ class Reading:
 
     @property
     def models(self) -> dict[str, PreTrainedModel]:
-        """Return both models by their titles."""
         return {TRAINED: self.model, RANDOM: self.baseline}
 
 
 def describe(examined: ExaminedModel, text: str, target: str | None = None) -> Report:
-    """Make the report of a model and a text.
-
-    Raises:
-        ValueError: As in `inspect_model`.
-    """
+    """Make the report of a model and a text."""
     model, tokenizer = examined.model, examined.tokenizer
     if tokenizer is None:
         raise ValueError(f"{examined.name} has no tokenizer: save the one that it was trained with beside it")
@@ -132,11 +118,7 @@ def describe(examined: ExaminedModel, text: str, target: str | None = None) -> R
 def read(
     examined: ExaminedModel, tokenizer: PreTrainedTokenizerBase, text: str, target: str | None
 ) -> dict[str, Tensor]:
-    """Encode a text as a batch of one, as the model was trained to read it.
-
-    Raises:
-        ValueError: It has no token or too many, or a target is given to a model that writes none.
-    """
+    """Encode a text as a batch of one, as the model was trained to read it."""
     config: Any = examined.config
     encoded = tokenizer(text, return_tensors="pt", verbose=False)
     ids = cast(Tensor, encoded["input_ids"]).long()

@@ -35,7 +35,6 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """All of it."""
         return sum(getattr(self, field.name) for field in fields(self))
 
 

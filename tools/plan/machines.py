@@ -171,7 +171,6 @@ def measure_this_machine() -> Device:
 
 
 def own_device() -> torch.device:
-    """Return the device that a run would take."""
     chosen = None if computes_on_cpu() else torch.accelerator.current_accelerator()
     return chosen or torch.device("cpu")
 
@@ -234,7 +233,6 @@ class PlanRecipe:
 
     @property
     def kind(self) -> Device:
-        """Look the device up, or measure it."""
         if self.device == THIS_MACHINE:
             return measure_this_machine()
         return DEVICES[self.device]
@@ -260,11 +258,7 @@ class PlanRecipe:
         return expected_share(self.kind.type, width) if self.mfu == "auto" else (self.mfu, ())
 
     def peak(self, precision: str) -> float:
-        """Return the operations per second of one device in a format of products.
-
-        Raises:
-            ValueError: The device does not compute in it.
-        """
+        """Return the operations per second of one device in a format of products."""
         if precision not in self.kind.peaks:
             raise ValueError(
                 f"training.precision is {precision}, but device {self.device} computes in "
@@ -274,11 +268,7 @@ class PlanRecipe:
 
 
 def read_machines(overrides: Iterable[str]) -> PlanRecipe:
-    """Read the description of machines.
-
-    Raises:
-        ValueError: A key or a device is unknown, or a value impossible.
-    """
+    """Read the description of machines."""
     try:
         return parse_recipe(PlanRecipe, read_overrides(overrides))
     except ValueError as error:
@@ -292,9 +282,6 @@ def load_plan(source: str | Path, overrides: Iterable[str] = ()) -> tuple[Pretra
         source: Path of a YAML file, or the name of a shipped recipe.
         overrides: `devices=64` and its like describe the machines; keys with a dot, and those that a recipe
             begins with, replace the recipe's values.
-
-    Raises:
-        ValueError: As in `load_recipe`; the same of the plan's values.
     """
     of_recipe, of_machines = split_overrides(overrides, {field.name for field in fields(PretrainingRecipe)})
     return load_recipe(PretrainingRecipe, source, of_recipe), read_machines(of_machines)

@@ -44,11 +44,7 @@ Parts = Sequence[tuple[NeuralPreTrainedModel, FullSequence]]
 
 
 def build_planned_model(recipe: PretrainingRecipe) -> Trainable:
-    """Build what a recipe trains without storage; its vocabulary is the largest that its tokenizer may have.
-
-    Raises:
-        ValueError: As in `first_model`, or the named tokenizer cannot be loaded.
-    """
+    """Build what a recipe trains without storage, with the largest vocabulary that its tokenizer may have."""
     model, options = first_model(recipe.model, recipe.objective, recipe.corpus), recipe.tokenizer
     path = tokenizer_of_text(recipe.corpus) if options.path is None else options.path
     if path is not None:
@@ -79,11 +75,7 @@ def blocks_of(model: nn.Module) -> list[Block]:
 
 
 def optimizer_bytes(model: nn.Module, training: TrainingRecipe) -> int:
-    """Count what the recipe's optimizer and moving average remember, by letting the optimizer take a step.
-
-    Raises:
-        ValueError: The recipe names constants that its optimizer does not use.
-    """
+    """Count what the recipe's optimizer and moving average remember, by letting the optimizer take a step."""
     optimizer = build_optimizer(
         model, training.optimizer, sets_learning_rate=training.schedule.kind == "noam"
     )

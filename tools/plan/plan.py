@@ -53,17 +53,14 @@ class PlannedStage:
 
     @property
     def tokens_per_step(self) -> int:
-        """Tokens of a step's sequences."""
         return self.sequences * self.sequence.tokens
 
     @property
     def tokens(self) -> int:
-        """Tokens of all its steps."""
         return self.steps * self.tokens_per_step
 
     @property
     def flops(self) -> float:
-        """Operations of all its steps."""
         return self.steps * self.sequences * self.flops_per_sequence
 
 
@@ -97,7 +94,6 @@ class Outlook:
 
     @property
     def device_hours(self) -> float:
-        """Hours by devices."""
         return self.hours * self.layout.devices
 
 
@@ -124,13 +120,11 @@ class Plan:
     """The recipe's, and at last the one in which its own values hold."""
 
     def __str__(self) -> str:
-        """Write the report."""
         from .report import report_plan
 
         return report_plan(self)
 
     def __repr__(self) -> str:
-        """Name the model and what is computed."""
         model, machines = self.recipe.model, self.machines
         return (
             f"<plan of {model.preset or model.path} on {machines.devices:,} x {machines.device}: "
@@ -138,7 +132,6 @@ class Plan:
         )
 
     def _repr_markdown_(self) -> str:
-        """Show the report, whose tables are Markdown, in a notebook."""
         return str(self)
 
     @property
@@ -148,7 +141,6 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the whole run."""
         return sum(stage.tokens for stage in self.stages)
 
     @property
@@ -158,7 +150,6 @@ class Plan:
 
     @property
     def flops_per_token(self) -> float:
-        """Operations, averaged over the run."""
         return self.flops / self.tokens
 
     @property
@@ -172,7 +163,6 @@ class Plan:
         return tuple(map(self.outlook, layouts(self.machines.devices, self.machines.devices_per_node)))
 
     def outlook(self, layout: Layout) -> Outlook:
-        """Work out one layout."""
         last, memory = self.last, self.memory(layout)
         micro_batches, sequences = self.share(layout, last)
         computing, sending = self.seconds(layout, last)
@@ -223,7 +213,6 @@ class Plan:
         return max(held, key=lambda memory: memory.total)
 
     def fits(self, memory: Memory) -> bool:
-        """Return whether a device has room."""
         return memory.total <= self.machines.available_memory
 
     def fitting_sequences(self, layout: Layout) -> int | None:
@@ -248,12 +237,7 @@ def require_planned_kind(kind: str, model_class: type[nn.Module]) -> None:
 
 
 def plan_run(recipe: PretrainingRecipe, machines: PlanRecipe) -> Plan:
-    """Plan a run; no text is read, nothing is trained, no storage is taken.
-
-    Raises:
-        ValueError: Parts of the recipe do not fit each other, a step has too few sequences for the devices,
-            the device does not compute in the recipe's precision, or the model is no Transformer.
-    """
+    """Plan a run; no text is read, nothing is trained, no storage is taken."""
     objective, training = recipe.objective, recipe.training
     require_planned_kind(objective.kind, objective.model_class)
     wanted = training.precision
@@ -288,15 +272,8 @@ def plan_stages(
     """Work out what the steps of each stage compute and hold, and those of the recipe's own values.
 
     Args:
-        objective: What is learned.
-        training: How large steps are.
         longest: Tokens of a full sequence.
         model: What learns.
-        machines: What it may run on.
-        precision: Format of the products.
-
-    Raises:
-        ValueError: As in `plan_run`.
     """
     blocks = blocks_of(model)
     remembered, products, is_cpu = optimizer_bytes(model, training), DTYPES[precision], machines.kind.is_cpu
@@ -330,14 +307,10 @@ def sequences_per_step(training: TrainingRecipe, tokens: int, limit: int, device
     """Count the full sequences of a step.
 
     Args:
-        training: Limits the micro-batches.
         tokens: Of a sequence.
         limit: Tokens of a step.
         devices: How many share it.
         where: Begins the name of the key that gives the limit.
-
-    Raises:
-        ValueError: There are fewer than devices, or one does not fit a micro-batch.
     """
     if training.tokens_per_micro_batch is not None and tokens > training.tokens_per_micro_batch:
         raise ValueError(

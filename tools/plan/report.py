@@ -131,7 +131,6 @@ def verdicts(plan: Plan) -> list[str]:
 
 
 def names(outlooks: Iterable[Outlook]) -> str:
-    """Join the names of layouts."""
     return ", ".join(outlook.layout.name for outlook in outlooks)
 
 
@@ -159,7 +158,6 @@ def assumptions(plan: Plan) -> list[str]:
 
 
 def size(amount: float) -> str:
-    """Write a number of bytes."""
     return f"{short(amount)}B"
 
 
@@ -180,7 +178,6 @@ def short(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the unit that suits it."""
     fitting = [(size, unit) for size, unit in TIMES if seconds >= size] or TIMES[:1]
     size, unit = fitting[-1]
     return f"{digits(seconds / size)} {unit}"

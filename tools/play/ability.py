@@ -53,11 +53,6 @@ class NumberField:
     step: float = 1
 
     def parse(self, value: Any) -> float:
-        """Read a value.
-
-        Raises:
-            ValueError: It is no number, or out of range.
-        """
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -134,11 +129,7 @@ class Ability(ABC):
 
 
 def require_readable(label: str, text: str) -> None:
-    """Refuse a text that is empty, longer than `MOST_CHARACTERS`, or has what is no character.
-
-    Raises:
-        ValueError: With the label of its field.
-    """
+    """Refuse a text that is empty, longer than `MOST_CHARACTERS`, or has what is no character."""
     if not text.strip():
         raise ValueError(f"{label} is empty: write something there")
     if len(text) > MOST_CHARACTERS:

@@ -64,7 +64,6 @@ class Continuation(Ability):
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The beginning, and how to go on."""
         return [
             TextField("text", "The beginning of a text", lines=3),
             NumberField("length", "Tokens to write", 40, 1, 400),
@@ -75,15 +74,9 @@ class Continuation(Ability):
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Two beginnings of the demonstration's kind, one of a story."""
         return [["Return the number of"], ["The function raises an error if"], ["One day, the little dog"]]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Continue a text, and rank the tokens that may come first.
-
-        Raises:
-            ValueError: The text is too long to be continued.
-        """
         text = texts[0].rstrip()
         ids = self.encode(text)
         if ids.shape[1] >= self.model.max_length:
@@ -136,11 +129,9 @@ class Continue(Continuation):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A decoder with its LM head."""
         return model.member == "decoder" and model.has_lm_head and model.model.can_generate()
 
     def encode(self, text: str) -> Tensor:
-        """Encode a beginning, (1, T): the begin token first and no end token."""
         tokenizer = self.model.tokenizer
         ids: list[int] = self.model.inputs(text)["input_ids"][0].tolist()
         if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id:
@@ -148,11 +139,9 @@ class Continue(Continuation):
         return torch.tensor([self.model.opened(ids)], device=self.model.device)
 
     def scores(self, ids: Tensor) -> Tensor:
-        """Score the next token."""
         return self.model.model(input_ids=ids).logits[0, -1]
 
     def write(self, ids: Tensor, length: int, temperature: float) -> list[int]:
-        """Write tokens up to the end of the text."""
         how: dict[str, Any] = {"do_sample": False}
         if temperature:
             how = {"do_sample": True, "temperature": temperature, "top_p": TOP_P}
@@ -179,21 +168,17 @@ class ContinueForwards(Continuation):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A language model of characters, or ELMo with its softmax."""
         return isinstance(model.model, TercetCharacterLanguageModel | TercetElmoForLanguageModeling)
 
     def encode(self, text: str) -> Tensor:
-        """Encode a beginning, (1, T), without the token that ends a text."""
         ids = self.model.inputs(text)["input_ids"]
         ends = ids.shape[1] > 1 and int(ids[0, -1]) == self.model.tokenizer.sep_token_id
         return ids[:, :-1] if ends else ids
 
     def scores(self, ids: Tensor) -> Tensor:
-        """Score the next character or word."""
         return self.model.model(input_ids=ids).forward_logits[0, -1]
 
     def write(self, ids: Tensor, length: int, temperature: float) -> list[int]:
-        """Write characters or whole words that are known, up to the end of the text."""
         written: list[int] = []
         for _ in range(length):
             so_far = torch.cat([ids, ids.new_tensor([written])], dim=1)

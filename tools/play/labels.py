@@ -44,29 +44,24 @@ class Classify(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A model with a head for whole texts."""
         named = type(model.model).__name__.endswith("ForSequenceClassification")
         return isinstance(model.task, TextTask) or named
 
     @property
     def columns(self) -> Sequence[str]:
-        """Name the texts that are read."""
         return self.model.task.recipe.texts if isinstance(self.model.task, TextTask) else ("text",)
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The text, or both texts."""
         return [*(TextField(column, column.capitalize()) for column in self.columns), top_field(10)]
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Sentences of everyday life."""
         first = ["I liked every minute of it.", "It was a waste of time.", "Where does the river begin?"]
         second = ["It was great.", "It was well worth the time.", "The river begins in the mountains."]
         return [list(pair)[: len(self.columns)] for pair in zip(first, second, strict=True)]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Rank the labels of a text."""
         scores = self.scores(texts)
         if len(scores) == 1:
             ((name, value),) = scores.items()
@@ -102,25 +97,21 @@ class Tag(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A model with a head for tokens."""
         named = type(model.model).__name__.endswith("ForTokenClassification")
         return isinstance(model.task, Tagging) or (named and bool(model.tokenizer.is_fast))
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The text."""
         return [TextField("text", "A text", lines=3)]
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Sentences with names."""
         return [
             ["Marie Curie was born in Warsaw and worked in Paris."],
             ["The European Commission met in Brussels on Monday."],
         ]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Label the words of a text."""
         words = WORD.findall(texts[0])
         if not words:
             raise ValueError(f"{texts[0].strip()!r:.80} has no words: write a sentence")
@@ -128,7 +119,6 @@ class Tag(Ability):
         return [Passage("Labels of the words", labelled_pieces(texts[0], words, labels))]
 
     def labels(self, words: list[str]) -> list[str]:
-        """Return each word's label."""
         if isinstance(self.model.task, Tagging):
             recipe = self.model.task.recipe
             return predict_row(self.model, {recipe.words: words})[recipe.tags]
@@ -156,23 +146,19 @@ class Answer(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A model with a head for spans."""
         named = type(model.model).__name__.endswith("ForQuestionAnswering")
         return isinstance(model.task, QuestionAnswering) or (named and bool(model.tokenizer.is_fast))
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The question and the text."""
         return [TextField("question", "Question", lines=1), TextField("context", "Text", lines=5)]
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Two questions about a text."""
         text = "The Danube rises in the Black Forest in Germany and flows into the Black Sea."
         return [["Where does the Danube rise?", text], ["Into what does the Danube flow?", text]]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Find the most probable span."""
         question, context = texts
         begin, end, score = self.best(question, context)
         answer = context[begin:end]
@@ -206,12 +192,10 @@ class Choose(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A model that was fine-tuned for multiple choice."""
         return isinstance(model.task, MultipleChoice)
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The text and the choices."""
         return [
             TextField("text", "Question or beginning"),
             TextField("choices", "Choices, one in a line", lines=6),
@@ -219,11 +203,9 @@ class Choose(Ability):
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """A cause and two effects."""
         return [["It rained all night, so", "the street was wet.\nthe street was dry."]]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Rank the choices."""
         assert isinstance(self.model.task, MultipleChoice)
         recipe, choices = self.model.task.recipe, lines_of(texts[1])
         if not 2 <= len(choices) <= MOST_ANSWERS:

@@ -23,18 +23,15 @@ class FillGaps(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """An encoder with its LM head and a mask token."""
         is_reader = model.member == "encoder" and model.has_lm_head
         return is_reader and model.tokenizer.mask_token_id is not None
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The text, and how many answers are shown."""
         return [TextField("text", "A text with gaps (___)"), top_field()]
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Two sentences of the demonstration's kind, one of everyday life."""
         return [
             ["The function returns a ___ of strings."],
             ["If the file does not ___, an error is ___."],
@@ -42,11 +39,6 @@ class FillGaps(Ability):
         ]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Rank tokens for each gap, and write the best ones into the text.
-
-        Raises:
-            ValueError: The text has no gap, or is too long.
-        """
         (text,), top = texts, int(numbers["top"])
         masked = self.with_masks(text)
         probabilities = self.probabilities(self.model.inputs(masked))
@@ -60,7 +52,6 @@ class FillGaps(Ability):
         return [Passage("With the best answers", filled), *rankings]
 
     def with_masks(self, text: str) -> str:
-        """Replace gaps by the tokenizer's mask token."""
         mask = cast(str, self.model.tokenizer.mask_token)
         masked = GAP.sub(mask, text.replace("[MASK]", mask).replace("<mask>", mask))
         if mask not in masked:
@@ -77,7 +68,6 @@ class FillGaps(Ability):
         return logits[gaps].float().softmax(dim=-1)
 
     def rank(self, probabilities: Tensor, top: int) -> list[Entry]:
-        """Return the most probable tokens, by their probabilities (V,)."""
         return rank_tokens(self.model, probabilities, top)
 
 

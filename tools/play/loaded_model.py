@@ -66,12 +66,10 @@ class LoadedModel:
 
     @property
     def config(self) -> Any:
-        """The configuration."""
         return self.model.config
 
     @property
     def member(self) -> Member:
-        """Encoder, decoder or seq2seq."""
         return self.checkpoint.member
 
     @property
@@ -81,7 +79,6 @@ class LoadedModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model runs."""
         return self.model.device
 
     @cached_property
@@ -96,7 +93,6 @@ class LoadedModel:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """Return facts about the model by their names."""
         number, config = self.model.num_parameters(), self.config
         layers = [getattr(config, name, None) for name in NAMES_OF_DEPTH]
         shape = " + ".join(str(each) for each in layers if each)
@@ -110,11 +106,7 @@ class LoadedModel:
         } | ({"origin": about} if (about := origin(self.run).replace("\\", "")) else {})
 
     def inputs(self, *texts: str, special: bool = True) -> dict[str, Tensor]:
-        """Encode a text, or a pair, as a batch of one.
-
-        Raises:
-            ValueError: The text is longer than what the model reads, or leaves no token.
-        """
+        """Encode a text, or a pair, as a batch of one."""
         encoded = self.tokenizer(*texts, return_tensors="pt", add_special_tokens=special, verbose=False)
         self.require_length(encoded["input_ids"].shape[1])  # pyright: ignore[reportAttributeAccessIssue]
         accepted = {"input_ids", "attention_mask"}
@@ -147,11 +139,7 @@ class LoadedModel:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one thread use a model at a time, without gradients, whatever the others want of it or another.
-
-        Raises:
-            ValueError: The model computes what is no number.
-        """
+        """Let one thread use a model at a time, without gradients, whatever model the others want."""
         model: Any = self.model
         parts = {model, model.base_model, model.get_encoder() if self.member == "seq2seq" else model}
         with torch.no_grad(), quietly(), finite_outputs(*parts):
@@ -163,10 +151,6 @@ def load_model(name: str) -> LoadedModel:
 
     Args:
         name: A folder that `save_pretrained` wrote, a run's folder, or the name of a model on the Hub.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It has no tokenizer, needs code of its own, only holds vectors, or its files are damaged.
     """
     within = Path(name).expanduser() / "model"
     is_run = (within / CONFIG).is_file()
@@ -188,11 +172,7 @@ def load_model(name: str) -> LoadedModel:
 
 
 def load_any(checkpoint: Checkpoint) -> PreTrainedModel:
-    """Load one of our models, or a stock one, in float32.
-
-    Raises:
-        ValueError: It lacks weights, which would be drawn at random, or they are not finite.
-    """
+    """Load one of our models, or a stock one, in float32."""
     if checkpoint.is_ours:
         return checkpoint.ours().float()
     return checkpoint.stock(may_lack=lambda name: "pooler" in name)

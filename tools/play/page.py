@@ -140,7 +140,6 @@ def answering(session: Session, name: str, num_texts: int) -> Callable[..., str]
 
 
 def header(models: Sequence[LoadedModel]) -> str:
-    """Write the title of the page and what the models are."""
     return str(template("play.html").module.header(models))
 
 
@@ -189,7 +188,6 @@ class OwnPage:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
         from starlette.datastructures import Headers
         from starlette.responses import PlainTextResponse
 
@@ -223,9 +221,6 @@ def serve(session: Session, *, port: int | None = None, wait: bool = True) -> tu
         session: The models.
         port: Port to listen on; by default, and for 0, the first free one from 7860.
         wait: Return only when the user interrupts.
-
-    Raises:
-        ValueError: The port is not free.
     """
     from starlette.middleware import Middleware  # of Gradio
     from starlette.middleware.trustedhost import TrustedHostMiddleware

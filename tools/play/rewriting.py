@@ -30,7 +30,6 @@ class TextToText(Ability):
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The source, and how answers are searched."""
         longest = self.task.recipe.longest_target if self.task else LENGTH
         return [
             TextField("text", self.label, lines=3),
@@ -50,11 +49,6 @@ class TextToText(Ability):
         return self.model.task if isinstance(self.model.task, Generation) else None
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Write the most probable texts for a text, by beam search.
-
-        Raises:
-            ValueError: The text is too long.
-        """
         beams = int(numbers["beams"])
         source = self.prepare(texts[0])
         inputs = self.model.inputs(source)
@@ -120,12 +114,10 @@ class Translate(TextToText):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A translator, by its recipe or by its type."""
         return model.member == "seq2seq" and model.model.can_generate() and is_translator(model)
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Held-out sources that the model's own report shows; of other models captions, as in Multi30k."""
         own = [[each["source"]] for each in self.model.run.evaluation.get("samples", []) if "source" in each]
         return own or [
             ["Two young men are walking on the street."],
@@ -144,19 +136,16 @@ class Restore(TextToText):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A pretrained model that was trained with gaps, marked by sentinels or by a mask."""
         has_marks = len(sentinel_ids(model.tokenizer)) > 0 or model.tokenizer.mask_token_id is not None
         can_write = model.member == "seq2seq" and model.has_lm_head and model.model.can_generate()
         return can_write and has_marks and not is_translator(model)
 
     @property
     def label(self) -> str:
-        """Name the field of the source."""
         return "A text with gaps (___)"
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Sentences of the demonstration's kind."""
         return [
             ["The function ___ a list of strings."],
             ["If ___, an error is raised."],
@@ -164,11 +153,6 @@ class Restore(TextToText):
         ]
 
     def prepare(self, text: str) -> str:
-        """Mark the gaps as in training: by numbered sentinels, or each by the mask.
-
-        Raises:
-            ValueError: There are none, or more than sentinels.
-        """
         marked = NAMED_SENTINEL.sub("___", text.strip()).replace("<mask>", "___").replace("[MASK]", "___")
         num_gaps, sentinels = len(GAP.findall(marked)), len(sentinel_ids(self.model.tokenizer))
         if not num_gaps:
@@ -183,7 +167,6 @@ class Restore(TextToText):
         return GAP.sub(lambda _: next(names), marked)
 
     def pieces(self, answer: Tensor, text: str) -> list[Run]:
-        """Write the answer into the gaps; an answer without sentinels is the whole text."""
         spans = self.spans(answer)
         if spans is None:
             return super().pieces(answer, text)
@@ -194,7 +177,6 @@ class Restore(TextToText):
         return [piece for piece in pieces if piece.text]
 
     def read(self, answer: Tensor, text: str) -> str:
-        """Write an answer as text, gap after gap."""
         spans = self.spans(answer)
         if spans is None:
             return super().read(answer, text)
@@ -228,13 +210,11 @@ class Write(TextToText):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A model that writes, and neither translates nor restores."""
         can_write = model.member == "seq2seq" and model.model.can_generate()
         return can_write and not (Translate.applies(model) or Restore.applies(model))
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """A paragraph."""
         return [["Return the number of items in the list, or zero."]]
 
 

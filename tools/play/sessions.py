@@ -66,7 +66,6 @@ class Session:
         return [*self.abilities[name].fields]
 
     def able(self, name: str) -> list[LoadedModel]:
-        """List the models that have an ability."""
         return [model for model, own in zip(self.models, self._of_model, strict=True) if name in own]
 
     def answers(
@@ -81,7 +80,6 @@ class Session:
                 yield model, f"{model.title} reads {' and '.join(labels)}: play with it by itself."
 
     def _fits(self, ability: Ability) -> bool:
-        """Return whether an ability of some model has as many fields as the one that is shown."""
         return len(ability.fields) == len(self.abilities[ability.name].fields)
 
 
@@ -99,12 +97,7 @@ def answer_or_message(
 
 
 def open_session(names: Sequence[str]) -> Session:
-    """Load models and find out what they can do.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: A model cannot be loaded, or two of them are the same.
-    """
+    """Load models and find out what they can do."""
     if len(set(names)) < len(names):
         raise ValueError(f"{' '.join(names)} names a model twice: name different ones to compare them")
     models = [load_model(name) for name in names]

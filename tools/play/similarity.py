@@ -40,12 +40,11 @@ class FindSimilar(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """A model whose states can be pooled: one that was fine-tuned for another task has lost them."""
+        # One that was fine-tuned for another task has lost states that can be compared.
         return model.task is None or isinstance(model.task, SearchTask)
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The query and the texts."""
         return [
             TextField("query", "Look for"),
             TextField("texts", "Among these texts, one in a line", lines=8),
@@ -53,7 +52,6 @@ class FindSimilar(Ability):
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Three searches among six texts."""
         return [
             ["Put the items in order.", TEXTS],
             ["A pet is resting.", TEXTS],
@@ -61,11 +59,6 @@ class FindSimilar(Ability):
         ]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """Rank texts by their similarity to a query.
-
-        Raises:
-            ValueError: There are too many texts, or one is too long.
-        """
         query, others = texts[0], lines_of(texts[1])
         if len(others) > MOST_ANSWERS:
             raise ValueError(f"there are {len(others)} texts: write at most {MOST_ANSWERS} lines")
@@ -113,9 +106,5 @@ class FindSimilar(Ability):
 
     @cached_property
     def told(self) -> SentenceVectors | None:
-        """What the model's folder says of how its vectors are made, if it does.
-
-        Raises:
-            ValueError: They are made as ours cannot be.
-        """
+        """What the model's folder says of how its vectors are made, if it does."""
         return find_vectors(self.model.run.model, "try it in sentence-transformers")

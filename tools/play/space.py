@@ -73,7 +73,6 @@ def prepare_space(model: Publication, run: FinishedRun) -> Publication:
 
     Args:
         model: The publication of the model; the Space has the same name.
-        run: What is known of the model.
     """
     needs = "".join(f"{line}\n" for line in requirements())
     files = [
@@ -136,11 +135,7 @@ def sources() -> Iterator[PublishedFile]:
 
 
 def write_space(space: Publication, folder: str) -> Path:
-    """Write the files of a Space into a new folder, and give it.
-
-    Raises:
-        ValueError: There is something in the folder already.
-    """
+    """Write the files of a Space into a new folder, and give it."""
     output = Path(folder).expanduser()
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ValueError(f"{folder} is not empty: choose another --space-folder")

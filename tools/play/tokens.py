@@ -23,17 +23,14 @@ class ShowTokens(Ability):
 
     @staticmethod
     def applies(model: LoadedModel) -> bool:
-        """Every model: it has a tokenizer."""
         return True
 
     @property
     def fields(self) -> Sequence[Field]:
-        """The text."""
         return [TextField("text", "A text", lines=3)]
 
     @property
     def examples(self) -> Sequence[Sequence[str]]:
-        """Sentences, one with rare words."""
         return [
             ["The function returns a list of strings."],
             ["The animal did not cross the street because it was too tired."],
@@ -41,7 +38,6 @@ class ShowTokens(Ability):
         ]
 
     def run(self, *texts: str, **numbers: float) -> list[Result]:
-        """List the tokens of a text."""
         ids: list[int] = self.model.inputs(texts[0])["input_ids"][0].tolist()
         probabilities = self.probabilities(ids)
         tokens = [

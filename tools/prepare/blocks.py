@@ -75,11 +75,7 @@ class RecordReader(BaseReader):
         self.tally = Tally()
 
     def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> Iterator[Document]:
-        """Read the documents of a task; what was met is counted anew in `tally`.
-
-        Raises:
-            ValueError: A record is bad and not to be skipped.
-        """
+        """Read the documents of a task; what was met is counted anew in `tally`."""
         self.tally = Tally()
         with tempfile.TemporaryDirectory() as folder:
             for piece in self.tasks[rank]:
@@ -122,7 +118,6 @@ class ListedReader(PipelineStep):
         self.reader, self.files = reader, files
 
     def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> Iterator[Document]:
-        """Read the documents of a task's files."""
         for document in self.reader.read_files_shard([*self.files[rank::world_size]]):
             self.update_doc_stats(document)
             yield document
@@ -138,7 +133,6 @@ class RecordCounter(PipelineStep):
         self.tally = Tally()
 
     def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> Iterator[Document]:
-        """Count the documents of a task anew."""
         self.tally = Tally()
         for document in data:
             self.tally.records += 1
@@ -260,11 +254,7 @@ class ManifestWriter(PipelineStep):
         self.sources, self.options, self.text = sources, options, text
 
     def run(self, data: Documents = (), rank: int = 0, world_size: int = 1) -> None:
-        """Join what the shards say of themselves, and remove what killed tasks left on a disk.
-
-        Raises:
-            ValueError: No document is left.
-        """
+        """Join what the shards say of themselves, and remove what killed tasks left on a disk."""
         target = DataFolder(self.output)
         target.fs.invalidate_cache()
         names = [shard_name(number) for number in range(self.shards)]

@@ -43,11 +43,7 @@ class UnfinishedError(RuntimeError):
 
 
 def require_done(logs: DataFolder, tasks: int) -> None:
-    """Make sure that all tasks of an executor have ended well, by its logs.
-
-    Raises:
-        UnfinishedError: Some have not; the first are named.
-    """
+    """Make sure that all tasks of an executor have ended well, by its logs."""
     logs.fs.invalidate_cache()
     done = set(logs.list_files("completions"))
     missing = [str(rank) for rank in range(tasks) if f"completions/{rank:05d}" not in done]
@@ -65,12 +61,7 @@ class LocalExecutor(LocalPipelineExecutor):
     """
 
     def run(self) -> None:
-        """Run the tasks that are not done.
-
-        Raises:
-            ValueError: A task refuses its input. No further one is begun; those that run are finished.
-            KilledError: A task's process was killed `ATTEMPTS` times.
-        """
+        """Run the tasks that are not done."""
         ranks = self.get_incomplete_ranks()
         done = self.tasks - len(ranks)
         last: Any = self.pipeline[-1]
@@ -87,7 +78,6 @@ class LocalExecutor(LocalPipelineExecutor):
                 self._run_in_processes(ranks, bar.update)
 
     def _run_in_processes(self, ranks: Sequence[int], tell: Callable[[], object]) -> None:
-        """Run tasks in processes, and begin those anew that are killed."""
         context = ForkServerContext()
         context.set_forkserver_preload(PRELOADED)
         waiting, attempts = list(ranks), dict.fromkeys(ranks, 0)
@@ -183,7 +173,6 @@ class SlurmExecutor(SlurmPipelineExecutor):
     """
 
     def get_sbatch_args(self, max_array: int = 1) -> dict[str, Any]:
-        """Return the directives of a job."""
         return {"kill-on-invalid-dep": "yes"} | super().get_sbatch_args(max_array)
 
     def _run_for_rank(self, rank: int, local_rank: int = 0, node_rank: int = -1) -> PipelineStats:
@@ -196,9 +185,6 @@ def run_in_turn(last: Any) -> None:
     """Run an executor that waits for its tasks, after those that it depends on.
 
     Those for Ray and Jobs end as if all was well when a task has failed, or wait for it for ever.
-
-    Raises:
-        UnfinishedError: A task failed; none of the next executor is begun.
     """
     if last.depends is not None:
         run_in_turn(last.depends)
@@ -216,11 +202,7 @@ EXECUTORS: dict[str, type[PipelineExecutor]] = {
 
 
 def built(cls: Any, own: dict[str, Any], arguments: dict[str, Any], key: str) -> Any:
-    """Build a class of datatrove's from our arguments and the recipe's.
-
-    Raises:
-        ValueError: One is unknown, missing, ours, or not possible, or a package is missing.
-    """
+    """Build a class of datatrove's from our arguments and the recipe's."""
     known = [name for name in signature(cls).parameters if name not in own]
     if unknown := [name for name in arguments if name not in known]:
         raise ValueError(

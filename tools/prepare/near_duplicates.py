@@ -75,7 +75,6 @@ class AllDone(PipelineStep):
 
     Args:
         folder: The logs of their executor.
-        tasks: How many there are.
     """
 
     type, name = "check", "all done"
@@ -85,11 +84,6 @@ class AllDone(PipelineStep):
         self.folder, self.tasks = folder, tasks
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Any:
-        """Hand on what comes.
-
-        Raises:
-            UnfinishedError: A task is not done.
-        """
         require_done(DataFolder(self.folder), self.tasks)
         return data
 

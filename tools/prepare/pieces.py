@@ -37,17 +37,11 @@ class Piece(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole file."""
         return self.start == 0 and self.stop == self.size
 
 
 def files_of(source: str | Sequence[str]) -> list[str]:
-    """List the files that a recipe names, in order: paths of this machine, and addresses.
-
-    Raises:
-        FileNotFoundError: Something is not there.
-        ValueError: It is no corpus file or named twice, or an address cannot be read.
-    """
+    """List the files that a recipe names, in order: paths of this machine, and addresses."""
     found: list[tuple[str, list[Path] | list[str]]] = []
     for name in [source] if isinstance(source, str) else source:
         if name == EMBEDDED:

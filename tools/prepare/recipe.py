@@ -34,10 +34,6 @@ class BlockRecipe:
         Args:
             key: Of the recipe, for errors.
             kinds: Of blocks that it may be: `readers`, `filters`, `formatters`, `extractors`.
-
-        Raises:
-            ValueError: There is none of this name, its arguments are not possible, or it draws without a
-                seed.
         """
         from datatrove.pipeline.base import PipelineStep
 
@@ -55,7 +51,6 @@ class BlockRecipe:
         return built(known[self.name], {}, self.arguments, f"{key}: arguments")
 
     def _require_repeatable(self, block: "type[PipelineStep]", key: str) -> None:
-        """Raise a `ValueError` if a block may give other documents when the same text is read again."""
         from datatrove.pipeline.readers.base import BaseDiskReader
 
         other = "the same text may give other documents each time it is read"
@@ -147,13 +142,8 @@ class ExecutorRecipe:
 
         Args:
             workers: Tasks that run at once.
-            pipeline: The blocks.
-            tasks: How many tasks there are.
             logs: Folder or address of datatrove's logs, by which it knows which tasks are done.
             depends: What has to be done before.
-
-        Raises:
-            ValueError: An argument is unknown, missing, or not possible.
         """
         from .executors import EXECUTORS, built
 
@@ -189,5 +179,4 @@ class PreparationRecipe:
 
     @property
     def folder(self) -> Path:
-        """The output folder as a path."""
         return named_path(self.output, "output")

@@ -60,14 +60,7 @@ def prepare(recipe: PreparationRecipe, *, overwrite: bool = False) -> str:
     With a cluster's executor that only starts jobs (slurm), the manifest is written by the last of them.
 
     Args:
-        recipe: What is prepared.
         overwrite: Replace another corpus in the output folder.
-
-    Raises:
-        ValueError: Parts of the recipe or the text are not possible, or the folder holds another corpus, or
-            is being written.
-        FileNotFoundError: A named file does not exist.
-        UnfinishedError: Tasks failed elsewhere.
     """
     output = recipe.output if is_remote(recipe.output) else str(recipe.folder.absolute())
     with nullcontext() if is_remote(output) else occupied(Path(output)):
@@ -162,9 +155,6 @@ def listed_by(block: BlockRecipe) -> list[dict[str, Any]]:
 
     Those that a `paths_file` lists have no sizes: a store would be asked for each. What is read without
     files, such as a data set of the Hub, is not listed.
-
-    Raises:
-        FileNotFoundError: There are none.
     """
     reader = block.build("corpus.reader", "readers")
     if not isinstance(reader, BaseDiskReader):
@@ -182,7 +172,6 @@ def listed_by(block: BlockRecipe) -> list[dict[str, Any]]:
 
 
 def described(piece: Piece) -> str:
-    """Name a piece for the manifest."""
     name = piece.file if is_remote(piece.file) else Path(piece.file).name
     return name if piece.is_whole else f"{name}:{piece.start}-{piece.stop}"
 
@@ -193,14 +182,9 @@ def claim(
     """Take the output folder, and write the plan and some files there; return if all is done.
 
     Args:
-        target: The folder.
-        name: Of the folder, as the recipe has it.
         plan: By which a preparation is known again.
         files: The recipe's and the tokenizer's, by their names.
         overwrite: Whether another corpus is replaced.
-
-    Raises:
-        ValueError: The folder holds another corpus, or something else.
     """
     listed = target.ls("", detail=False) if target.exists("") else []
     found = {own for own in (Path(str(each)).name for each in listed) if not own.startswith(".")}
@@ -227,7 +211,6 @@ def claim(
 
 
 def write(target: DataFolder, name: str, contents: bytes) -> None:
-    """Write a small file, with the folders above it."""
     with target.open(name, "wb") as file:
         file.write(contents)
 

@@ -27,11 +27,7 @@ CARD = "README.md"
 
 
 def build_card(run: FinishedRun, weights: StoredWeights, repo: str, revision: str | None = None) -> ModelCard:
-    """Write the card of a finished model for a repository, or for a revision other than `main` in it.
-
-    Raises:
-        ValueError: The folder's own `README.md` has metadata that cannot be read.
-    """
+    """Write the card of a finished model for a repository, or for a revision other than `main` in it."""
     own = read_own_card(run)
     if own is not None and own.text.strip():
         return own
@@ -54,11 +50,7 @@ def build_card(run: FinishedRun, weights: StoredWeights, repo: str, revision: st
 
 
 def read_own_card(run: FinishedRun) -> ModelCard | None:
-    """Read the `README.md` that someone put beside the model.
-
-    Raises:
-        ValueError: Its metadata cannot be read.
-    """
+    """Read the `README.md` that someone put beside the model."""
     file = run.model / CARD
     if not file.exists():
         return None

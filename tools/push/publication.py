@@ -72,7 +72,6 @@ class PublishedFile:
 
     @property
     def size(self) -> int:
-        """Count its bytes."""
         return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
 
     @property
@@ -159,11 +158,7 @@ def require_repo_id(repo: str) -> None:
 
 
 def tokenizer_files(folder: Path) -> list[PublishedFile]:
-    """List the tokenizer's files.
-
-    Raises:
-        ValueError: One of them is damaged.
-    """
+    """List the tokenizer's files."""
     found = [file for pattern in TOKENIZER for file in sorted(folder.glob(pattern))]
     files = [PublishedFile(str(file.relative_to(folder)), file) for file in found]
     for file in files:
@@ -182,11 +177,7 @@ def code_files(run: FinishedRun, config: dict[str, Any]) -> list[PublishedFile]:
 
 
 def published_facts(name: str, facts: dict[str, Any]) -> PublishedFile:
-    """Write facts as transformers writes them, without the places from which something was loaded.
-
-    Raises:
-        ValueError: They name code in another repository, of which nobody who loads the model would know.
-    """
+    """Write facts as transformers writes them, without the places from which something was loaded."""
     told = [*texts_in(facts), *((KERNEL, text) for _, text in texts_in(facts.get(KERNEL)))]
     if elsewhere := [
         text for key, text in told if OF_ANOTHER.fullmatch(text) or (key == KERNEL and "/" in text)

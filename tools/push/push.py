@@ -86,11 +86,7 @@ def outdated_files(api: HfApi, publication: Publication, revision: str | None) -
 
 
 def branches_of(repo: str) -> set[str]:
-    """List the branches of a repository of models; none if there is no such repository.
-
-    Raises:
-        ValueError, ConnectionError: As in `push`.
-    """
+    """List the branches of a repository of models; none if there is no such repository."""
     with explaining(repo, require_token()):
         try:
             return {branch.name for branch in HfApi(library_name="tercet").list_repo_refs(repo).branches}
@@ -99,11 +95,7 @@ def branches_of(repo: str) -> set[str]:
 
 
 def make_repository(repo: str) -> None:
-    """Make a private repository of models, unless there is one.
-
-    Raises:
-        ValueError, ConnectionError: As in `push`.
-    """
+    """Make a private repository of models, unless there is one."""
     with explaining(repo, require_token()):
         HfApi(library_name="tercet").create_repo(repo, private=True, exist_ok=True)
 

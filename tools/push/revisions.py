@@ -53,9 +53,6 @@ def missing_revisions(folder: Path, repo: str) -> list[Path]:
 
     Warns:
         UserWarning: The repository has some, and none from here.
-
-    Raises:
-        ValueError, ConnectionError: As in `push`.
     """
     models, missing, there = revisions_of(folder), not_pushed(folder, repo), branches_of(repo)
     if models == missing:
@@ -68,9 +65,6 @@ def open_repository(repo: str, *, is_new: bool) -> None:
 
     Warns:
         UserWarning: The run is new, and the repository has some already.
-
-    Raises:
-        ValueError, ConnectionError: As in `push`.
     """
     make_repository(repo)
     if is_new:
@@ -90,12 +84,7 @@ def warn_of_others(repo: str, branches: Iterable[str]) -> None:
 def push_revisions(
     models: list[Path], repo: str, *, private: bool = False, message: str | None = None
 ) -> Iterator[str]:
-    """Push intermediate models, each as a revision of its name, and yield the addresses of the commits.
-
-    Raises:
-        ValueError: One is damaged, or the Hub refuses it; the others are there.
-        ConnectionError: The Hub cannot be reached; those before are there.
-    """
+    """Push intermediate models, each as a revision of its name, and yield the addresses of the commits."""
     refused: ValueError | None = None
     for model in models:
         try:
@@ -108,11 +97,7 @@ def push_revisions(
 
 
 def push_revision(publication: Publication, *, private: bool = False, message: str | None = None) -> str:
-    """Push an intermediate model as a revision of its name, and return the address of the commit.
-
-    Raises:
-        ValueError, ConnectionError: As in `push`.
-    """
+    """Push an intermediate model as a revision of its name, and return the address of the commit."""
     record, name = publication.folder / PUSHED, publication.folder.name
     address = push(publication, private=private, revision=name, message=message)
     replace_text(record, json.dumps(read_facts(record) | {publication.repo: address}, indent=2) + "\n")
@@ -152,7 +137,6 @@ class BackgroundPush:
         self.tell_missing()
 
     def tell_missing(self) -> None:
-        """Say what has not been pushed, and how it can be."""
         if missing := not_pushed(self.folder, self.repo):
             tell(
                 f"not pushed to {self.repo}: {shortened(path.name for path in missing)}; "
