@@ -61,10 +61,6 @@ def carry_out(arguments: Sequence[str]) -> int:
     """Run one command, and say in one line what went wrong."""
     options = parse(arguments)
     try:
-        if {"model", "folder", "source", "decoder"} & vars(options).keys():
-            from .checks import check_models  # not for every command: reading YAML takes a moment, too
-
-            check_models(options)
         with warnings_in_lines(options.command), safe_path():
             options.run(options)
         leave_processes()

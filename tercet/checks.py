@@ -7,20 +7,18 @@ asks by the same functions. What takes a model, a tokenizer or several keys to k
 import os
 import sys
 import warnings
-from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .configs.messages import first_line
-from .configs.model_paths import CONFIG, RUNS, TASK, read_task, require_folder, unknown_model
+from .configs.model_paths import CONFIG, RUNS, read_task, require_folder, unknown_model
 from .configs.recipe import load_preset, read_overrides, read_recipe, split_overrides, wrong_member
 from .configs.schema import Schema, no_field, schema_of, shipped
 from .data.files.locks import lock_of
 from .data.files.paths import named_path
-from .kinds import Kind, command_of, kind_of, other_kind, runner_of, wrong_kind
-from .training.inputs import require_free
+from .kinds import Kind, command_of, kind_of, other_kind, recipe_of, wrong_kind
 from .training.ownership import require_unused
 
 if TYPE_CHECKING:
@@ -35,15 +33,6 @@ MODEL_KEYS = (
     "models",
 )
 """Keys that name models: their folders, or their repositories on the Hub."""
-
-LOADING_NOTHING = ("plan", "prepare", "tokenizer", "push")
-"""Commands that load no model from the Hub."""
-
-OF_RUNS = ("play", "push")
-"""Commands that find the model in the folder of its run."""
-
-WRITERS = ("import", "export", "convert")
-"""Commands that write the folder of a model."""
 
 WRITTEN = "output"
 """The key whose path need not exist."""
@@ -92,7 +81,7 @@ def check_recipe(
     if command != "plan":
         check_texts(part_of(data, *kind.corpus))
     check_tables(data, kind)
-    if command not in LOADING_NOTHING and not part_of(data, "model").get("revision"):
+    if recipe_of(command).loads_models and not part_of(data, "model").get("revision"):
         for key, path in named_paths(data):
             if key in MODEL_KEYS:
                 require_known(path)
@@ -111,7 +100,7 @@ def check_values(command: str, source: Any, overrides: list[str]) -> tuple[str, 
         except ValueError as error:
             raise ValueError(f"plan: {error}") from None
     known = command_of(source) if isinstance(source, str) else None
-    if known not in (None, runner_of(command)):
+    if known not in (None, recipe_of(command).command):
         raise ValueError(wrong_kind(source, str(known), command))
     name, data = read_recipe(source, overrides, kind=kind.folder)
     if not known and (better := other_kind(kind, data)):
@@ -273,27 +262,25 @@ def named_paths(data: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, s
         yield ".".join(above), data
 
 
-def check_models(options: Namespace) -> None:
-    """Refuse models or folders of a command line that cannot be there."""
-    named = [getattr(options, name, None) or () for name in ("model", "folder", "source", "decoder")]
-    models = [model for given in named for model in ([given] if isinstance(given, str) else given)]
+def check_models(
+    *models: str, of_run: bool = False, has_learned: bool = False, asks_hub: bool = True
+) -> None:
+    """Refuse models of a command line that cannot be there.
+
+    Args:
+        models: Folders, or names on the Hub.
+        of_run: Whether the folder of a model's run will do, too.
+        has_learned: Whether they must have learned a task.
+        asks_hub: Whether the Hub is asked for what is not here.
+    """
     for model in models:
         require_output(model)
-        if not getattr(options, "checkpoints", False):  # of a run that need not have ended
-            check_model(options.command, model)
-    check_output(options)
-    if options.command not in LOADING_NOTHING and getattr(options, "revision", None) is None:
+        require_folder(model, of_run=of_run)
+        if has_learned and (folder := Path(model).expanduser()).exists():
+            read_task(folder)
+    if asks_hub:
         for model in models:
             require_known(model)
-
-
-def check_model(command: str, name: str) -> None:
-    """Refuse a model of the command line that is here, but is none, or that cannot be there."""
-    require_folder(name, of_run=command in OF_RUNS)
-    if command == "predict" and Path(name).expanduser().exists():
-        read_task(Path(name).expanduser())
-    if command == "push" and not Path(name).expanduser().exists():
-        raise FileNotFoundError(f"{name} does not exist: name the folder of a run, or of a model")
 
 
 def check_rows(model: str, source: str) -> None:
@@ -303,19 +290,8 @@ def check_rows(model: str, source: str) -> None:
 
     find_file(source)
     folder = Path(model).expanduser()
-    if (folder / TASK).exists():  # one of the Hub is not here yet
+    if folder.exists():  # one of the Hub is not here yet
         require_columns_early(source, plain_task(read_task(folder)["task"]).input_columns)
-
-
-def check_output(options: Namespace) -> None:
-    """Refuse what `import`, `export`, `convert` or `inspect` cannot write, or cannot read beside a model."""
-    if options.command in WRITERS:
-        require_free(options.output, overwrite=options.overwrite)
-    if options.command == "inspect":
-        require_page(options.output, overwrite=options.overwrite)
-    text = getattr(options, "text", None)
-    if options.command == "convert" and text is not None and not Path(text).expanduser().exists():
-        raise FileNotFoundError(f"--text {text} is no file: name a text file")
 
 
 def require_page(output: str, *, overwrite: bool) -> None:

@@ -69,10 +69,17 @@ class Recipe(Part):
     Args:
         command: That which runs such recipes.
         about_overrides: What overrides are for.
+        loads_models: Whether the models that it names are loaded.
     """
 
-    def __init__(self, command: str, about_overrides: str = "overrides a value of the recipe"):
-        self.command, self.about_overrides = command, about_overrides
+    def __init__(
+        self,
+        command: str,
+        about_overrides: str = "overrides a value of the recipe",
+        *,
+        loads_models: bool = True,
+    ):
+        self.command, self.about_overrides, self.loads_models = command, about_overrides, loads_models
 
     def add_to(self, parser: _ActionsContainer) -> None:
         about = "a shipped recipe's name, or a YAML file"

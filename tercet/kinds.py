@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .configs.schema import Schema, schema_of
+
+if TYPE_CHECKING:
+    from .command import Recipe
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,17 @@ KINDS = {
 """Kinds of recipes by the command that runs them."""
 
 
-def runner_of(command: str) -> str:
-    """Return the command that runs the recipes which a command takes."""
+def recipe_of(command: str) -> "Recipe":
+    """Return what a command declares of the recipe that it takes."""
     from .commands import COMMANDS
 
     recipe = COMMANDS[command].recipe
     assert recipe is not None, command
-    return recipe.command
+    return recipe
 
 
 def kind_of(command: str) -> Kind:
-    return KINDS[runner_of(command)]
+    return KINDS[recipe_of(command).command]
 
 
 def command_of(name: str) -> str | None:

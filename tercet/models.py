@@ -3,11 +3,13 @@
 import os
 import sys
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .calls import say_that_libraries_load
 from .command import TRUST_REMOTE_CODE, Argument, OneOf, command, flag, whole_number
 from .laboratory import studies, study_completions
+from .training.inputs import require_free
 
 if TYPE_CHECKING:
     from .tools.push.publication import Publication
@@ -33,6 +35,10 @@ def import_command(options: Namespace) -> None:
       tercet import ~/models/my-bert runs/my-bert
       tercet import openai-community/gpt2 runs/gpt2
     """
+    from .checks import check_models
+
+    require_free(options.output, overwrite=options.overwrite)
+    check_models(options.source, asks_hub=options.revision is None)
     say_that_libraries_load()
     from .tools.import_export.run import import_model
 
@@ -68,8 +74,12 @@ def export_command(options: Namespace) -> None:
       tercet export runs/my-decoder/model exported/my-decoder
       tercet export runs/reviews/model exported/reviews --onnx --int8
     """
+    from .checks import check_models
+
     if options.int8 and not options.onnx:
         raise ValueError("--int8 is about graphs of ONNX: add --onnx")
+    require_free(options.output, overwrite=options.overwrite)
+    check_models(options.model)
     say_that_libraries_load()
     if options.onnx:
         from .tools.import_export.onnx_graphs import export_graphs, table
@@ -110,6 +120,12 @@ def convert_command(options: Namespace) -> None:
       tercet convert runs/decoder-demo/model --to encoder --output runs/decoder-as-encoder
       tercet convert runs/encoder-demo/model --decoder runs/my-decoder/model --to seq2seq --output runs/pair
     """
+    from .checks import check_models
+
+    require_free(options.output, overwrite=options.overwrite)
+    if options.text is not None and not Path(options.text).expanduser().exists():
+        raise FileNotFoundError(f"--text {options.text} is no file: name a text file")
+    check_models(options.model, *filter(None, [options.decoder]))
     say_that_libraries_load()
     from .tools.convert.run import convert_model
 
@@ -142,6 +158,9 @@ def doctor_command(options: Namespace) -> None:
       tercet doctor runs/encoder-demo/model
       tercet doctor google-bert/bert-base-uncased --json
     """
+    from .checks import check_models
+
+    check_models(options.model)
     say_that_libraries_load()
     from .tools.doctor.diagnosis import diagnose, diagnosis_as_json, report_diagnosis
 
@@ -172,6 +191,10 @@ def inspect_command(options: Namespace) -> None:
       tercet inspect runs/encoder-demo/model "The function returns a list of strings."
       tercet inspect openai-community/gpt2 "The cat sat on the mat. The cat sat on" --output cat.html
     """
+    from .checks import check_models, require_page
+
+    require_page(options.output, overwrite=options.overwrite)
+    check_models(options.model)
     say_that_libraries_load()
     from .tools.inspect.page import inspect_model
 
@@ -252,9 +275,15 @@ def push_command(options: Namespace) -> None:
       tercet push runs/encoder-demo me/encoder-demo --dry-run
       tercet push runs/encoder-demo me/encoder-demo --private --message "First version"
     """
-    if options.checkpoints:
+    from .checks import check_models, require_output
+
+    if options.checkpoints:  # of a run that need not have ended
+        require_output(options.folder)
         push_checkpoints(options)
         return
+    check_models(options.folder, of_run=True, asks_hub=False)
+    if not Path(options.folder).expanduser().exists():
+        raise FileNotFoundError(f"{options.folder} does not exist: name the folder of a run, or of a model")
     from .tools.push.publication import describe, prepare
     from .tools.push.push import push as send
 
@@ -277,8 +306,6 @@ def push_command(options: Namespace) -> None:
 
 def push_checkpoints(options: Namespace) -> None:
     """Push a run's intermediate models."""
-    from pathlib import Path
-
     from .tools.push.publication import describe, prepare, require_repo_id
     from .tools.push.revisions import missing_revisions, push_revisions, revisions_of
 

@@ -86,6 +86,9 @@ def predict_command(options: Namespace) -> None:
       tercet predict runs/reviews/model "I liked it."
       tercet predict runs/reviews/model new-reviews.csv --output labels.csv
     """
+    from .checks import check_models, check_rows
+
+    check_models(options.model, has_learned=True)
     if is_text(options.rows):
         if options.output or options.overwrite:
             raise ValueError(
@@ -98,7 +101,6 @@ def predict_command(options: Namespace) -> None:
         return
     (source,) = options.rows
     output = options.output or "predictions.jsonl"
-    from .checks import check_rows
     from .data.files.row_writers import require_ending
 
     if output != "-":
@@ -202,6 +204,9 @@ def embed_command(options: Namespace) -> None:
       tercet embed sentence-transformers/all-MiniLM-L6-v2 questions.csv --column question
       tercet embed runs/search/model passages.jsonl --output passages.parquet --index
     """
+    from .checks import check_models
+
+    check_models(options.model)
     if options.file != "-":
         from .data.files.reading import TEXT_LINES, find_file
 
@@ -243,6 +248,9 @@ def play_command(options: Namespace) -> None:
     """
     from importlib.util import find_spec
 
+    from .checks import check_models
+
+    check_models(*options.model, of_run=True)
     if find_spec("gradio") is None:
         raise ValueError("the page needs Gradio, not installed here: pip install 'tercet[play]'")
     say_that_libraries_load()

@@ -97,7 +97,7 @@ def plan(recipe: Any, *overrides: str, **values: Any) -> "Plan":
 
 
 @command(
-    Recipe("pretrain", "describes the machines, or overrides a value"),
+    Recipe("pretrain", "describes the machines, or overrides a value", loads_models=False),
     function=plan,
 )
 def plan_command(options: Namespace) -> None:
@@ -123,7 +123,7 @@ def plan_command(options: Namespace) -> None:
 
 
 @command(
-    Recipe("pretrain"),
+    Recipe("pretrain", loads_models=False),
     flag("--overwrite", "replace an earlier run in the output folder"),
 )
 def tokenizer_command(options: Namespace) -> None:
