@@ -168,6 +168,8 @@ def embed_file(
     require_writable(files, output, source, model, column, overwrite=overwrite)
     texts = texts_of_file(source, column)
     first = list(islice(texts, 1))  # what is wrong with the file is said before a model is loaded
+    if not first:
+        raise named("there is no text: give at least one", source)
     embedder = load_embedder(model, prompt=prompt, precision=precision)
     print(f"each vector: {embedder.describe()}", file=sys.stderr)
     begin, rows = perf_counter(), 0
@@ -254,6 +256,5 @@ def values_of_rows(source: str, column: str) -> Iterator[Any]:
             yield row[column]
 
 
-def named(error: RowError, source: str) -> ValueError:
-    """Say of an error about a row where it is from."""
-    return ValueError(f"{'standard input' if source == STANDARD else source}: {error}")
+def named(problem: object, source: str) -> ValueError:
+    return ValueError(f"{'standard input' if source == STANDARD else source}: {problem}")

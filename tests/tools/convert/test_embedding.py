@@ -1,6 +1,7 @@
 """`tercet embed`: the vectors that sentence-transformers gives, for each row of a file, in their order."""
 
 import gzip
+import io
 import json
 import warnings
 
@@ -241,6 +242,19 @@ def test_mistakes_are_told_and_leave_nothing(options, complaint, published, tmp_
     assert main(["embed", str(folder), str(source), *options]) == 2
     assert complaint in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("source", "content"), [("t.txt", ""), ("t.csv", "id,text\n"), ("-", "")])
+def test_a_file_without_texts_is_refused(source, content, published, tmp_path, monkeypatch, capsys):
+    folder = published()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO(content))
+    if source != "-":
+        (tmp_path / source).write_text(content)
+    assert main(["embed", str(folder), source]) == 2
+    name = "standard input" if source == "-" else source
+    assert f"{name}: there is no text: give at least one" in capsys.readouterr().err
+    assert not (tmp_path / "embeddings.npy").exists()
 
 
 def test_a_missing_text_is_named_and_what_was_there_stays(published, tmp_path, capsys):
