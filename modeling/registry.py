@@ -105,5 +105,5 @@ class OfferedModels(dict[Any, Any]):
 
 
 if not all(keep_registered_in(OfferedModels, each) for each in NAME_TABLES):
-    for _member in MEMBERS:
+    for _member in (*MEMBERS, "recurrent"):
         import_member(_member)

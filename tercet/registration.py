@@ -60,9 +60,16 @@ class OfferedConfigurations(dict[str, Any]):
 
 
 def offer_configurations(configuration_auto: ModuleType) -> None:
-    """Put a dictionary that imports our models in the place of transformers' table of further ones."""
+    """Put a dictionary that imports our models in the place of transformers' table of further ones.
+
+    Its name is private: where it is another, our models are imported at once. It stands here because
+    `modeling/compatibility.py`, where such names belong, imports torch.
+    """
     table = configuration_auto.CONFIG_MAPPING
-    table._extra_content = OfferedConfigurations(table._extra_content)
+    if isinstance(further := getattr(table, "_extra_content", None), dict):
+        table._extra_content = OfferedConfigurations(further)
+    else:
+        import_module(MODELS)
 
 
 def publish_classes(modeling: ModuleType) -> None:

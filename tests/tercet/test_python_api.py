@@ -477,11 +477,16 @@ def test_transformers_finds_the_models_whichever_is_imported_first(order, tmp_pa
 
 
 def test_an_unknown_transformers_gets_all_members_at_once():
-    """Its tables may have changed: they are left as they are."""
+    """Its tables may have changed: they are left as they are, and may have other names."""
     code = """if True:
+        from collections import UserDict
         import transformers
         transformers.__version__ = "9.0.0"
+        configurations = UserDict()
+        table = type(transformers.CONFIG_MAPPING)
+        table._extra_content = property(lambda _: configurations, lambda *_: None)
         import tercet
+        assert type(transformers.AutoConfig.for_model("tercet_elmo")) is tercet.TercetElmoConfig
         model = transformers.AutoModel.from_config(tercet.TercetEncoderConfig(hidden_size=48, vocab_size=9))
         assert type(model) is tercet.TercetEncoderModel
         assert type(transformers.MODEL_MAPPING._extra_content) is dict
