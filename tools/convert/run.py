@@ -196,7 +196,12 @@ def convert_model(
     with claimed(sources, output, overwrite=overwrite) as folder:
         first, tokenizer = load(source)
         second, other = (None, None) if decoder is None else load(decoder)
-        require_one_vocabulary(tokenizer, other)
+        if other is not None and other.get_vocab() != tokenizer.get_vocab():  # one folder has one tokenizer
+            raise ValueError(
+                f"the tokenizers of encoder ({len(tokenizer.get_vocab()):,} tokens) and decoder "
+                f"({len(other.get_vocab()):,}) have different vocabularies: choose two models with one "
+                "tokenizer"
+            )
         reading = read_as(first, to, second, seed=seed)
         report = MemberReport(
             sources=tuple(without_folders([*sources.values()])),
@@ -237,15 +242,6 @@ def paragraphs(text: str) -> list[str]:
     if not found:
         raise ValueError(f"--text {text} has no text: name another file")
     return found
-
-
-def require_one_vocabulary(tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase | None) -> None:
-    """Raise a `ValueError` if encoder and decoder have different tokens: one folder has one tokenizer."""
-    if other is not None and other.get_vocab() != tokenizer.get_vocab():
-        raise ValueError(
-            f"the tokenizers of encoder ({len(tokenizer.get_vocab()):,} tokens) and decoder "
-            f"({len(other.get_vocab()):,}) have different vocabularies: choose two models with one tokenizer"
-        )
 
 
 def settle(reading: Reading, tokenizer: PreTrainedTokenizerBase, to: Member) -> Reading:

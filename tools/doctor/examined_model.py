@@ -14,7 +14,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from ...configs.messages import quietly
 from ...modeling.saved.checkpoint import Checkpoint
 from ...modeling.saved.heads import Member, classes_of, loader_of
-from ...modeling.saved.weights import NO_KERNELS, Fit, StoredWeights, compare_weights
+from ...modeling.saved.weights import NO_KERNELS, Fit, compare_weights
 
 
 @dataclass(frozen=True)
@@ -88,19 +88,14 @@ def load_examined_model(checkpoint: Checkpoint) -> ExaminedModel:
     arguments: Any = {"config": config, "dtype": torch.float32, "trust_remote_code": trusts}
     stored = checkpoint.weights
     fit = compare_weights(loader, folder, **arguments)
-    require_size(fit, stored)
+    numbers, needed = sum(stored.parameters.values()), fit.model.num_parameters()
+    if needed > max(2 * numbers, HARMLESS):  # what files lack is drawn at random, and takes memory
+        raise ValueError(
+            f"config.json describes a model of {needed:,} parameters, but {stored.files[0]} has {numbers:,}: "
+            "use the config.json that was saved with these weights"
+        )
     with quietly():
         model = loader.from_pretrained(
             folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments
         )
     return ExaminedModel(checkpoint.name, model.eval(), checkpoint.tokenizer, fit)
-
-
-def require_size(fit: Fit, stored: StoredWeights) -> None:
-    """Raise a `ValueError` if what is drawn for what files lack would take more memory than they do."""
-    numbers, needed = sum(stored.parameters.values()), fit.model.num_parameters()
-    if needed > max(2 * numbers, HARMLESS):
-        raise ValueError(
-            f"config.json describes a model of {needed:,} parameters, but {stored.files[0]} has {numbers:,}: "
-            "use the config.json that was saved with these weights"
-        )

@@ -93,7 +93,9 @@ def load_embedder(
     checkpoint.require_transformer()
     prompt_text = find_prompt(read_facts(checkpoint.folder / SETTINGS), prompt, source)
     try:
-        require_readable(checkpoint)
+        kind = checkpoint.config.model_type
+        if not checkpoint.is_ours and kind not in NAMES:
+            raise UnlikeVectorsError(f"{checkpoint.folder} is a {kind}, which Tercet does not read: {REMEDY}")
         with warnings.catch_warnings():  # of how others compare vectors, which stay as they are here
             warnings.simplefilter("ignore", UserWarning)
             return PackedEmbedder(checkpoint, prompt_text, precision)
@@ -102,13 +104,6 @@ def load_embedder(
             raise
         print(f"{str(error).rpartition(':')[0]}: sentence-transformers computes them", file=sys.stderr)
         return LibraryEmbedder(checkpoint.folder, prompt_text, precision)
-
-
-def require_readable(checkpoint: Checkpoint) -> None:
-    """Raise an `UnlikeVectorsError` if a model is neither ours nor can be imported."""
-    kind = checkpoint.config.model_type
-    if not checkpoint.is_ours and kind not in NAMES:
-        raise UnlikeVectorsError(f"{checkpoint.folder} is a {kind}, which Tercet does not read: {REMEDY}")
 
 
 def find_prompt(settings: Mapping[str, Any], name: str | None, source: str) -> str:

@@ -139,7 +139,10 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
         int8: Write the graphs with matrices of 8-bit integers, too.
         overwrite: Replace what an earlier call has written there.
     """
-    require_packages()
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        raise ValueError(
+            f"--onnx needs {' and '.join(missing)}, not installed here: pip install 'tercet[onnx]'"
+        )
     with claimed({"the model": source}, output, overwrite=overwrite) as folder:
         checkpoint = Checkpoint.open(source)
         model, tokenizer, found = checkpoint.transformer(), checkpoint.tokenizer, checkpoint.folder
@@ -159,14 +162,6 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
 
         write_folder(folder, model.get_memory_footprint(), fill)
         return measured
-
-
-def require_packages() -> None:
-    """Raise a `ValueError` unless what writes and runs graphs is installed."""
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise ValueError(
-            f"--onnx needs {' and '.join(missing)}, not installed here: pip install 'tercet[onnx]'"
-        )
 
 
 def write_graphs(

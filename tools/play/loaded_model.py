@@ -108,7 +108,14 @@ class LoadedModel:
     def inputs(self, *texts: str, special: bool = True) -> dict[str, Tensor]:
         """Encode a text, or a pair, as a batch of one."""
         encoded = self.tokenizer(*texts, return_tensors="pt", add_special_tokens=special, verbose=False)
-        self.require_length(encoded["input_ids"].shape[1])  # pyright: ignore[reportAttributeAccessIssue]
+        length: int = encoded["input_ids"].shape[1]  # pyright: ignore[reportAttributeAccessIssue]
+        if length == 0:
+            raise ValueError("the text has no token that the model knows: write another text")
+        if length > self.max_length:
+            raise ValueError(
+                f"the text has {length:,} tokens, but {self.title} reads at most {self.max_length:,}: "
+                "shorten the text"
+            )
         accepted = {"input_ids", "attention_mask"}
         if getattr(self.config, "type_vocab_size", 0) > 1:
             accepted.add("token_type_ids")
@@ -126,16 +133,6 @@ class LoadedModel:
         is_ours = self.checkpoint.is_ours or bool(self.run.certificate)
         is_wanted = is_ours or begin == self.tokenizer.eos_token_id
         return [begin, *ids] if is_wanted and begin not in (None, ids[0]) else ids
-
-    def require_length(self, length: int) -> None:
-        """Raise a `ValueError` if the model cannot read so many tokens."""
-        if length == 0:
-            raise ValueError("the text has no token that the model knows: write another text")
-        if length > self.max_length:
-            raise ValueError(
-                f"the text has {length:,} tokens, but {self.title} reads at most {self.max_length:,}: "
-                "shorten the text"
-            )
 
     @contextmanager
     def alone(self) -> Iterator[None]:
