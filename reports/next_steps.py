@@ -79,7 +79,6 @@ def in_quotes(text: str) -> str:
 
 
 def as_data(steps: Iterable[NextStep]) -> list[dict[str, str]]:
-    """Return steps as plain data, for a file of scores."""
     return [asdict(step) for step in steps]
 
 

@@ -95,7 +95,6 @@ def as_markdown(report: Report) -> str:
 
 
 def for_terminal(blocks: Iterable[Block]) -> str:
-    """Write blocks below each other, for a terminal."""
     return "\n\n".join(text_of(block, TERMINAL) for block in blocks)
 
 

@@ -138,5 +138,4 @@ def shown(value: float) -> str:
 
 
 def as_data(verdicts: Iterable[Verdict]) -> list[dict[str, str]]:
-    """Return verdicts as plain data, for a file of scores."""
     return [{"text": verdict.text, "outcome": verdict.outcome} for verdict in verdicts]

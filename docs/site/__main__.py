@@ -33,7 +33,6 @@ def write_pages(folder: Path) -> None:
 
 
 def all_pages() -> dict[str, str]:
-    """Return the pages as Markdown, by their path in the site."""
     commands = {"reference/commands.md": command_page()}
     return WrittenPages().write() | Reference().write() | module_pages() | commands
 

@@ -19,7 +19,6 @@ class Fence:
 
 
 def fences(page: Path) -> list[Fence]:
-    """List what is fenced on a page, in order."""
     found = re.findall(r"^```(\w+)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return [Fence(language, text) for language, text in found]
 

@@ -215,12 +215,10 @@ def kept_cells(kept: Mapping[str, Any]) -> list[str]:
 
 
 def shown_share(share: float | None) -> str:
-    """Write a share, or a dash if there is none."""
     return "-" if share is None else f"{share:.1%}"
 
 
 def shown_interval(interval: Sequence[float] | None) -> str:
-    """Write an interval, or a dash if there is none."""
     return "-" if interval is None else "{:.1%} to {:.1%}".format(*interval)
 
 

@@ -107,7 +107,6 @@ def prepared_again(inputs: Inputs, run: FinishedRun) -> Prepared:
 
 
 def read_results(folder: Path, seeds: Sequence[int]) -> Results:
-    """Read the scores of the runs of all seeds below a folder."""
     return {
         seed: json.loads((seed_folder(folder, seed) / SCORES).read_text(encoding="utf-8")) for seed in seeds
     }

@@ -60,7 +60,6 @@ class TokenLosses:
 
     @property
     def loss(self) -> float:
-        """Return the mean over all tokens."""
         return ratio(float(self.nats.sum()), len(self.nats))
 
     def between(self, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

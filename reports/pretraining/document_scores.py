@@ -62,7 +62,6 @@ class UnitScores:
 
     @property
     def number(self) -> int:
-        """Count the units that have targets."""
         return int((self.targets > 0).sum())
 
     def intervals(self, term: str) -> dict[str, Interval]:

@@ -253,6 +253,5 @@ def behind(tokenizer: PreTrainedTokenizerBase, read: np.ndarray, written: np.nda
 def spelled(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int] | np.ndarray, *, with_special: bool = False
 ) -> str:
-    """Write tokens as text in one line."""
     text = cast(str, tokenizer.decode([int(idx) for idx in ids], skip_special_tokens=not with_special))
     return " ".join(text.split())

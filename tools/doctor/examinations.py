@@ -302,7 +302,6 @@ def packed_documents(reader: Reader) -> Finding:
 
 
 def agreement(ours: Tensor, expected: Tensor, remedy: str) -> Finding:
-    """Find whether two ways led to the same numbers."""
     apart = difference(ours, expected)
     measured = f"difference {apart:.1e} of the largest number, tolerance {TOLERANCE:.0e}"
     return Finding("ok", measured) if apart <= TOLERANCE else Finding("failed", measured, remedy)

@@ -59,7 +59,6 @@ class ExaminedModel:
         return "decoder" if is_causal or self.model.can_generate() else "encoder"
 
     def is_one_of(self, *auto_classes: str) -> bool:
-        """Return whether one of these Auto classes loads the model."""
         heads = classes_of(self.config)
         return any(type(self.model).__name__ in heads.get(auto_class, ()) for auto_class in auto_classes)
 

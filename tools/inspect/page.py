@@ -93,7 +93,6 @@ class Reading:
     folder: Path
 
     def words(self, name: str) -> list[str]:
-        """Write each token of one of the inputs as text."""
         return spelled(self.tokenizer, self.inputs[name][0])
 
     @property

@@ -85,7 +85,6 @@ class FindSimilar(Ability):
 
     @property
     def gives_vectors(self) -> bool:
-        """Whether the model has the head of sentence vectors."""
         return type(self.model.model).__name__.endswith("ForSentenceEmbedding")
 
     def vectors(self, texts: Sequence[str]) -> Tensor:

@@ -239,7 +239,6 @@ def program(auto_class: str, repo: str, before: str, options: str) -> str:
 
 
 def architecture(run: FinishedRun, weights: StoredWeights) -> Iterator[str]:
-    """List the sizes."""
     rows = [[name, str(run.config[field])] for field, name in SIZES.items() if field in run.config]
     formats = ", ".join(f"{number:,} {form}" for form, number in sorted(weights.parameters.items()))
     yield f"## Architecture\n\n{table(['', ''], [*rows, ['stored parameters', formats]])}"

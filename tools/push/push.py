@@ -95,7 +95,6 @@ def branches_of(repo: str) -> set[str]:
 
 
 def make_repository(repo: str) -> None:
-    """Make a private repository of models, unless there is one."""
     with explaining(repo, require_token()):
         HfApi(library_name="tercet").create_repo(repo, private=True, exist_ok=True)
 
