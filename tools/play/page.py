@@ -32,11 +32,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 def build_page(session: Session) -> Any:
-    """Build the page of a session, a `gradio.Blocks`.
-
-    Raises:
-        ImportError: Gradio is not installed.
-    """
+    """Build the page of a session, a `gradio.Blocks`."""
     import gradio
 
     warnings.filterwarnings("ignore", module=r"gradio\b")  # what it says of its own code
