@@ -25,20 +25,7 @@ def extended_tokenizer(
     documents: Sequence[Documents],
     cache: str | None,
 ) -> Path:
-    """Give a copy of a tokenizer terms, unless an earlier run has; return its cached folder.
-
-    What became of the terms is shown on the screen.
-
-    Args:
-        tokenizer: Stays as it is.
-        terms: Of the list.
-        number: How many more are learned.
-        documents: The text that they are learned from.
-        cache: Folder of the cache.
-
-    Raises:
-        ValueError: A term cannot become a token, or none can be learned.
-    """
+    """Give a copy of a tokenizer terms, and `number` learned ones, unless a run before has; return where."""
     texts = [part.fingerprint() for part in documents] if number else []
     saved = {name: contents.decode() for name, contents in saved_files(tokenizer).items()}
     name = name_of(EDITION, saved, terms, number, texts)

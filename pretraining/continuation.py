@@ -74,30 +74,24 @@ class ContinuedModel(FirstModel):
 
     @property
     def former_tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """The tokenizer that the model comes with, if there is one."""
         return self.checkpoint.tokenizer
 
     @property
     def room(self) -> int:
-        """Rows of the vocabulary that the model has already."""
         return self.config.vocab_size
 
     def is_numbered_anew(self, tokenizer: PreTrainedTokenizerBase) -> bool:
-        """Return whether a tokenizer numbers the model's tokens otherwise."""
         former = self.former_tokenizer
         return former is not None and not keeps_ids(former, tokenizer)
 
     def positions_with(self, tokenizer: PreTrainedTokenizerBase, *, is_own: bool) -> int | None:
-        """Count the positions to which a tokenizer cuts texts; the model's own may leave some, as sentence
-        models do, if the recipe does not give them.
-        """
+        # a sentence model may read fewer than it has positions for
         positions = most_positions(self.config)
         if positions is None or not is_own or "max_position_embeddings" in self.overrides:
             return positions
         return max_length(self.config, tokenizer.model_max_length)
 
     def build(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Trainable:
-        """Build what is trained, and let it inherit the model's weights; the seed makes what it lacks."""
         model, source = super().build(tokenizer, seed), self.ours.ours()
         former, path = self.former_tokenizer, self.name
         rows = rows_of_tokens(former, tokenizer, source.config.vocab_size, self.config.vocab_size)
@@ -107,7 +101,6 @@ class ContinuedModel(FirstModel):
         return model
 
     def tell_of_rate(self, rate: float | None) -> None:
-        """Show on the screen what is advised if the model is to learn as fast as random weights do."""
         if rate is None or rate <= LARGEST_RATE:
             return
         print(
@@ -161,21 +154,11 @@ def to_adapt(path: str, kinds: Sequence[str]) -> str:
 
 
 def members_of(models: Sequence[type[NeuralPreTrainedModel]]) -> list[str]:
-    """List the types of configurations of models."""
     return [cast(type[NeuralConfig], model.config_class).model_type for model in models]
 
 
 def kept_import(checkpoint: Checkpoint, cache: str | Path | None = None) -> Checkpoint:
-    """Return a model of ours as it is, or the import of a stock model in the cache, and tell of a new one.
-
-    Args:
-        checkpoint: The model on disk.
-        cache: Folder of the cache; by default `TERCET_CACHE`, else `~/.cache/tercet`.
-
-    Raises:
-        ValueError: As in `load_stock` and `from_stock`, the tokenizer has ids without rows, or the
-            models are not one.
-    """
+    """Return a model of ours as it is, or the import of a stock model in the cache, and tell of a new one."""
     if checkpoint.is_ours:
         return checkpoint
     kept = cache_folder(cache) / "imported" / name_of(EDITION_OF_IMPORTS, checkpoint.hash)
@@ -191,11 +174,7 @@ def kept_import(checkpoint: Checkpoint, cache: str | Path | None = None) -> Chec
 
 
 def import_into(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the model of ours that a stock model is, its tokenizer and the certificate into a folder.
-
-    Raises:
-        ValueError: As in `kept_import`.
-    """
+    """Write the model of ours that a stock model is, its tokenizer and the certificate into a folder."""
     from ..modeling.stock.certificate import certify
     from ..modeling.stock.models import imported, load_stock
 

@@ -32,11 +32,6 @@ def keep_models(session: Session, parts: Prepared, outcome: Outcome) -> None:
     """Write the finished models with every kind of weights, what they are and score, and the run's counts.
 
     Models of earlier ends are deleted. Every process calls this; the main one writes.
-
-    Args:
-        session: In whose folder they are written.
-        parts: What has learned, and how its models are found in it.
-        outcome: How it ended; the final kind of weights has the models' own folders.
     """
     models: Mapping[str, SavedModel] = {}
     saved: dict[str, str] = {}
@@ -101,11 +96,7 @@ def save_model(
     *,
     with_code: bool,
 ) -> None:
-    """Write a model as people load it: with its weights, its tokenizer, its code and the run's recipe.
-
-    Raises:
-        WriteError: There is no room.
-    """
+    """Write a model as people load it: with its weights, its tokenizer, its code and the run's recipe."""
     remedy = "make room and continue with --resume; the checkpoints are there"
     with explaining_a_full_disk(folder, model.get_memory_footprint(), remedy), quietly():
         save_loadable(model, folder, weights, with_code=with_code)

@@ -44,16 +44,12 @@ class FirstModel:
 
     @property
     def former_tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """The tokenizer that the model comes with, if it goes on learning."""
         return None
 
     def fit(self, tokenizer: PreTrainedTokenizerBase) -> None:
         """Set room for a tokenizer's ids, unless the recipe gives one, and its special ids.
 
         A decoder that begins with the preset's eos token (BART) will begin with the tokenizer's, and so on.
-
-        Raises:
-            ValueError: The given size has no room for the tokenizer's ids.
         """
         config, needed, is_anew = self.config, num_ids(tokenizer), self.is_numbered_anew(tokenizer)
         if "vocab_size" not in self.overrides:
@@ -86,11 +82,7 @@ class FirstModel:
         return most_positions(self.config)
 
     def build(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Trainable:
-        """Build what is trained, with weights that are a function of the seed.
-
-        Raises:
-            ValueError: The tokenizer does not fit the model.
-        """
+        """Build what is trained, with weights that are a function of the seed."""
         self.fit(tokenizer)
         torch.manual_seed(seed)
         return self.objective.taught(self.objective.build_model(self.config), tokenizer)
@@ -105,13 +97,7 @@ def first_model(
     corpus: CorpusRecipe,
     open_model: Opener = Checkpoint.open,
 ) -> FirstModel:
-    """Find the model that a run begins with.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: Preset or model is unknown or of another member than the objective trains, an override is
-            no field or no possible value, or sequences are longer than the model's positions.
-    """
+    """Find the model that a run begins with."""
     if model.path is not None:
         from .continuation import ContinuedModel
 
@@ -133,18 +119,7 @@ def overridden(
     objective: BaseObjectiveRecipe,
     sequence_length: int,
 ) -> NeuralConfig:
-    """Join the fields of a configuration with a recipe's overrides.
-
-    Args:
-        values: The fields.
-        origin: Where they are from, for the message.
-        overrides: Take the place of some.
-        objective: Says which members learn it.
-        sequence_length: Of the longest texts.
-
-    Raises:
-        ValueError: As in `first_model`.
-    """
+    """Join the fields of a configuration with a recipe's overrides."""
     classes = [cast(type[NeuralConfig], model.config_class) for model in objective.model_classes]
     model_type = values.pop("model_type")
     values.pop("auto_map", None)  # code beside the weights that a model begins with stays there

@@ -91,12 +91,7 @@ class Inputs:
 
 
 def find_inputs(recipe: PretrainingRecipe) -> Inputs:
-    """Check everything that needs no text, which may take long to read; find the text.
-
-    Raises:
-        ValueError: Parts of the recipe do not fit each other, or the tokenizer cannot be loaded.
-        FileNotFoundError: A file that it names does not exist.
-    """
+    """Check everything that needs no text, which may take long to read; find the text."""
     corpus, objective, training = recipe.corpus, recipe.objective, recipe.training
     training.require_consistent()
     open_model = opening_once()
@@ -153,16 +148,7 @@ def find_tokenizer(
 
 
 def prepare(inputs: Inputs, accelerator: Accelerator, kept_tokenizer: Path | None) -> Prepared:
-    """Read the text and build the parts of a run; nothing is written outside the cache.
-
-    Args:
-        inputs: What `find_inputs` has found.
-        accelerator: Knows this process's share of the steps.
-        kept_tokenizer: Folder of a tokenizer that an earlier command has trained for this run, if any.
-
-    Raises:
-        ValueError: Text, tokenizer, model and recipe do not fit each other.
-    """
+    """Read the text and build the parts of a run; nothing is written outside the cache."""
     training, texts = inputs.training, inputs.texts
     with main_first():
         tokenizer = inputs.tokenizer.load_or_train(inputs.model, kept_tokenizer)
@@ -222,6 +208,5 @@ def require_names_of_their_own(held_out: HeldOut, objective: Objective) -> None:
 
 
 def extent_of(examples: Examples) -> str:
-    """Return how much text an epoch has."""
     lengths = examples.lengths
     return f"{len(lengths):,} examples of {int(np.sum(lengths)):,} tokens"

@@ -71,7 +71,6 @@ class ModelRecipe:
 
     @property
     def origin(self) -> str | None:
-        """What the run begins with: a model, or else a preset."""
         return self.path or self.preset
 
     @property
@@ -107,7 +106,6 @@ class TokenizerRecipe:
 
     @property
     def is_extended(self) -> bool:
-        """Whether the tokenizer gets terms."""
         return self.add is not None or self.add_learned > 0
 
 
@@ -189,7 +187,6 @@ def in_words(source: Any) -> str:
 
 
 def listed(source: Source) -> list[str]:
-    """List the paths of a text."""
     return [source] if isinstance(source, str) else source
 
 
@@ -240,7 +237,6 @@ class PretrainingRecipe:
 
     @property
     def folder(self) -> Path:
-        """The output folder as a path."""
         return named_path(self.output, "output")
 
     def in_lines(self) -> list[str]:

@@ -82,15 +82,6 @@ def require_repository(session: Session) -> None:
     """Make sure, before a run begins, that the Hub takes its intermediate models; every process calls this.
 
     A Hub that does not answer is no reason not to begin: it may answer when the first model is there.
-
-    Args:
-        session: Of the run; one that goes on may have pushed some.
-
-    Warns:
-        UserWarning: The repository has intermediate models already, and the run is new.
-
-    Raises:
-        ValueError: There is no token, or it may not write to the repository.
     """
     problem, repo = None, session.recipe.push_checkpoints
     assert repo is not None
@@ -113,18 +104,7 @@ def save_revision(
     weights: Mapping[str, Tensor],
     about: dict[str, Any],
 ) -> Path:
-    """Write an intermediate model into a folder, whole or not at all; one of that name is replaced.
-
-    Args:
-        session: Of the run.
-        parts: Of the run.
-        name: Of the revision.
-        weights: Of all that is trained.
-        about: Progress and scores.
-
-    Returns:
-        The folder.
-    """
+    """Write an intermediate model, whole or not at all; one of that name is replaced."""
     folder = session.folder / REVISIONS / name
     partial, texts = partial_path(folder), session.folder / TEXTS
     with removing_on_failure(partial):

@@ -156,12 +156,10 @@ def tokenizer_of_text(corpus: CorpusRecipe) -> str | None:
 
 
 def open_texts(corpus: CorpusRecipe, objective: BaseObjectiveRecipe) -> Texts:
-    """Find the documents of both splits."""
     return {split: open_text(corpus, objective, split) for split in get_args(Split)}
 
 
 def identify(texts: Texts) -> dict[str, list[dict[str, Any]]]:
-    """Name the texts of both splits with sizes and hashes."""
     return {split: documents[0].identify() for split, documents in texts.items()}
 
 
@@ -192,7 +190,6 @@ class TextReader:
 
     @cached_property
     def context(self) -> ObjectiveContext:
-        """What the objective is built in."""
         corpus = self.corpus
         return ObjectiveContext(self.tokenizer, corpus.sequence_length, self.seed, corpus.isolate_documents)
 
@@ -228,10 +225,6 @@ class TextReader:
 
         It takes the sequence length, and for several texts the shares of the tokens of each, by name, if they
         are not the corpus's. A stream is tokenized while it is read.
-
-        Raises:
-            ValueError: The text cannot be read or is too short, pairs are to be streamed, or masks to be
-                static where examples have other places in each epoch.
         """
         texts, is_stream = texts_of(self.corpus.train), self.corpus.streaming
         if texts or is_stream:

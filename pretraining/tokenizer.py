@@ -70,15 +70,7 @@ class TokenizerSource:
         return self.options.path is None or self.options.is_extended
 
     def load_or_train(self, model: FirstModel, kept: Path | None) -> PreTrainedTokenizerBase:
-        """Load the tokenizer that the recipe names, or the one that was made for the run before, or make one.
-
-        Args:
-            model: Says how many tokens it reads.
-            kept: Folder of the one that was made before.
-
-        Raises:
-            ValueError: It cannot be loaded, the text or the vocabulary's size is impossible, or a term is.
-        """
+        """Load the tokenizer that the recipe names, or one that was made before (in `kept`), or make one."""
         name, named, is_extended = self.name, self.named, self.options.is_extended
         if kept is not None and (named is None or is_extended):
             name, named = str(kept), load_tokenizer(str(kept))
@@ -97,11 +89,7 @@ class TokenizerSource:
         return named
 
     def found(self, run: Run) -> Path | None:
-        """Find the tokenizer that an earlier command made for a run; one that has begun keeps it in any case.
-
-        Raises:
-            ValueError: It was made of other text or terms, in files of the same names.
-        """
+        """Find the tokenizer that an earlier command made for a run; one that has begun keeps it anyway."""
         folder = run.folder / TOKENIZER
         if run.overwrite or not folder.exists():
             return None
@@ -134,14 +122,7 @@ class TokenizerSource:
         return name_of([contents_of(entry) for part in documents for entry in part.identify()], self.terms)
 
     def trained(self, longest: int | None) -> Path:
-        """Train a tokenizer on the text, unless an earlier run has, and give its folder in the cache.
-
-        Args:
-            longest: Tokens that the model reads at most; `None` if there is no limit.
-
-        Raises:
-            ValueError: The text or the vocabulary's size is impossible.
-        """
+        """Train a tokenizer on the text, unless an earlier run has, and give its folder in the cache."""
         options = {
             "kind": self.options.kind,
             "vocab_size": self.options.vocab_size,
@@ -182,5 +163,4 @@ class Joined:
         self.parts = parts
 
     def __iter__(self) -> Iterator[str]:
-        """Read all texts."""
         return chain.from_iterable(self.parts)

@@ -218,9 +218,6 @@ def bleu_by_length(
         lowercase: Whether case is ignored.
         tokenize: How text is cut into tokens.
         resamples: How often rows are drawn again.
-
-    Raises:
-        ValueError: There are no rows, or another number of one kind than of the others.
     """
     if not sources or not len(sources) == len(translations) == len(references):
         raise ValueError(

@@ -73,7 +73,6 @@ class Trial:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Checksums of the checkpoint's contents, by file."""
         return {name: fingerprint(state) for name, state in self.states.items()}
 
     def equals(self, other: "Trial") -> bool:
@@ -185,12 +184,7 @@ def try_out(
 
 
 def run_until(file: Path, folder: Path, step: int, delay: float) -> Kill:
-    """Begin or resume a run in a new process; kill it `delay` seconds after the checkpoint of `step` is made.
-
-    Raises:
-        ValueError: The recipe cannot run.
-        RuntimeError: The process ended before that checkpoint was made.
-    """
+    """Begin or resume a run in a process; kill it `delay` seconds after the checkpoint of `step` is made."""
     command = ["-m", "tercet", "pretrain", str(file), "--resume"]
     with tempfile.TemporaryFile("w+") as said:
         process = start_python(command, stdout=said, stderr=said, start_new_session=True)

@@ -76,7 +76,6 @@ class FullSequence:
 
     @property
     def tokens(self) -> int:
-        """Tokens as a step counts them."""
         return self.read + self.written
 
 
@@ -98,7 +97,6 @@ class ObjectiveContext:
     """Whether models are measured on the examples: then each objective of a mixture has all of the text."""
 
     def required_start_id(self, kind: str) -> int:
-        """Return what a decoder reads first, or say which objective misses it."""
         if self.decoder_start_id is None:
             raise ValueError(f"{kind} needs a decoder_start_token_id: set it in the model's configuration")
         return self.decoder_start_id
@@ -144,15 +142,10 @@ class BaseObjectiveRecipe(ABC):
 
     @abstractmethod
     def build(self, context: ObjectiveContext) -> Objective:
-        """Build the objective.
-
-        Raises:
-            ValueError: The tokenizer lacks a token, or a number of the recipe is impossible.
-        """
+        """Build the objective."""
 
     @property
     def model_classes(self) -> Sequence[type[NeuralPreTrainedModel]]:
-        """List all models that learn it."""
         return (self.model_class, *self.other_model_classes)
 
     def build_model(self, config: NeuralConfig) -> Trainable:
@@ -162,18 +155,11 @@ class BaseObjectiveRecipe(ABC):
 
         Args:
             config: Of the model in the folder `model`; what the objective decides may be changed in it.
-
-        Raises:
-            ValueError: The configuration does not suit the objective.
         """
         return next(known for known in self.model_classes if known.config_class is type(config))(config)
 
     def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
-        """Return what is trained, with what it has to know of a tokenizer beside the size of its vocabulary.
-
-        Raises:
-            ValueError: The tokenizer does not suit the model.
-        """
+        """Return what is trained, with what it has to know of a tokenizer beside its vocabulary's size."""
         return model
 
     def parts(
@@ -197,11 +183,7 @@ class BaseObjectiveRecipe(ABC):
 
     @abstractmethod
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Describe the longest of its examples, from which costs are planned without a text.
-
-        Raises:
-            ValueError: The sequences are too short for the objective.
-        """
+        """Describe the longest of its examples, from which costs are planned without a text."""
 
     def share_of_unknown(
         self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
@@ -251,7 +233,6 @@ def share_parameters(module: nn.Module, source: nn.Module, excluded: tuple[str, 
 
 
 def single_text(corpus: Corpus, kind: str) -> TokenizedCorpus:
-    """Return the corpus of an objective that reads running text, or refuse pairs."""
     if isinstance(corpus, tuple):
         raise unsuited(kind)
     return corpus
@@ -266,7 +247,7 @@ def unsuited(kind: str) -> ValueError:
 
 
 def check_rate(name: str, value: float) -> float:
-    """Return a share of tokens or pairs that is neither nothing nor everything, or refuse it by name."""
+    """Return a share that is neither nothing nor everything, or refuse it by name."""
     if not 0 < value < 1:
         raise ValueError(f"{name} is {value}, but must lie between 0 and 1, both excluded: try 0.15")
     return value

@@ -51,22 +51,19 @@ class BidirectionalLanguageModeling(Objective):
         self.unknown_id = unknown_id
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the sequences; nothing is random. Labels are the tokens themselves."""
         batch = one_stream(gather(examples, "input_ids"))
         return batch | {"labels": batch["input_ids"].clone()}
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the words that have a neighbour: in both directions all but one of a sequence."""
         lengths = self.words(batch).lengths
         return dict.fromkeys(OFFSETS, (lengths - 1).clamp(min=0).sum())
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the next words, and of those before."""
         outputs = model(**batch, reduction="sum")
         return {"forward": outputs.forward_loss, "backward": outputs.backward_loss}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the words of the vocabulary, one logit each where a word begins."""
+        # a logit for each word of the vocabulary, where a word begins
         words = self.words(batch)
         outputs = model(**without_targets(batch, "labels"), logits_to_keep=words.positions)
         known = known_words(batch["labels"], words, self.unknown_id)
@@ -78,7 +75,6 @@ class BidirectionalLanguageModeling(Objective):
         return scores
 
     def words(self, batch: Batch) -> Words:
-        """Find the words of a packed batch."""
         ids = batch["input_ids"]
         sequences = find_sequences(ids, cu_seq_lens=batch["cu_seq_lens_q"])
         return find_words(sequences, self.spelling.begins_word(ids))
@@ -99,18 +95,15 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
     """Which objective this is."""
 
     def build(self, context: ObjectiveContext) -> BidirectionalLanguageModeling:
-        """Build the objective."""
         unknown_id = required_token_id(context.tokenizer, "unk", self.kind)
         return BidirectionalLanguageModeling(spelling_of(context.tokenizer), unknown_id)
 
     def taught(self, model: Trainable, tokenizer: PreTrainedTokenizerBase) -> Trainable:
-        """Return the model that knows how the tokenizer's tokens are spelled."""
         assert isinstance(model, TercetElmoForLanguageModeling)
         model.learn_spelling(tokenizer)
         return model
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
-        """Cut sequences between the tokens that begin and end a text."""
         begin, end = frame_ids(context.tokenizer)
         text = single_text(corpus, self.kind)
         alone = 1 if begin or end else 2  # a word without a neighbour predicts nothing
@@ -119,13 +112,12 @@ class BidirectionalLanguageModelingRecipe(BaseObjectiveRecipe):
         )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Predict all words but one, in both directions."""
         return FullSequence(sequence_length, 0, 2 * (sequence_length - 1))
 
     def share_of_unknown(
         self, corpora: Sequence[TokenizedCorpus], tokenizer: PreTrainedTokenizerBase
     ) -> float:
-        """Return the share of words that are several tokens, and unknown as targets."""
+        # words of several tokens are unknown as targets
         spelling = spelling_of(tokenizer)
         num_words = num_unknown = 0
         for corpus in corpora:

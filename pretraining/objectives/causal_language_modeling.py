@@ -37,17 +37,15 @@ class NextTokenPrediction(TokenObjective):
         """Make the token ids that the model reads."""
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the sequences."""
         batch = one_stream(self.sequences(examples, seed))
         batch["labels"] = batch["input_ids"].clone()
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the tokens that follow another one of their sequence."""
         return {self.term: (batch["position_ids"] > 0).count_nonzero()}
 
     def goals(self, batch: Batch) -> Tensor:
-        """Find the tokens that follow another one: each is predicted at the position before it."""
+        # each token is predicted at the position before it
         labels = batch["labels"].masked_fill(batch["position_ids"] == 0, IGNORE)
         return F.pad(labels[0, 1:], (0, 1), value=IGNORE)
 
@@ -65,7 +63,6 @@ class CausalLanguageModeling(NextTokenPrediction):
         super().__init__("clm", z_loss=z_loss)
 
     def sequences(self, examples: Sequence[Example], seed: int) -> Ragged:
-        """Read the examples as they are; nothing is random."""
         return gather(examples, "input_ids")
 
 
@@ -83,19 +80,15 @@ class CausalLanguageModelingRecipe(BaseObjectiveRecipe):
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(self, context: ObjectiveContext) -> CausalLanguageModeling:
-        """Build the objective."""
         return CausalLanguageModeling(self.z_loss)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
-        """Cut sequences that begin with the beginning-of-sequence token; documents end with their own."""
         return causal_sequences(single_text(corpus, self.kind), context)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Predict all tokens but the first."""
         return FullSequence(sequence_length, 0, sequence_length - 1)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes of the text that the sequences hold."""
         assert isinstance(source, FullSequences)
         return {"clm": bytes_of_sequences(single_text(corpus, self.kind), source)}
 

@@ -40,22 +40,18 @@ class CharacterLanguageModeling(Objective):
         self.weights = dict.fromkeys(DIRECTIONS, 1.0)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the examples as they are; nothing is random."""
         batch = one_stream(gather(examples, "input_ids"))
         batch["labels"] = torch.from_numpy(gather(examples, "labels").values)[None]
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the characters that each direction predicts."""
         return {name: (labels != IGNORE).sum() for name, labels in targets_of(batch).items()}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of each direction."""
         outputs = model(**batch, reduction="sum")
         return {name: outputs[f"{name}_loss"] for name in DIRECTIONS}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score each direction by the logits of its targets."""
         outputs = model(**without_targets(batch, "labels"))
         return {
             name: token_scores(outputs[f"{name}_logits"][0, targets != IGNORE], targets[targets != IGNORE])
@@ -88,11 +84,9 @@ class CharacterLanguageModelingRecipe(BaseObjectiveRecipe):
     direction reads one of the two."""
 
     def build(self, context: ObjectiveContext) -> CharacterLanguageModeling:
-        """Build the objective."""
         return CharacterLanguageModeling()
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> StretchesInContext:
-        """Cut stretches with context; between two documents stands what ends a text."""
         end = required_token_id(context.tokenizer, "eos", self.kind)
         text = single_text(corpus, self.kind)
         return StretchesInContext(
@@ -108,9 +102,7 @@ class CharacterLanguageModelingRecipe(BaseObjectiveRecipe):
         return max(int(self.context_share * sequence_length / 2), 1)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Predict all tokens but the context, in both directions."""
         return FullSequence(sequence_length, 0, 2 * (sequence_length - 2 * self.context(sequence_length)))
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes of the text, all of which each direction predicts."""
         return dict.fromkeys(DIRECTIONS, int(single_text(corpus, self.kind).document_bytes.sum()))

@@ -75,7 +75,6 @@ class Denoising(TeacherForcing):
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")
 
     def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
-        """Permute the sentences, then mask spans; the target is the text. Examples have `sentence_starts`."""
         texts, starts = gather(examples, "input_ids"), gather(examples, "sentence_starts").values
         ids, lengths = texts.values.astype(np.int64, copy=False), texts.lengths
         draws = SequenceDraws.of(examples, seed)
@@ -170,20 +169,17 @@ class DenoisingRecipe(BaseObjectiveRecipe):
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(self, context: ObjectiveContext) -> Denoising:
-        """Build the objective."""
         start_id = context.required_start_id(self.kind)
         lengths = (self.noise_density, self.mean_span_length)
         return Denoising(context.tokenizer, start_id, *lengths, self.label_smoothing, self.z_loss)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
-        """Cut texts that leave room for their end."""
         text = single_text(corpus, self.kind)
         texts = FullSequences(text, context.sequence_length - 1, isolate_documents=context.isolate_documents)
         lengths = infilled_lengths(texts.lengths, self.noise_density, self.mean_span_length)
         return CorruptedTexts(texts, np.add(*lengths))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Estimate source and target of the longest text."""
         lengths = infilled_lengths(np.array([sequence_length - 1]), self.noise_density, self.mean_span_length)
         read, written = (int(side[0]) for side in lengths)
         return FullSequence(read, written, written)

@@ -67,7 +67,6 @@ class FillInTheMiddle(NextTokenPrediction):
         self.fim_ids = named_token_ids(tokenizer, FIM_TOKENS, "filling in the middle")
 
     def sequences(self, examples: Sequence[Example], seed: int) -> Ragged:
-        """Cut and rearrange some of the sequences."""
         ids = gather(examples, "input_ids")
         draws, texts = SequenceDraws.of(examples, seed), self.texts_of(ids)
         is_rearranged, is_spm = (draws.random_each() < share for share in (self.fim_rate, self.spm_rate))
@@ -116,7 +115,6 @@ class FillInTheMiddle(NextTokenPrediction):
 
 
 def piece(starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Return starts and lengths (S, 2) of some stretches."""
     return np.stack([starts, stops - starts], axis=-1)
 
 
@@ -137,11 +135,10 @@ class FillInTheMiddleRecipe(BaseObjectiveRecipe):
     """Share of these that begin with the suffix (SPM); the others begin with the prefix (PSM)."""
 
     def build(self, context: ObjectiveContext) -> FillInTheMiddle:
-        """Build the objective."""
         return FillInTheMiddle(context.tokenizer, self.fim_rate, self.spm_rate)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
-        """Cut sequences as for causal language modeling, with room for four tokens more."""
+        # as for causal language modeling, with room for four tokens more
         if not context.isolate_documents:
             raise ValueError(
                 "fill_in_the_middle rearranges the text of one document, but corpus.isolate_documents is "
@@ -152,10 +149,9 @@ class FillInTheMiddleRecipe(BaseObjectiveRecipe):
         return CorruptedTexts(texts, texts.lengths + round(self.fim_rate * ADDED))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Predict all tokens but the first."""
         return FullSequence(sequence_length, 0, sequence_length - 1)
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes of the text that the sequences hold; what is added to it stands for none."""
+        # what is added to the text stands for no bytes
         assert isinstance(source, CorruptedTexts)
         return {"fill_in_the_middle": bytes_of_sequences(single_text(corpus, self.kind), source.texts)}

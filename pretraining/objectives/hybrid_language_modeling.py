@@ -48,26 +48,21 @@ class HybridLanguageModelingRecipe(MaskingRecipe):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Return the shares of both objectives."""
         return self.causal_share, 1 - self.causal_share
 
     def build(self, context: ObjectiveContext) -> MixedObjective:
-        """Build the mixture; its terms are `clm` and `mntp`."""
         masked = MaskedNextTokenPrediction(self.dynamic_masking(context.tokenizer), self.z_loss)
         return MixedObjective([CausalLanguageModeling(self.z_loss), masked], self.shares)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> MixedSource:
-        """Cut sequences as for causal language modeling, and share them out anew in every epoch."""
         sequences = causal_sequences(single_text(corpus, self.kind), context)
         return MixedSource([sequences, sequences], self.shares, context.seed, whole=context.is_held_out)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Predict all tokens but the first in a share of the sequences, and masked ones in the others."""
         targets = self.causal_share + (1 - self.causal_share) * self.mean_mlm_probability
         return FullSequence(sequence_length, 0, targets * (sequence_length - 1))
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes of the text, for causal language modeling."""
         assert isinstance(source, MixedSource)
         sequences = source.sources[0]
         assert isinstance(sequences, FullSequences)

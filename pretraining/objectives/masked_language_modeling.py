@@ -55,12 +55,10 @@ class MaskedLanguageModeling(TokenObjective):
         self.noise = masking.noise
 
     def at(self, progress: float) -> "MaskedLanguageModeling":
-        """Return the objective at a point of a run, whose masking may have changed."""
         masking = self.masking.at(progress)
         return self if masking is self.masking else MaskedLanguageModeling(masking, self.z_loss)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the examples, then corrupt all of their tokens at once."""
         batch = one_stream(gather(examples, "input_ids"))
         ids = batch["input_ids"][0].numpy()
         corrupted, labels = self.masking(examples, ids, seed)
@@ -119,7 +117,6 @@ class MaskingRecipe(BaseObjectiveRecipe):
         return self.mlm_probability if final is None else (self.mlm_probability + final) / 2
 
     def dynamic_masking(self, tokenizer: PreTrainedTokenizerBase) -> DynamicMasking:
-        """Build what masks tokens anew whenever they are seen."""
         return DynamicMasking(self.corruption(tokenizer), self.final_mlm_probability)
 
     def corruption(self, tokenizer: PreTrainedTokenizerBase) -> Corruption:
@@ -143,7 +140,6 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
     """Whether an example is masked anew whenever it is seen (`dynamic`), or always the same (`static`)."""
 
     def build(self, context: ObjectiveContext) -> MaskedLanguageModeling:
-        """Build the objective; static masks are a function of `seed`."""
         if self.masking == "dynamic":
             return MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         if self.final_mlm_probability is not None:
@@ -156,12 +152,11 @@ class MaskedLanguageModelingRecipe(MaskingRecipe):
         )
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
-        """Cut sequences and frame them, [CLS] text [SEP]."""
         text = single_text(corpus, self.kind)
         return FullSequences(
             text, context.sequence_length, *frame_ids(context.tokenizer), context.isolate_documents
         )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Mask a share of the text: [CLS] and [SEP] are never targets."""
+        # [CLS] and [SEP] are never targets
         return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 2))

@@ -43,14 +43,10 @@ class MaskedNextTokenPrediction(TokenObjective):
         self.masking = masking
 
     def at(self, progress: float) -> "MaskedNextTokenPrediction":
-        """Return the objective at a point of a run, whose masking may have changed."""
         return MaskedNextTokenPrediction(self.masking.at(progress), self.z_loss)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the examples, then corrupt their tokens; `labels` (1, N) are those of the next position.
-
-        The first token of a sequence, which no state precedes, is never masked.
-        """
+        # `labels` (1, N) are those of the next position; the first token, which no state precedes, stays
         batch = one_stream(gather(examples, "input_ids"))
         ids = batch["input_ids"][0].numpy()
         corrupted, labels = self.masking(examples, ids, seed)
@@ -61,7 +57,6 @@ class MaskedNextTokenPrediction(TokenObjective):
         return batch
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the masked tokens, given to the model as shifted labels."""
         inputs = without_targets(batch, "labels")
         if (positions := inputs.get("output_positions")) is not None:  # of states, not of their predictions
             moved = positions + getattr(model, "module", model).logits_offset
@@ -70,11 +65,10 @@ class MaskedNextTokenPrediction(TokenObjective):
         return {"mntp": output.loss}
 
     def goals(self, batch: Batch) -> Tensor:
-        """Find the positions before the masked tokens."""
         return batch["labels"][0]
 
     def logits_at(self, model: nn.Module, batch: Batch, positions: Tensor) -> Tensor:
-        """Return the logits of states that see both sides, whichever of its two classes the model has."""
+        # of states that see both sides, whichever of its two classes the model has
         assert isinstance(model, (TercetDecoderForCausalLM, TercetDecoderForMaskedLM))
         inputs = without_targets(batch, "labels")
         outputs = model.model(**inputs, is_causal=False, use_cache=False, output_positions=positions)
@@ -93,13 +87,11 @@ class MaskedNextTokenRecipe(MaskingRecipe):
     """Which objective this is."""
 
     def build(self, context: ObjectiveContext) -> MaskedNextTokenPrediction:
-        """Build the objective."""
         return MaskedNextTokenPrediction(self.dynamic_masking(context.tokenizer), self.z_loss)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> ExampleSource:
-        """Cut sequences as for causal language modeling."""
         return causal_sequences(single_text(corpus, self.kind), context)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Mask a share of the text: the first token is never a target."""
+        # the first token is never a target
         return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 1))

@@ -42,32 +42,26 @@ class MaskedLanguageModelingWithPairs(Objective):
         self.pair_term = pair_term
 
     def at(self, progress: float) -> "MaskedLanguageModelingWithPairs":
-        """Return the objective at a point of a run, whose masking may have changed."""
         masked = self.masked_language_modeling.at(progress)
         return MaskedLanguageModelingWithPairs(masked, self.pair_term)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack and corrupt the pairs; `next_sentence_label` is (S,)."""
         batch = self.masked_language_modeling.collate(examples, seed)
         batch["next_sentence_label"] = torch.from_numpy(gather(examples, "next_sentence_label").values)
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the chosen tokens, and the pairs."""
         pairs = (batch["next_sentence_label"] != IGNORE).sum()
         return self.masked_language_modeling.targets(batch) | {self.pair_term: pairs}
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List the chosen tokens."""
         return self.masked_language_modeling.predicted(batch)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the chosen tokens, and of the pairs."""
         output = model(**batch, **self.masked_language_modeling.loss_arguments)
         return {"mlm": output.masked_lm_loss, self.pair_term: output.next_sentence_loss}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the chosen tokens, computing no other token's logits, and the pairs."""
         positions, labels = self.masked_language_modeling.output_positions(batch)
         inputs = without_targets(batch, "labels", "next_sentence_label")
         output = model(**inputs, logits_to_keep=positions)
@@ -91,17 +85,15 @@ class MaskedPairsRecipe(MaskingRecipe):
     """Share of the pairs that aim at a shorter length than the sequence's."""
 
     def build(self, context: ObjectiveContext) -> MaskedLanguageModelingWithPairs:
-        """Build the objective."""
         masked = MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         return MaskedLanguageModelingWithPairs(masked, self.pair_term)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> SentencePairSource:
-        """Draw pairs anew for every epoch: each part lies in one document."""
         text, length = single_text(corpus, self.kind), context.sequence_length
         return self.pairs(text, context.tokenizer, length, context.seed, self.short_sequence_probability)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Mask a share of both parts: [CLS] and two [SEP] are never targets."""
+        # [CLS] and two [SEP] are never targets
         return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 3), pairs=1)
 
 

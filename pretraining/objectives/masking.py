@@ -64,7 +64,6 @@ class Tokens(MaskingUnit):
     def choose(
         self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
-        """Toss a coin for every token."""
         is_target = draws.uniform(np.arange(len(special)), CHOICE) < probability
         return Choice(is_target, is_target)
 
@@ -80,7 +79,6 @@ class Words(MaskingUnit):
     def choose(
         self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
-        """Toss a coin for every word."""
         begins = word_begins(examples, special)  # (W,)
         sizes = np.diff(begins, append=len(special))
         is_target = (draws.uniform(begins, CHOICE) < probability).repeat(sizes)
@@ -122,7 +120,7 @@ class Spans(MaskingUnit):
     def choose(
         self, examples: Sequence[Example], special: np.ndarray, probability: float, draws: TokenDraws
     ) -> Choice:
-        """Draw where spans begin and how long they are, then leave out those that begin within another."""
+        # draw where spans begin and how long they are, then leave out those that begin within another
         begins = word_begins(examples, special)  # (W,)
         is_text, opens = texts_of(examples, special, begins)
         # Kept words between two spans are 1 / start - 1 on average, so spans cover `probability` of all.
@@ -235,7 +233,6 @@ class Corruption:
         self.ordinary_ids = np.flatnonzero(~self.special)
 
     def with_probability(self, mlm_probability: float) -> "Corruption":
-        """Return the same corruption of another share of the tokens."""
         other = copy(self)
         other.mlm_probability = check_rate("mlm_probability", mlm_probability)
         return other
@@ -306,7 +303,6 @@ class StaticMasking:
         self.seed = seed
 
     def at(self, progress: float) -> "StaticMasking":
-        """Return the masking at a point of a run: it never changes."""
         return self
 
     def __call__(
@@ -317,5 +313,4 @@ class StaticMasking:
 
 
 def draws_of_tokens(examples: Sequence[Example], seed: int) -> TokenDraws:
-    """Return random numbers for the packed tokens of some examples."""
     return TokenDraws(seed, gather(examples, INDEX).values, gather(examples, "input_ids").lengths)

@@ -53,7 +53,6 @@ class MixtureRecipe(BaseObjectiveRecipe):
 
     @property
     def recipes(self) -> list[BaseObjectiveRecipe]:
-        """The recipes of the objectives."""
         return [part.objective for part in self.objectives]
 
     @property
@@ -64,42 +63,31 @@ class MixtureRecipe(BaseObjectiveRecipe):
 
     @property
     def model_class(self) -> type[NeuralPreTrainedModel]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The model that learns all objectives."""
         return self.require_one_model()
 
     @property
     def other_model_classes(self) -> Sequence[type[NeuralPreTrainedModel]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Other models that learn all objectives."""
         first, *others = (recipe.other_model_classes for recipe in self.recipes)
         return [known for known in first if all(known in classes for classes in others)]
 
     @property
     def template(self) -> Template:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What a tokenizer that is trained for the run puts around a text: as for the first objective."""
         return self.recipes[0].template
 
     @property
     def num_sentinels(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Sentinels of a tokenizer that is trained for the run: as many as any objective needs."""
         return max(recipe.num_sentinels for recipe in self.recipes)
 
     @property
     def special_tokens(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Further special tokens of such a tokenizer: those of all objectives."""
         return tuple(dict.fromkeys(name for recipe in self.recipes for name in recipe.special_tokens))
 
     @property
     def reads_pairs(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether the objectives read pairs of texts."""
         return any(recipe.reads_pairs for recipe in self.recipes)
 
     def require_one_model(self) -> type[NeuralPreTrainedModel]:
-        """Find the model that learns all objectives.
-
-        Raises:
-            ValueError: There is none, there are fewer than two objectives, one of them is a mixture itself,
-                or some of them read pairs of texts and others do not.
-        """
+        """Find the model that learns all objectives."""
         if len(self.objectives) < 2:
             raise ValueError(f"objective.objectives has {len(self.objectives)} entries: give two or more")
         for recipe in self.recipes:
@@ -127,16 +115,13 @@ class MixtureRecipe(BaseObjectiveRecipe):
         )
 
     def build(self, context: ObjectiveContext) -> MixedObjective:
-        """Build all objectives; their terms keep their names."""
         return MixedObjective([recipe.build(context) for recipe in self.recipes], self.shares)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> MixedSource:
-        """Cut the examples of each objective, of which every epoch has its share."""
         sources = [recipe.examples(corpus, context) for recipe in self.recipes]
         return MixedSource(sources, self.shares, context.seed, whole=context.is_held_out)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Average the objectives' longest examples by their shares."""
         longest = [recipe.full_sequence(sequence_length) for recipe in self.recipes]
 
         def mean(name: str) -> float:
@@ -152,7 +137,6 @@ class MixtureRecipe(BaseObjectiveRecipe):
         )
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes that each objective's terms stand for, by their names in the mixture."""
         assert isinstance(source, MixedSource)
         counts: dict[str, int] = {}
         for recipe, part in zip(self.recipes, source.sources, strict=True):

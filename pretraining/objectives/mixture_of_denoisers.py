@@ -62,7 +62,6 @@ class Denoiser:
 
     @property
     def is_sequential(self) -> bool:
-        """Whether it replaces a suffix of the text."""
         return self.mean_span_length is None
 
 
@@ -109,7 +108,6 @@ class MixtureOfDenoisers(TeacherForcing):
         self.sentinels = required_sentinels(tokenizer, longest, int(spans.max()))
 
     def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
-        """Draw a denoiser for each text, and replace its spans by sentinels."""
         ids = gather(examples, "input_ids")
         draws = SequenceDraws.of(examples, seed)
         drawn = self.shares.cumsum()[:-1].searchsorted(draws.random_each(), side="right")
@@ -163,11 +161,7 @@ def side_lengths(lengths: np.ndarray, denoiser: Denoiser) -> tuple[np.ndarray, n
 
 
 def longest_text(sequence_length: int, denoisers: Sequence[Denoiser]) -> int:
-    """Find the longest text whose source and target fit into `sequence_length`, whatever is drawn.
-
-    Raises:
-        ValueError: None does.
-    """
+    """Find the longest text whose source and target fit into `sequence_length`, whatever is drawn."""
     lengths = np.arange(2, 2 * sequence_length + 2)
     fits = np.ones(len(lengths), dtype=bool)
     for denoiser in denoisers:
@@ -199,20 +193,18 @@ class MixtureOfDenoisersRecipe(BaseObjectiveRecipe):
     """Label smoothing: probability that is distributed over the whole vocabulary."""
 
     def build(self, context: ObjectiveContext) -> MixtureOfDenoisers:
-        """Build the objective."""
         start_id = context.required_start_id(self.kind)
         longest = longest_text(context.sequence_length, self.denoisers)
         return MixtureOfDenoisers(context.tokenizer, start_id, longest, self.denoisers, self.label_smoothing)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
-        """Cut texts so long that source and target fit, whichever denoiser is drawn."""
+        # source and target fit, whichever denoiser is drawn
         text = single_text(corpus, self.kind)
         longest = longest_text(context.sequence_length, self.denoisers)
         texts = FullSequences(text, longest, isolate_documents=context.isolate_documents, fewest_tokens=2)
         return CorruptedTexts(texts, np.rint(sum(self._mean_sides(texts.lengths))).astype(np.int64))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Average source and target of the longest text over the denoisers."""
         sides = self._mean_sides(np.array([longest_text(sequence_length, self.denoisers)]))
         read, written = (round(float(side[0])) for side in sides)
         return FullSequence(read, written, written)

@@ -50,7 +50,6 @@ class PrefixLanguageModeling(TeacherForcing):
         self.eos_id = required_token_id(tokenizer, "eos", "prefix language modeling")
 
     def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
-        """Cut each text in two; source and target, each with its end."""
         ids = gather(examples, "input_ids")
         suffixes = draw_suffixes(ids.lengths - 1, SequenceDraws.of(examples, seed))
         return split_suffixes(ids, suffixes, self.eos_id)
@@ -85,12 +84,10 @@ class PrefixLanguageModelingRecipe(BaseObjectiveRecipe):
     """Label smoothing: probability that is distributed over the whole vocabulary."""
 
     def build(self, context: ObjectiveContext) -> PrefixLanguageModeling:
-        """Build the objective."""
         start_id = context.required_start_id(self.kind)
         return PrefixLanguageModeling(context.tokenizer, start_id, self.label_smoothing)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
-        """Cut texts of which any prefix fits with its end, and any suffix."""
         text = single_text(corpus, self.kind)
         texts = FullSequences(
             text, context.sequence_length, isolate_documents=context.isolate_documents, fewest_tokens=2
@@ -98,6 +95,6 @@ class PrefixLanguageModelingRecipe(BaseObjectiveRecipe):
         return CorruptedTexts(texts, texts.lengths + 2)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Cut the longest text in the middle, as on average."""
+        # cut in the middle, as on average
         written = sequence_length // 2 + 1
         return FullSequence(sequence_length + 2 - written, written, written)

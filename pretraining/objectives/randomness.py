@@ -64,7 +64,6 @@ class SequenceDraws:
 
     @classmethod
     def of(cls, examples: Sequence[Example], seed: int) -> "SequenceDraws":
-        """Begin a generator for each of some examples."""
         return cls(seed, gather(examples, INDEX).values)
 
     def random(self, counts: np.ndarray, kind: type[np.floating] = np.float64) -> np.ndarray:
@@ -79,7 +78,6 @@ class SequenceDraws:
         return hashes.astype(kind) * kind(2.0**-bits)
 
     def random_each(self) -> np.ndarray:
-        """Draw a number for each sequence (S,)."""
         return self.random(np.ones_like(self.used))
 
 

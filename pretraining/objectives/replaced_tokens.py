@@ -192,31 +192,26 @@ class ReplacedTokenDetection(Objective):
         self.masked_language_modeling = masked_language_modeling
 
     def at(self, progress: float) -> "ReplacedTokenDetection":
-        """Return the objective at a point of a run, whose masking may have changed."""
         return ReplacedTokenDetection(self.masked_language_modeling.at(progress), self.weights["rtd"])
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack and mask the examples; `draws` (1, N) decide the replacements."""
+        # `draws` (1, N) decide the replacements
         batch = self.masked_language_modeling.collate(examples, seed)
         lengths = np.diff(batch["cu_seq_lens_q"].numpy())
         batch[DRAWS] = torch.from_numpy(SequenceDraws.of(examples, seed).random(lengths, np.float32))[None]
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the masked tokens, and all tokens."""
         return self.masked_language_modeling.targets(batch) | {"rtd": torch.ones_like(batch["labels"]).sum()}
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List the masked tokens, which the generator predicts."""
         return self.masked_language_modeling.predicted(batch)
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the masked tokens, and the binary one of all tokens."""
         output = self.call(model, batch)
         return {"mlm": output.mlm_loss, "rtd": output.rtd_loss}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the predictions of masked tokens, and the judgements of all tokens."""
         output = self.call(model, batch)
         assert output.mlm_logits is not None
         hits = (output.rtd_logits > 0) == (output.replaced == 1)
@@ -255,14 +250,13 @@ class ReplacedTokenDetectionRecipe(MaskingRecipe):
     """Weight of the discriminator's loss; the generator's is 1."""
 
     def build_model(self, config: NeuralConfig) -> ReplacedTokenPair:
-        """Build generator and discriminator."""
         assert isinstance(config, TercetEncoderConfig)
         return ReplacedTokenPair(config, self.generator_size)
 
     def parts(
         self, model: Trainable, sequence_length: int
     ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
-        """List both models; the generator predicts once more to sample, which costs a forward pass."""
+        # the generator predicts once more to sample, which costs a forward pass
         assert isinstance(model, ReplacedTokenPair)
         masked = self.full_sequence(sequence_length).targets
         return [
@@ -271,17 +265,14 @@ class ReplacedTokenDetectionRecipe(MaskingRecipe):
         ]
 
     def build(self, context: ObjectiveContext) -> ReplacedTokenDetection:
-        """Build the objective."""
         masked = MaskedLanguageModeling(self.dynamic_masking(context.tokenizer), self.z_loss)
         return ReplacedTokenDetection(masked, self.discriminator_weight)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> FullSequences:
-        """Cut sequences and frame them, [CLS] text [SEP]."""
         text = single_text(corpus, self.kind)
         return FullSequences(
             text, context.sequence_length, *frame_ids(context.tokenizer), context.isolate_documents
         )
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Read all tokens, and mask a share of the text."""
         return FullSequence(sequence_length, 0, self.mean_mlm_probability * (sequence_length - 2))

@@ -147,7 +147,6 @@ class SentenceAutoencoder(JointModel):
 
 
 def decoder_config(config: TercetEncoderConfig) -> TercetDecoderConfig:
-    """Describe a decoder with the blocks of an encoder."""
     config.update_from_rope_parameters()
     return TercetDecoderConfig(**{name: deepcopy(getattr(config, name)) for name in SHARED_FIELDS})
 
@@ -171,7 +170,6 @@ class SentenceDenoising(Objective):
         self.start_id = opening_id(tokenizer)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack what is left of the sentences for the encoder, and the sentences for the decoder."""
         texts = gather(examples, "input_ids")
         ids = texts.values.astype(np.int64, copy=False)
         special = self.special[ids]
@@ -184,19 +182,15 @@ class SentenceDenoising(Objective):
         return two_streams(left, Ragged(ids[is_target], texts.lengths - 1), self.start_id)
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the tokens of the sentences, their ends included."""
         return {TERM: (batch["labels"] != IGNORE).count_nonzero()}
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List all positions of the sentences."""
         return torch.arange(batch["labels"].shape[1])
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the sentences' tokens."""
         return {TERM: model(batch)[0]}
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the predictions of the sentences' tokens."""
         _, logits = model(batch)
         return {TERM: token_scores(logits[0], batch["labels"][0])}
 
@@ -261,7 +255,6 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
     """The vector of a sentence: the `mean` of its states, or that of its `first` token ([CLS])."""
 
     def build_model(self, config: NeuralConfig) -> SentenceAutoencoder:
-        """Build the encoder with its decoder; the configuration gets the pooling."""
         assert isinstance(config, TercetEncoderConfig)
         config.classifier_pooling = self.pooling
         return SentenceAutoencoder(config)
@@ -269,7 +262,6 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
     def parts(
         self, model: Trainable, sequence_length: int
     ) -> Sequence[tuple[TercetPreTrainedModel, FullSequence]]:
-        """List the encoder, and the decoder that reads one vector."""
         assert isinstance(model, SentenceAutoencoder)
         whole = self.full_sequence(sequence_length)
         return [
@@ -278,17 +270,14 @@ class SentenceDenoisingRecipe(BaseObjectiveRecipe):
         ]
 
     def build(self, context: ObjectiveContext) -> SentenceDenoising:
-        """Build the objective."""
         return SentenceDenoising(context.tokenizer, self.deletion_probability)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
-        """Cut sentences and frame them, [CLS] sentence [SEP]."""
         sentences = by_sentences(single_text(corpus, self.kind))
         texts = FullSequences(sentences, context.sequence_length, *frame_ids(context.tokenizer))
         return CorruptedTexts(texts, self.read(texts.lengths) + texts.lengths - 1)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Read what is left of a sentence, and write all of it."""
         read = int(self.read(np.array(sequence_length)))
         return FullSequence(read, sequence_length - 1, sequence_length - 1)
 

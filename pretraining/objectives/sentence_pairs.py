@@ -95,15 +95,12 @@ class SentencePairs(PackableExamples):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Count the tokens of each pair with its special tokens (P,)."""
         return (self.first[:, 1] - self.first[:, 0]) + (self.second[:, 1] - self.second[:, 0]) + 3
 
     def __len__(self) -> int:
-        """Count the pairs, P."""
         return len(self.labels)
 
     def __getitem__(self, index: int) -> Example:
-        """Make one pair."""
         a, b = slice(*self.first[index]), slice(*self.second[index])
         tokens, words = self.corpus.tokens, self.corpus.word_starts
         cls, sep = [self.cls_id], [self.sep_id]
@@ -118,7 +115,7 @@ class SentencePairs(PackableExamples):
         }
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Prepare many pairs at once, each as `__getitem__` defines it."""
+        # as `__getitem__` defines each
         first, second = self.first[indices], self.second[indices]
         # [CLS] A [SEP] and B [SEP] are stretches of the corpus, longer than A and B by the special tokens.
         starts = np.stack([first[:, 0] - 1, second[:, 0]], axis=1).ravel()  # (2 P,)
@@ -149,9 +146,6 @@ class SentencePairSource(ABC):
         seed: Of all draws.
         short_sequence_probability: Share of pairs that aim at a random, shorter length, so that the model
             meets such too.
-
-    Raises:
-        ValueError: Fewer than `fewest_documents` have two sentences, or those with one hold most of the text.
     """
 
     name: ClassVar[str]
@@ -230,7 +224,6 @@ class NextSentencePairs(SentencePairSource):
     def pair(
         self, first: np.ndarray, second: np.ndarray, document: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Trade second parts, then cut what is too long."""
         second, labels = trade(second, document, rng)
         shorten(first, second, self.budget, rng)
         return first, second, labels
@@ -265,7 +258,7 @@ class SentenceOrderPairs(SentencePairSource):
     def pair(
         self, first: np.ndarray, second: np.ndarray, document: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cut what is too long, and each part to its counterpart; then swap half of the pairs."""
+        # cut what is too long, and each part to its counterpart; then swap half of the pairs
         a, b = first[:, 1] - first[:, 0], second[:, 1] - second[:, 0]
         is_too_long = a + b > self.budget
         cut_a, cut_b = overlength(a, b, self.budget + 2)  # each part loses one token more
@@ -318,11 +311,7 @@ def couple_counterparts(
 def documents_with_a_next_sentence(
     corpus: TokenizedCorpus, name: str, fewest: int
 ) -> tuple[np.ndarray, tuple[LeftOut, ...]]:
-    """Find documents of two sentences or more, as bounds among the sentences (D, 2); count those with one.
-
-    Raises `ValueError` if fewer than `fewest` are left without these, or too little text; `name` says what is
-    learned.
-    """
+    """Find documents of two sentences or more, as bounds among the sentences (D, 2); count those with one."""
     bounds = np.stack([corpus.document_offsets[:-1], corpus.document_offsets[1:]], axis=1)
     counts = bounds[:, 1] - bounds[:, 0]
     num_alone, num_longer = int((counts == 1).sum()), int((counts > 1).sum())

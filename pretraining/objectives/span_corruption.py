@@ -136,7 +136,6 @@ class SpanCorruption(TeacherForcing):
         self.sentinels = required_sentinels(tokenizer, longest, int(spans[0]))
 
     def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
-        """Replace spans of the examples by sentinels; sources and targets, each with its end."""
         ids = gather(examples, "input_ids")
         draws = SequenceDraws.of(examples, seed)
         is_noise = noise_mask(ids.lengths, self.noise_density, self.mean_span_length, draws)
@@ -200,7 +199,6 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
     """Weight of the z-loss, the square of the logarithm of the softmax's normalizer: 1e-4 in PaLM."""
 
     def build(self, context: ObjectiveContext) -> SpanCorruption:
-        """Build the objective."""
         start_id = context.required_start_id(self.kind)
         longest = uncorrupted_length(context.sequence_length, self.noise_density, self.mean_span_length)
         lengths = (self.noise_density, self.mean_span_length)
@@ -209,7 +207,7 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
         )
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> CorruptedTexts:
-        """Cut texts so long that source and target fit; one token is kept and one is noise, at least."""
+        # one token is kept and one is noise, at least
         longest = uncorrupted_length(context.sequence_length, self.noise_density, self.mean_span_length)
         text = single_text(corpus, self.kind)
         texts = FullSequences(text, longest, isolate_documents=context.isolate_documents, fewest_tokens=2)
@@ -217,7 +215,6 @@ class SpanCorruptionRecipe(BaseObjectiveRecipe):
         return CorruptedTexts(texts, np.add(*lengths))
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Count source and target of the longest text."""
         text = uncorrupted_length(sequence_length, self.noise_density, self.mean_span_length)
         lengths = corrupted_lengths(np.array([text]), self.noise_density, self.mean_span_length)
         read, written = (int(side[0]) for side in lengths)

@@ -38,15 +38,12 @@ class CorruptedTexts(FixedExamples):
         self.left_out = texts.left_out
 
     def __len__(self) -> int:
-        """Count the texts, E."""
         return len(self.texts)
 
     def __getitem__(self, index: int) -> Example:
-        """Make one text, without corruption."""
         return self.texts[index]
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Prepare many texts at once."""
         return self.texts.pack(indices)
 
 
@@ -82,9 +79,6 @@ class TeacherForcing(TokenObjective):
         """Make sources and targets, token ids that end with the end-of-sequence token."""
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack sources for the encoder and targets for the decoder.
-
-        `labels` (1, M) are not shifted: a token is predicted where the one before it is read.
-        """
+        # `labels` (1, M) are not shifted: a token is predicted where the one before it is read
         sources, targets = self.pairs(examples, seed)
         return two_streams(sources, targets, self.decoder_start_id)

@@ -123,7 +123,6 @@ class ScheduledSamplingRecipe:
             )
 
     def probability(self, progress: float) -> float:
-        """Return the probability of a prediction at a point of a run, from 0 to 1."""
         return SCHEDULES[self.schedule](progress, self.final_probability, self.steepness or STEEPNESS)
 
     def count_passes(self, longest: int) -> int:
@@ -226,29 +225,25 @@ class Translation(TeacherForcing):
         self.reads_whole_step = reading is not None and reading.noise > 0
 
     def at(self, progress: float) -> "Translation":
-        """Return the objective at a point of a run, where the decoder may read more of its predictions."""
         if self.reading is None:
             return self
         reading = replace(self.reading, progress=progress)
         return Translation(self.decoder_start_id, self.label_smoothing, self.z_loss, reading)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack sources and targets, and choose what the decoder reads."""
         batch = super().collate(examples, seed)
         if self.reading is None:
             return batch
         return self.reading.choose(batch, SequenceDraws.of(examples, seed))
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the smoothed cross-entropy of the targets behind what the decoder reads."""
         return super().losses(model, batch if self.reading is None else self.reading.apply(model, batch))
 
     def logits_at(self, model: nn.Module, batch: Batch, positions: Tensor) -> Tensor:
-        """Return a model's logits behind the true tokens, whatever was chosen for training."""
+        # behind the true tokens, whatever was chosen for training
         return super().logits_at(model, without_targets(batch, DRAWS, NOISE), positions)
 
     def pairs(self, examples: Sequence[Example], seed: int) -> Pairs:
-        """Take the pairs as they are: `input_ids` and `labels`, both with the end-of-sequence token."""
         return gather(examples, "input_ids"), gather(examples, "labels")
 
 
@@ -274,18 +269,12 @@ class TranslationRecipe(BaseObjectiveRecipe):
     """Probability that a position of the decoder reads a random token of the batch's targets."""
 
     def build(self, context: ObjectiveContext) -> Translation:
-        """Build the objective."""
         start_id = context.required_start_id(self.kind)
         reads_truth = self.scheduled_sampling is None and self.input_noise == 0
         reading = None if reads_truth else DecoderReading(self.scheduled_sampling, self.input_noise)
         return Translation(start_id, self.label_smoothing, self.z_loss, reading)
 
     def examples(self, corpus: Corpus, context: ObjectiveContext) -> ParallelPairs:
-        """Close both sides of each pair with the end-of-sequence token.
-
-        Raises:
-            ValueError: The corpus has no pairs, or the tokenizer has no such token, or marks languages.
-        """
         if not isinstance(corpus, tuple):
             raise unsuited(self.kind)
         tokenizer = context.tokenizer
@@ -299,7 +288,7 @@ class TranslationRecipe(BaseObjectiveRecipe):
         return ParallelPairs(*corpus, context.sequence_length, closing)
 
     def full_sequence(self, sequence_length: int) -> FullSequence:
-        """Read and write as many tokens, and read them again for each pass that makes predictions."""
+        # the targets are read again for each pass that makes predictions
         whole = FullSequence(sequence_length, sequence_length, sequence_length)
         if self.scheduled_sampling is None:
             return whole
@@ -312,13 +301,11 @@ class TranslationRecipe(BaseObjectiveRecipe):
         context: ObjectiveContext,
         control_tokens: Sequence[str],
     ) -> TranslationMeasure:
-        """Compare what a model writes with the targets."""
         assert isinstance(source, ParallelPairs)
         return TranslationMeasure.of(
             source, documents, context.tokenizer, context.sequence_length, control_tokens
         )
 
     def count_bytes(self, corpus: Corpus, source: ExampleSource) -> dict[str, int]:
-        """Count the bytes of the texts to be written."""
         assert isinstance(source, ParallelPairs)
         return {"translation": int(source.target.document_bytes[source.documents].sum())}
