@@ -82,11 +82,9 @@ class FixedCopies:
         self.number = number
 
     def epoch(self, number: int) -> Examples:
-        """Return the examples of an epoch: one of the copies."""
         return self.copy(number % self.number)
 
     def copy(self, number: int) -> "NumberedCopy":
-        """Return a copy."""
         return NumberedCopy(self.examples, number * len(self.examples))
 
 
@@ -105,19 +103,15 @@ class NumberedCopy(PackableExamples):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Count the tokens of each, (E,)."""
         return self.examples.lengths
 
     def __len__(self) -> int:
-        """Count the examples, E."""
         return len(self.examples)
 
     def __getitem__(self, index: int) -> Example:
-        """Make one of them."""
         return self.examples[index] | {"index": index + self.offset}
 
     def pack(self, indices: np.ndarray) -> Any:
-        """Prepare many at once."""
         chosen: Sequence[Example] = pick(self.examples, indices)
         if not isinstance(chosen, PackedExamples):
             return [self[int(index)] for index in indices]
@@ -207,17 +201,7 @@ def cached_teacher(
     source: FixedCopies,
     device: torch.device,
 ) -> "CachedTeacher":
-    """Let a teacher read a text, unless it has, and remember what it made of it.
-
-    Args:
-        general: Says what is kept, and where.
-        teacher: On disk.
-        model: The same, loaded.
-        base: Makes its batches, and says where targets are.
-        losses: At whose temperatures it is told what is missing.
-        source: What is read.
-        device: Where.
-    """
+    """Let a teacher read a text, unless it has, and remember what it made of it."""
     folder, binding = place_of(general, teacher, source, device)
 
     def write(target: Path) -> None:
@@ -238,16 +222,7 @@ def write_cache(
     binding: Binding,
     temperatures: Sequence[float],
 ) -> None:
-    """Let a teacher read all copies, and write down what it makes of them.
-
-    Args:
-        folder: Exists, and is empty.
-        teacher: Reads.
-        base: Makes its batches, and says where targets are.
-        source: What is read.
-        binding: What the cache will be of, and what is kept.
-        temperatures: At which it is told how much probability is missing.
-    """
+    """Let a teacher read all copies, and write what it makes of them into an empty folder."""
     kind, config, top_k = KINDS[binding["precision"]], teacher.model.config, binding["top_k"]
     kept = min(top_k or config.vocab_size, config.vocab_size)
     missing = dict.fromkeys(map(float, temperatures), 0.0)
@@ -318,7 +293,6 @@ def missing_at(logits: Tensor, tokens: Tensor | None, temperature: float) -> flo
 
 
 def write_array(file: Any, values: Tensor, kind: Any) -> None:
-    """Append numbers to a file, in another format."""
     numbers = values.float() if values.is_floating_point() else values
     file.write(numbers.cpu().numpy().astype(kind).tobytes())
 
@@ -343,9 +317,6 @@ class CachedTeacher:
         folder: That of the cache.
         binding: What it has to be of.
         device: Where its numbers are needed.
-
-    Raises:
-        ValueError: The cache is of something else, or damaged.
     """
 
     def __init__(self, folder: Path, binding: Binding, device: torch.device):
@@ -393,22 +364,13 @@ def rows_of(edges: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def read_offsets(file: Path) -> np.ndarray:
-    """Read where the rows of each example begin.
-
-    Raises:
-        ValueError: They are not there.
-    """
     if not file.exists() or not file.stat().st_size:
         raise ValueError(f"{file} is damaged: delete its folder")
     return np.fromfile(file, dtype=np.int64)
 
 
 def mapped(file: Path, kind: Any, width: int, length: int) -> np.ndarray:
-    """Map a table into memory.
-
-    Raises:
-        ValueError: It has another size than was written.
-    """
+    """Map a table into memory."""
     expected = length * width * np.dtype(kind).itemsize
     if not file.exists() or file.stat().st_size != expected:
         raise ValueError(f"{file} is damaged (it should have {expected:,} bytes): delete its folder")
@@ -418,11 +380,7 @@ def mapped(file: Path, kind: Any, width: int, length: int) -> np.ndarray:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Read what a cache is of.
-
-    Raises:
-        ValueError: The folder is none, or damaged.
-    """
+    """Read what a cache is of."""
     try:
         return json.loads((folder / ABOUT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -27,13 +27,7 @@ from .steps import Prepared, Step
 
 
 def keep_student(folder: Path, prepared: Prepared, *, is_timed: bool) -> None:
-    """Put the model of the last step where it is looked for, and write how it compares in size and speed.
-
-    Args:
-        folder: Of the run.
-        prepared: Its steps.
-        is_timed: Whether speeds are measured, too.
-    """
+    """Put the model of the last step where it is looked for, and write how it compares in size and speed."""
     name, step = [*prepared.steps.items()][-1]
     student = folder / STUDENT / name
     delete(folder / MODEL)
@@ -69,7 +63,6 @@ def written_as_ours(teacher: Checkpoint, model: TercetPreTrainedModel) -> Iterat
 
 
 def present_device() -> torch.device:
-    """Return the device of this process."""
     return cast(torch.device, join_processes().device)
 
 

@@ -60,7 +60,6 @@ class GeneralStep(Step):
 
     @classmethod
     def prepare(cls, recipe: GeneralRecipe, open_model: Opener = Checkpoint.open) -> Self:
-        """Load the teacher and its text, and make sure that they fit what is to be learned."""
         teacher, kind = open_model(recipe.teacher), recipe.objective.kind
         model, tokenizer = load_model(teacher), teacher.required_tokenizer()
         member = cast(type[TercetConfig], recipe.objective.model_class.config_class).model_type
@@ -84,7 +83,7 @@ class GeneralStep(Step):
         return replace(self.recipe, losses=(), objective_weight=1.0, sequences=None, on_policy=None)
 
     def require_learnable(self, student: Student, folder: Path) -> None:
-        """Build what the student learns with; a cache that is there has to be of this text and teacher."""
+        # building tells; a cache that is there has to be of this text and teacher
         general, source = self.recipe_for(student), self.text.source
         require_rereadable(self, general)
         accelerator = build_accelerator(general.training, folder)
@@ -95,7 +94,6 @@ class GeneralStep(Step):
             require_same_cache(general, self.teacher, source, accelerator.device)
 
     def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
-        """Pretrain the student, with the teacher's losses beside the objective's."""
         general = self.recipe_for(student)
         if is_finished(folder, general.training.steps):
             return

@@ -19,19 +19,10 @@ LayerChoice = Literal["every", "spread", "first", "last"] | tuple[int, ...]
 
 
 def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) -> list[int]:
-    """Choose layers of a teacher.
+    """Choose `count` layers of a teacher (half by default) out of `depth`; `key` names the choice in errors.
 
     >>> choose_layers("spread", 12, 6, "student.layers")
     [0, 2, 4, 7, 9, 11]
-
-    Args:
-        choice: How.
-        depth: Layers that there are, L.
-        count: Layers that are wanted, K; half of them by default. A list has its own number.
-        key: What the choice is called in a recipe, for errors.
-
-    Raises:
-        ValueError: There are no such layers, or not as many.
     """
     if not isinstance(choice, str):
         return list(checked_list(choice, depth, count, key))
@@ -55,11 +46,7 @@ def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) 
 
 
 def checked_list(layers: Sequence[int], depth: int, count: int | None, key: str) -> Sequence[int]:
-    """Return listed layers, unless they do not fit the teacher.
-
-    Raises:
-        ValueError: They are none, not ascending, not among the teacher's, or not as many as `count`.
-    """
+    """Return listed layers, unless they do not fit the teacher."""
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= depth:
         raise ValueError(
             f"{key} is {list(layers)}, but the teacher's layers are 0 to {depth - 1}: list some of these, "

@@ -62,11 +62,7 @@ class DistillationLoss(ABC):
     """What it compares."""
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "DistillationLoss":
-        """Return the loss for two models.
-
-        Raises:
-            ValueError: It cannot compare models of these sizes.
-        """
+        """Return the loss for two models."""
         return self
 
     @abstractmethod
@@ -88,11 +84,9 @@ class VocabularyLoss(DistillationLoss):
     needs = RequiredOutputs(logits=True)
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
-        """Count the tokens to predict."""
         return num_predicted
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the targets."""
         assert student.logits is not None
         assert teacher.logits is not None
         return self.divergence(student.logits, teacher.logits, teacher.tokens)
@@ -122,7 +116,6 @@ class SoftTargetLoss(VocabularyLoss):
     """Temperature of both distributions."""
 
     def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
-        """Sum over the targets."""
         right = at_temperature(right, self.temperature)
         found = at_temperature(found, self.temperature)
         if tokens is not None:
@@ -130,7 +123,6 @@ class SoftTargetLoss(VocabularyLoss):
         return self.temperature**2 * F.kl_div(found, right, log_target=True, reduction="sum")
 
     def refusal(self, *, is_complete: bool) -> str | None:
-        """A cache is enough."""
         return None
 
 
@@ -143,7 +135,6 @@ class FullVocabularyLoss(VocabularyLoss):
     temperature: Temperature
 
     def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
-        """Sum over the targets."""
         right = at_temperature(in_order(right, tokens), self.temperature)
         found = at_temperature(found, self.temperature)
         return self.temperature**2 * self.between(found, right)
@@ -153,7 +144,6 @@ class FullVocabularyLoss(VocabularyLoss):
         """Sum over the targets what parts the student's log-probabilities from the teacher's, (n, V)."""
 
     def refusal(self, *, is_complete: bool) -> str | None:
-        """A cache of all tokens is enough."""
         if is_complete:
             return None
         return f"{self.kind} needs the probability of every token: cache.top_k=null keeps them all"
@@ -173,7 +163,6 @@ class ReverseKLLoss(FullVocabularyLoss):
     """Temperature of both distributions."""
 
     def between(self, found: Tensor, right: Tensor) -> Tensor:
-        """Sum over the targets."""
         return (found.exp() * (found - right)).sum()
 
 
@@ -197,7 +186,6 @@ class GeneralizedDivergenceLoss(FullVocabularyLoss):
     """Temperature of both distributions."""
 
     def between(self, found: Tensor, right: Tensor) -> Tensor:
-        """Sum over the targets."""
         if self.beta in (0, 1):
             pair = (found, right) if self.beta == 0 else (right, found)
             return F.kl_div(*pair, log_target=True, reduction="sum")
@@ -219,11 +207,10 @@ class LogitMSELoss(VocabularyLoss):
     weight: Weight = 1.0
 
     def divergence(self, found: Tensor, right: Tensor, tokens: Tensor | None) -> Tensor:
-        """Sum over the targets."""
         return (at_least_float32(found) - at_least_float32(right)).square().sum()
 
     def refusal(self, *, is_complete: bool) -> str | None:
-        """A cache keeps probabilities, from which the height of logits cannot be told."""
+        # a cache keeps probabilities, from which the height of logits cannot be told
         return f"{self.kind} compares logits, but a cache holds probabilities"
 
 
@@ -246,11 +233,9 @@ class LastStateLoss(DistillationLoss):
     needs = RequiredOutputs()
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
-        """Count the tokens of the stream that is predicted."""
         return count_tokens(batch, "decoder_input_ids" if "decoder_input_ids" in batch else "input_ids")
 
     def refusal(self, *, is_complete: bool) -> str | None:
-        """A cache is enough."""
         return None
 
 
@@ -265,12 +250,10 @@ class CosineLoss(LastStateLoss):
     weight: Weight = 1.0
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "CosineLoss":
-        """Return the loss, which needs equal widths."""
         require_one_width(self.kind, student, teacher)
         return self
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the tokens."""
         pair = (at_least_float32(outputs.states) for outputs in (student, teacher))
         return (1 - F.cosine_similarity(*pair, dim=-1)).sum()
 
@@ -283,7 +266,6 @@ class LastHiddenStateLoss(LastStateLoss):
     weight: Weight
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the tokens."""
         return squared_distance(student.states, teacher.states)
 
 
@@ -291,7 +273,7 @@ class StateLoss(DistillationLoss):
     """Something about the states of all layers. Abstract: each adds which, and what parts two of them."""
 
     def count(self, batch: Batch, num_predicted: Tensor) -> Tensor:
-        """Count the tokens of all streams: what encoder and decoder read."""
+        # of all streams: what encoder and decoder read
         names = [name for name in ("input_ids", "decoder_input_ids") if name in batch]
         return torch.stack([count_tokens(batch, name) for name in names]).sum()
 
@@ -315,14 +297,12 @@ class HiddenStateLoss(StateLoss):
     needs = RequiredOutputs(hidden=True)
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> DistillationLoss:
-        """Return the loss of the layers that it is of."""
         if self.layers == "all":
             return self
         require_one_width(f"{self.kind} of the last layer alone", student, teacher)
         return LastHiddenStateLoss(self.kind, self.weight)
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the tokens."""
         totals = []
         for stack, own in student.hidden.items():
             theirs = teacher.hidden[stack]
@@ -349,12 +329,10 @@ class AttentionMapLoss(StateLoss):
     needs = RequiredOutputs(heads=True)
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> DistillationLoss:
-        """Return the loss, which needs full attention and equal heads."""
         require_comparable_maps(student, teacher)
         return self
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the tokens."""
         totals = []
         for stack, own in student.heads.items():
             theirs, bounds = teacher.heads[stack], bounds_of(batch, stack)
@@ -396,14 +374,12 @@ class RelationLoss(StateLoss):
     needs = RequiredOutputs(heads=True)
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "RelationLoss":
-        """Return the loss with its number of heads, which divides all vectors."""
         heads = self.heads or teacher.num_attention_heads
         require_divisor(heads, student, teacher)
         require_layer(self.teacher_layer, min(stack.num_hidden_layers for stack in stack_configs(teacher)))
         return replace(self, heads=heads)
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
-        """Sum over the tokens."""
         totals = []
         for stack, own in student.heads.items():
             bounds = bounds_of(batch, stack)
@@ -446,11 +422,7 @@ code)."""
 def losses_for(
     losses: Sequence[DistillationLoss], student: TercetConfig, teacher: TercetConfig
 ) -> list[DistillationLoss]:
-    """Return losses for two models.
-
-    Raises:
-        ValueError: A loss is there twice, or cannot compare models of these sizes.
-    """
+    """Return losses for two models."""
     kinds = sorted(loss.kind for loss in losses)
     if twice := [kind for kind, other in pairwise(kinds) if kind == other]:
         raise ValueError(f"general.losses has {twice[0]} twice: list each kind once")
@@ -506,7 +478,6 @@ def may_read(batch: Batch, stack: str) -> Tensor:
 
 
 def bounds_of(batch: Batch, stack: str) -> Tensor:
-    """Find where the sequences of a stack's stream begin and end."""
     return batch[f"cu_seq_lens_{side_of(stack)}"]
 
 
@@ -522,12 +493,10 @@ def squared_distance(own: Tensor, theirs: Tensor) -> Tensor:
 
 
 def mean_of(terms: list[Tensor]) -> Tensor:
-    """Return the mean of numbers."""
     return torch.stack(terms).mean()
 
 
 def count_tokens(batch: Batch, name: str) -> Tensor:
-    """Count the tokens of a stream."""
     return torch.tensor(batch[name].numel(), device=batch[name].device)
 
 
@@ -580,7 +549,6 @@ def widths_of_vectors(config: TercetConfig) -> list[int]:
 
 
 def stack_configs(config: TercetConfig) -> list[TercetConfig]:
-    """Describe each stack alone."""
     if isinstance(config, TercetSeq2SeqConfig):
         return [config.encoder_config(), config.decoder_config()]
     return [config]

@@ -142,7 +142,6 @@ def compute_outputs(
 
 
 def base_of(model: TercetPreTrainedModel) -> nn.Module:
-    """Return the model below the head."""
     return model.get_submodule("model") if hasattr(model, "model") else model
 
 
@@ -162,7 +161,6 @@ def heads_of(model: TercetPreTrainedModel, recorder: HeadRecorder) -> dict[str, 
 
 
 def stacks_in(model: TercetPreTrainedModel) -> dict[str, Any]:
-    """Find the stacks of a model."""
     base, names = base_of(model), stacks_of(model.config)
     return {name: base.get_submodule(name) if len(names) > 1 else base for name in names}
 

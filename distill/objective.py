@@ -51,9 +51,6 @@ class Distillation(Objective):
         losses: What is compared with the teacher.
         teacher: Reads the same batches, if there are losses.
         on_policy: Lets the student write the targets of some steps; its objective counts nothing then.
-
-    Raises:
-        ValueError: Nothing is to be learned.
     """
 
     def __init__(
@@ -79,34 +76,31 @@ class Distillation(Objective):
 
     @property
     def needs(self) -> RequiredOutputs:
-        """What has to be known of the student."""
         needs = required_outputs(self.teacher_losses)
         return needs._replace(logits=True) if self.base.term in self.weights else needs
 
     @property
     def scored(self) -> Sequence[str]:
-        """The objective's term: a teacher's loss on held-out text is no measure of the student."""
+        # a teacher's loss on held-out text is no measure of the student
         return [self.base.term]
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Make the objective's batch; `index` (S,) says which example each sequence is."""
+        # `index` (S,) says which example each sequence is
         batch = self.base.collate(examples, seed)
         index: Ragged = gather(examples, "index")
         batch |= {INDEX: as_tensor(index.values)}
         return batch if self.on_policy is None else self.on_policy.draw(batch, seed)
 
     def predicted(self, batch: Batch) -> Tensor | None:
-        """List the positions of the targets; what a student writes has no fixed size."""
+        # what a student writes has no fixed size
         return None if self.on_policy is not None else self.base.predicted(batch)
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the targets of the objective and of each distillation loss; the student may write them."""
         own = self.base.targets(batch)
         predicted = own[self.base.term] if self.on_policy is None else self.on_policy.count(batch)
         return own | {loss.kind: loss.count(batch, predicted) for loss in self.teacher_losses}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum each term over its targets; gradients reach the student alone, by what it reads."""
         if self.on_policy is None:
             places = self.base.output_positions(batch)
         else:
@@ -126,7 +120,6 @@ class Distillation(Objective):
         return losses
 
     def scores(self, model: nn.Module, batch: Batch) -> dict[str, dict[str, Tensor]]:
-        """Score the objective's targets."""
         places = self.base.output_positions(batch)
         found: ModelOutputs = model(batch, places.positions, RequiredOutputs(logits=True))
         assert found.logits is not None
@@ -134,10 +127,8 @@ class Distillation(Objective):
 
 
 def required_outputs(losses: Sequence[DistillationLoss]) -> RequiredOutputs:
-    """Return what distillation losses have to know of a model."""
     return RequiredOutputs(*map(any, zip(RequiredOutputs(), *(loss.needs for loss in losses), strict=True)))
 
 
 def as_tensor(values: np.ndarray) -> Tensor:
-    """Return an array as a tensor of 64-bit integers."""
     return torch.from_numpy(values.astype(np.int64))

@@ -195,11 +195,7 @@ def build_on_policy(
     ends: Sequence[int],
     accelerator: Accelerator,
 ) -> OnPolicy | None:
-    """Let a student write, if a recipe wants it.
-
-    Raises:
-        ValueError: The rest of the recipe does not permit it, or the student is shared out in pieces.
-    """
+    """Let a student write, if a recipe wants it."""
     if general.on_policy is None:
         return None
     if (reason := refusal(general, base, losses, accelerator)) is not None:

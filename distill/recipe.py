@@ -81,10 +81,8 @@ class DistillationRecipe:
 
     @property
     def folder(self) -> Path:
-        """The output folder as a path."""
         return named_path(self.output, "output")
 
     @property
     def model_folder(self) -> Path:
-        """Where the finished student lies."""
         return self.folder / "model"

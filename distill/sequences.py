@@ -33,19 +33,7 @@ def written_pairs(
     num_beams: int,
     device: torch.device,
 ) -> ParallelPairs:
-    """Replace the targets of pairs by what a teacher writes for their sources, or find it in the cache.
-
-    Args:
-        teacher: On disk.
-        model: The same, loaded.
-        corpus: Says how long targets may be, and where the cache is.
-        source: Pairs.
-        num_beams: Targets that it follows at once.
-        device: Where it writes.
-
-    Raises:
-        ValueError: There are no pairs.
-    """
+    """Replace the targets of pairs by what a teacher writes for their sources, or find it in the cache."""
     pairs, longest = require_pairs(source), corpus.sequence_length
     name = name_of(teacher.hash, hash_of_examples(FixedCopies(pairs, 1)), num_beams, longest)
     folder = cache_folder(corpus.cache) / "written" / name

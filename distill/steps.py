@@ -60,7 +60,6 @@ class Step(ABC):
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The teacher's."""
         return self.teacher.required_tokenizer()
 
     @classmethod
@@ -69,29 +68,15 @@ class Step(ABC):
         """Load the teacher and what it teaches of, and make sure that they fit each other.
 
         Nothing is written outside the cache.
-
-        Raises:
-            FileNotFoundError: A file or model is not there.
-            ValueError: They do not fit each other.
         """
 
     @abstractmethod
     def require_learnable(self, student: Student, folder: Path) -> None:
-        """Make sure that a run in a folder will find nothing wrong with its student; nothing is written.
-
-        Raises:
-            FileNotFoundError: There is no such student.
-            ValueError: It does not fit the teacher or what is learned.
-        """
+        """Make sure that a run in a folder will find nothing wrong with its student; nothing is written."""
 
     @abstractmethod
     def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
-        """Let a student learn, and leave its model in a folder; a finished run is not repeated.
-
-        Raises:
-            ValueError: As in `require_learnable`, or a run is there and not to be continued.
-            KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
-        """
+        """Let a student learn, and leave its model in a folder; a finished run is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +92,11 @@ class Prepared:
 
     @property
     def steps(self) -> Mapping[str, Step]:
-        """The steps, in their order, by the names of their folders."""
         found = {GENERAL: self.general, TASK: self.task}
         return {name: step for name, step in found.items() if step is not None}
 
     def require_fit(self, folder: Path) -> None:
-        """Make sure that all students fit their teachers, before anything is written into a run's folder.
-
-        Raises:
-            FileNotFoundError: There is no such student.
-            ValueError: One does not fit.
-        """
+        """Make sure that all students fit their teachers, before anything is written into a run's folder."""
         (name, first), *others = self.steps.items()
         for student in self.students:
             first.require_learnable(student, folder / student.name / name)
@@ -126,12 +105,7 @@ class Prepared:
 
 
 def prepare(recipe: DistillationRecipe) -> Prepared:
-    """Load teachers, text and rows once; nothing is written outside the cache.
-
-    Raises:
-        FileNotFoundError: A file or model is not there.
-        ValueError: Teachers, text or rows do not fit what is to be learned.
-    """
+    """Load teachers, text and rows once; nothing is written outside the cache."""
     open_model = opening_once()
     general, task = (
         None if part is None else STEPS[name].prepare(part, open_model)

@@ -39,11 +39,7 @@ LAYER = re.compile(r"^(model\.(?:encoder\.|decoder\.|))layers\.(\d+)\.")
 
 
 def chosen_layers(recipe: StudentRecipe, teacher: TercetConfig) -> Chosen:
-    """Choose the layers of each stack of a teacher.
-
-    Raises:
-        ValueError: A choice does not fit the teacher.
-    """
+    """Choose the layers of each stack of a teacher."""
     depth = teacher.num_hidden_layers
     if not isinstance(teacher, TercetSeq2SeqConfig):
         stack = "encoder" if isinstance(teacher, TercetEncoderConfig) else "decoder"
@@ -66,11 +62,7 @@ def chosen_layers(recipe: StudentRecipe, teacher: TercetConfig) -> Chosen:
 
 
 def student_config(recipe: StudentRecipe, teacher: TercetConfig, chosen: Chosen) -> TercetConfig:
-    """Describe the student: the teacher with the chosen layers, without token types, with the overrides.
-
-    Raises:
-        ValueError: An override is no field, or no possible value.
-    """
+    """Describe the student: the teacher with the chosen layers, without token types, with the overrides."""
     fields = teacher.to_dict()
     first = next(iter(chosen.values()))
     fields |= {"num_hidden_layers": len(first), "layer_types": picked(teacher.layer_types, first)}
@@ -137,17 +129,7 @@ def build_student(
     model_class: type[TercetPreTrainedModel],
     seed: int,
 ) -> TercetPreTrainedModel:
-    """Build a student with its first weights: the teacher's, or random ones, which `seed` decides.
-
-    Args:
-        recipe: Says which layers, and what else is to be different.
-        teacher: In float32, on the CPU.
-        model_class: Of the student: the teacher's member, with the head of what is learned.
-        seed: Of random weights.
-
-    Raises:
-        ValueError: The choice of layers does not fit the teacher, or its weights do not fit the student.
-    """
+    """Build a student with its first weights: the teacher's (in float32, on the CPU), or random ones."""
     chosen = chosen_layers(recipe, teacher.config)
     torch.manual_seed(seed)
     student = model_class(student_config(recipe, teacher.config, chosen))
@@ -160,11 +142,7 @@ def build_student(
 
 @torch.no_grad()
 def take_over(student: TercetPreTrainedModel, teacher: TercetPreTrainedModel, chosen: Chosen) -> None:
-    """Copy into every tensor of a student the teacher's tensor that it comes from.
-
-    Raises:
-        ValueError: The teacher has no such tensor, or one of another shape.
-    """
+    """Copy into every tensor of a student the teacher's tensor that it comes from."""
     sources, own = origins(student, chosen), dict(student.named_parameters())
     tensors = whole_tensors(teacher)
     misfits = [

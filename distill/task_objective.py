@@ -50,7 +50,6 @@ class SoftLabels(ABC):
         self.temperature = temperature
 
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Let a model answer a batch."""
         return self.base.outputs(model, batch)
 
     def hard(self, found: Tensor, batch: Batch) -> Tensor:
@@ -78,7 +77,6 @@ class SoftLabel(SoftLabels):
     """One of several labels or texts: answers (S, L) or (S, K)."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the distributions over the labels, or over the choices."""
         return divergence(found, right, self.temperature)
 
 
@@ -86,7 +84,7 @@ class SoftSets(SoftLabels):
     """Any number of labels: answers (S, L), each of which is a distribution over yes and no."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the probabilities of all labels; their mean, as in the task's own loss."""
+        # their mean, as in the task's own loss
         own, theirs = (torch.stack((scores, torch.zeros_like(scores)), dim=-1) for scores in (found, right))
         return divergence(own, theirs, self.temperature) / found.shape[1]
 
@@ -95,7 +93,6 @@ class SoftNumber(SoftLabels):
     """A number: answers (S, 1), which have no temperature."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the numbers."""
         return F.mse_loss(at_least_float32(found), at_least_float32(right), reduction="sum")
 
 
@@ -105,20 +102,17 @@ class SoftTags(SoftLabels):
     has_rows = False
 
     def hard(self, found: Tensor, batch: Batch) -> Tensor:
-        """Sum over the words that have labels: others are marked as no targets."""
+        # words without labels are marked as no targets
         return self.base.loss(found, batch)
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the distributions over the labels of words."""
         is_word = batch["words"][0] > NO_WORD
         return divergence(counted(found, is_word), counted(right, is_word), self.temperature)
 
     def count(self, batch: Batch) -> Tensor:
-        """Count the words."""
         return (batch["words"] != NO_WORD).sum()
 
     def count_labelled(self, batch: Batch) -> Tensor:
-        """Count the words that have labels."""
         return self.base.targets(batch)[self.base.term]
 
 
@@ -126,7 +120,7 @@ class SoftSpans(SoftLabels):
     """The first and the last token of an answer: answers (S, T, 2)."""
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the distributions over the tokens of a window; the mean of both."""
+        # the mean of start and end
         return divergence(found.transpose(1, 2), right.transpose(1, 2), self.temperature) / 2
 
 
@@ -136,7 +130,6 @@ class SoftRanks(SoftLabels):
     has_rows = False
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match, for each query, the distributions over the documents of its group."""
         own, theirs = (self.base.contest(vectors, batch)[0] for vectors in (found, right))
         return divergence(own, theirs, self.temperature)
 
@@ -147,15 +140,12 @@ class SoftTokens(SoftLabels):
     has_rows = False
 
     def answers(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Let a model expect the tokens of the targets, each from the true ones before it."""
         return model(**without_targets(batch, "labels", INDEX)).logits[0]
 
     def hard(self, found: Tensor, batch: Batch) -> Tensor:
-        """Sum the cross-entropy of the targets' tokens."""
         return F.cross_entropy(at_least_float32(found), self.goals(batch), reduction="sum")
 
     def soft(self, found: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        """Match the distributions over the vocabulary."""
         is_target = self.goals(batch) != IGNORE
         return divergence(counted(found, is_target), counted(right, is_target), self.temperature)
 
@@ -216,22 +206,19 @@ class TaskDistillation(Objective):
         self.weights = own | {"soft": soft_weight}
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Make the task's batch; where some rows have no labels, it says which have (S,)."""
+        # where some rows have no labels, the batch says which have (S,)
         batch = self.base.collate(examples, seed)
         if has_field(examples, IS_LABELLED):
             batch[IS_LABELLED] = torch.from_numpy(gather(examples, IS_LABELLED).values)
         return batch
 
     def predicted(self, batch: Batch) -> Tensor | None:
-        """List what the task reads."""
         return self.base.predicted(batch)
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count what has labels, and what the teacher answers."""
         return {self.base.term: self.labels.count_labelled(batch), "soft": self.labels.count(batch)}
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum both; gradients reach the student alone."""
         found = self.labels.answers(model, without_targets(batch, *self.unread_by_student))
         own, right = found, self.ask_teacher(batch)
         if self.labels.has_rows:

@@ -67,12 +67,10 @@ class TaskStep(Step):
 
     @property
     def encoder(self) -> TextEncoder:
-        """Make what turns texts into the ids that the teacher reads."""
         return encoder_of(self.model, self.tokenizer, self.recipe.data.max_length)
 
     @classmethod
     def prepare(cls, recipe: TaskStepRecipe, open_model: Opener = Checkpoint.open) -> Self:
-        """Load the teacher and the rows; warn if it has learned some that the student is measured on."""
         teacher = open_model(recipe.teacher)
         model, task = load_model(teacher), load_task(teacher.folder)
         require_teacher(recipe.teacher, model, task)
@@ -104,7 +102,6 @@ class TaskStep(Step):
         return step
 
     def require_learnable(self, student: Student, folder: Path) -> None:
-        """Make sure that the student reads what the teacher reads."""
         if student.recipe.path is None:
             return require_same_input(self, own_student(self, student.recipe), self.tokenizer)
         start, seed = Start(self.open_model(student.recipe.path)), self.recipe.training.seeds[0]
@@ -112,7 +109,6 @@ class TaskStep(Step):
         return require_same_input(self, own.model, own.tokenizer)
 
     def learn(self, student: Student, folder: Path, *, resume: bool) -> None:
-        """Fine-tune the student, once for every seed, with the teacher's answers beside the labels."""
         processes, own = join_processes(), student.recipe
         with main_first():
             path = own.path or write_beginning(self, own, folder / BEGINNING)
@@ -159,13 +155,7 @@ def require_teacher(name: str, model: TercetPreTrainedModel, task: Task) -> None
 
 
 def tell_of_leakage(name: str, recipe: Mapping[str, Any], data: DataRecipe) -> None:
-    """Warn unless a student is measured on rows that its teacher's recipe holds out, too.
-
-    Args:
-        name: The teacher's.
-        recipe: Of its fine-tuning, or of the distillation that it is from.
-        data: Which rows the student learns from and is measured on.
-    """
+    """Warn unless a student is measured on rows that its teacher's recipe holds out, too."""
     told = recipe.get("data") or (recipe.get("task") or {}).get("data") or {}
     theirs = {"validation_share": DataRecipe.validation_share} | told
     keys = ["train", "validation", "dataset", "subset", "group"]
@@ -182,11 +172,7 @@ def tell_of_leakage(name: str, recipe: Mapping[str, Any], data: DataRecipe) -> N
 
 
 def encode_unlabelled(step: TaskStep, rows: Dataset) -> LabelledExamples:
-    """Encode further rows as the teacher reads them.
-
-    Raises:
-        ValueError: A row holds nothing that can be read.
-    """
+    """Encode further rows as the teacher reads them."""
     try:
         return step.task.examples(rows, step.encoder, labelled=False)
     except ValueError as error:
@@ -233,11 +219,7 @@ def write_beginning(step: TaskStep, student: StudentRecipe, folder: Path) -> str
 
 
 def require_same_beginning(folder: Path, model: Checkpoint) -> None:
-    """Make sure that runs in a folder go on from the weights that they began with, and note which these are.
-
-    Raises:
-        ValueError: They began with others.
-    """
+    """Make sure that runs in a folder go on from the weights that they began with, and note these."""
     file, own = folder / BEGINNING_HASH, model.hash
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -250,11 +232,7 @@ def require_same_beginning(folder: Path, model: Checkpoint) -> None:
 
 
 def own_student(step: TaskStep, student: StudentRecipe) -> TercetPreTrainedModel:
-    """Make a student of the teacher, with its head.
-
-    Raises:
-        ValueError: The choice of layers does not fit the teacher, or its weights do not fit the student.
-    """
+    """Make a student of the teacher, with its head."""
     model = step.model
     return build_student(student, model, type(model), step.recipe.training.seeds[0])
 

@@ -18,14 +18,7 @@ from .model_outputs import ModelOutputs, RequiredOutputs, compute_outputs
 
 
 def load_model(checkpoint: Checkpoint) -> TercetPreTrainedModel:
-    """Load a model, ours or a stock one that ours can be, whose tokenizer pads from now on.
-
-    Returns:
-        The model in evaluation mode, on the CPU, in float32.
-
-    Raises:
-        ValueError: It is none that ours can be, is damaged, or has no tokenizer.
-    """
+    """Load a model, ours or a stock one, in float32 on the CPU; its tokenizer pads from now on."""
     from ..modeling.stock.models import as_ours
 
     with quietly():
@@ -37,11 +30,7 @@ def load_model(checkpoint: Checkpoint) -> TercetPreTrainedModel:
 
 
 def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member: str) -> None:
-    """Make sure that a teacher has the outputs that an objective needs.
-
-    Raises:
-        ValueError: It is of another member, or ends in something else than the vocabulary.
-    """
+    """Make sure that a teacher has the outputs that an objective needs."""
     if teacher.config.model_type != member:
         raise ValueError(
             f"the teacher {name} is a {teacher.config.model_type}, but {kind} needs a {member}: choose "
@@ -55,11 +44,7 @@ def require_outputs(teacher: TercetPreTrainedModel, name: str, kind: str, member
 
 
 def require_same_vocabulary(teacher: PreTrainedTokenizerBase, student: PreTrainedTokenizerBase) -> None:
-    """Make sure that both mean the same by every id.
-
-    Raises:
-        ValueError: They do not; the first token that differs is named.
-    """
+    """Make sure that both mean the same by every id."""
     ours, theirs = (
         {number: token for token, number in each.get_vocab().items()} for each in (student, teacher)
     )
@@ -73,7 +58,6 @@ def require_same_vocabulary(teacher: PreTrainedTokenizerBase, student: PreTraine
 
 
 def moved(model: TercetPreTrainedModel, device: torch.device) -> TercetPreTrainedModel:
-    """Bring a model to a device, and return it."""
     nn.Module.to(model, device)
     return model
 

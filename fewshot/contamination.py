@@ -53,23 +53,12 @@ class Contamination:
 def find_contamination(
     items: Sequence[Item], corpus: str | Sequence[str], words: int | None = None
 ) -> Contamination:
-    """Look for items in a corpus.
-
-    Args:
-        items: Rows that are evaluated.
-        corpus: Files or folders, the embedded corpus, or a data set's id.
-        words: Of an n-gram; by default, as the items' lengths say.
-
-    Raises:
-        FileNotFoundError: There is no such corpus.
-        ValueError: It cannot be read.
-    """
+    """Look for items in a corpus."""
     source = corpus if isinstance(corpus, str) else list(corpus)
     return compare([text_of(item) for item in items], open_documents(source), words)
 
 
 def text_of(item: Item) -> str:
-    """Return the text of an item with what is right."""
     return item.demonstration or (item.references or item.answers)[0]
 
 

@@ -97,11 +97,7 @@ class Evaluation:
 
 
 def prompter_of(items: Items, subject: Subject, policy: SpecialTokenPolicy) -> Prompter:
-    """Return what turns items into queries to a model.
-
-    Raises:
-        ValueError: The tokenizer lacks what the policy needs.
-    """
+    """Return what turns items into queries to a model."""
     task = items.task
     return Prompter(
         subject,
@@ -150,9 +146,7 @@ def describe(query: Query, condition: Condition) -> Record:
 
 
 def conditions_of(prompting: PromptingRecipe) -> list[Condition]:
-    """List all conditions; without demonstrations, seeds and orders make no difference, nor do orders of
-    one.
-    """
+    """List all conditions; without demonstrations, seeds and orders make no difference, nor orders of one."""
     found = []
     for num_fewshot in sorted(set(prompting.num_fewshot)):
         seeds = prompting.seeds if num_fewshot else prompting.seeds[:1]

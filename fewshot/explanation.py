@@ -15,12 +15,7 @@ SHOWN = 12
 
 
 def explain(recipe: FewShotRecipe, *, trust_remote_code: bool = False) -> str:
-    """Write the first item as each model reads it, with the largest K and the first seed.
-
-    Raises:
-        ValueError: As in `fewshot`.
-        FileNotFoundError: As in `fewshot`.
-    """
+    """Write the first item as each model reads it, with the largest K and the first seed."""
     if not recipe.models:
         raise ValueError("no model is named: pass --model, or set models in the recipe")
     prompting = recipe.prompting

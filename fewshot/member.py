@@ -17,11 +17,7 @@ NEITHER = ("flaubert", "xlm", "xlnet")
 
 
 def member_of(checkpoint: Checkpoint, head: Head = "auto") -> Member:
-    """Return which of the three Transformers a model is read as.
-
-    Raises:
-        ValueError: It is none of them, or a head is chosen for a model that has one only.
-    """
+    """Return which of the three Transformers a model is read as."""
     config = checkpoint.config
     if config.model_type in NEITHER:
         raise ValueError(

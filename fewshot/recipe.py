@@ -81,7 +81,6 @@ class PromptingRecipe:
 
     @property
     def policy(self) -> SpecialTokenPolicy:
-        """The special tokens around texts."""
         return SpecialTokenPolicy(self.opening, self.ends_answer, self.sentinel)
 
 
@@ -114,5 +113,4 @@ class FewShotRecipe:
 
     @property
     def folder(self) -> Path:
-        """The output folder as a path."""
         return named_path(self.output, "output")

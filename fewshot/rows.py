@@ -37,18 +37,7 @@ class Items:
 
 
 def read_items(task: Task, data: DataRecipe, prompting: PromptingRecipe) -> Items:
-    """Read the rows of a task, and turn them into items.
-
-    Args:
-        task: Turns them.
-        data: Names them.
-        prompting: Says how many have to be there as demonstrations, and whether they have to have labels.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: A file is damaged or empty, a template names a column that is not there, a row lacks
-            something, calibration is impossible, or there are too few demonstrations.
-    """
+    """Read the rows of a task, and turn them into items."""
     most = max(prompting.num_fewshot)
     if most and not task.takes_demonstrations:
         raise ValueError(
@@ -76,11 +65,7 @@ def read_items(task: Task, data: DataRecipe, prompting: PromptingRecipe) -> Item
 
 
 def items_of(task: Task, data: DataRecipe, source: str, rows: list[Row]) -> list[Item]:
-    """Turn the rows of a split into items.
-
-    Raises:
-        ValueError: As in `read_items`.
-    """
+    """Turn the rows of a split into items."""
     condition = None if data.where is None else Template("data.where", data.where, is_expression=True)
     columns = dict.fromkeys(name for row in rows for name in row)
     for template in (*task.templates.values(), *([condition] if condition else [])):
@@ -102,11 +87,7 @@ def items_of(task: Task, data: DataRecipe, source: str, rows: list[Row]) -> list
 
 
 def is_true(condition: Template, row: Row) -> bool:
-    """Return whether a row meets a condition.
-
-    Raises:
-        ValueError: What the condition gives is no truth value, number or null: in a table, `False` is a text.
-    """
+    """Return whether a row meets a condition."""
     value = condition(row)
     if value is None or isinstance(value, bool | int | float):
         return bool(value)

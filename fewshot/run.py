@@ -60,11 +60,7 @@ def fewshot(recipe: FewShotRecipe, *, overwrite: bool = False, trust_remote_code
 
 
 def evaluate(evaluation: Evaluation, keep: Callable[[str, Outcome], None]) -> dict[str, Any]:
-    """Evaluate a model in all conditions, keep its answers, and return what is known of it.
-
-    Raises:
-        ValueError: All conditions have demonstrations, and not one fits.
-    """
+    """Evaluate a model in all conditions, keep its answers, and return what is known of it."""
     subject, outcomes = evaluation.subject, list[Outcome]()
     name, before = subject.checkpoint.name, hash_of_weights(subject.model.state_dict())
     shown = tqdm(evaluation.outcomes(), name, len(evaluation.conditions), disable=None, leave=False)

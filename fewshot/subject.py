@@ -65,20 +65,14 @@ class Subject:
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's own."""
         return self.checkpoint.required_tokenizer()
 
     @property
     def is_our_decoder(self) -> bool:
-        """Whether it is a decoder of Tercet's, with whichever head."""
         return isinstance(self.model.config, TercetDecoderConfig)
 
     def prompts(self, policy: SpecialTokenPolicy) -> PromptEncoder:
-        """Return what turns prompts into this model's requests.
-
-        Raises:
-            ValueError: The tokenizer lacks what the policy needs.
-        """
+        """Return what turns prompts into this model's requests."""
         if self.member == "seq2seq":
             start = self.model.config.decoder_start_token_id
             forced = self.model.generation_config.forced_bos_token_id  # pyright: ignore[reportOptionalMemberAccess]
@@ -88,11 +82,7 @@ class Subject:
         return (DecoderPrompts if self.member == "decoder" else EncoderPrompts)(self.tokenizer, policy)
 
     def scorer(self, tokens_at_once: int, hiding: Hiding, *, one_by_one: bool = False) -> Scorer:
-        """Return what scores this model's requests: fast, or by definition.
-
-        Raises:
-            ValueError: An encoder's tokenizer has no mask.
-        """
+        """Return what scores this model's requests: fast, or by definition."""
         mask_id = -1
         if self.member == "encoder":
             needed_by = f"cloze scoring with {self.checkpoint.name} needs a mask"
@@ -116,11 +106,7 @@ class Subject:
         return CacheScorer(self.model, tokens_at_once)
 
     def excess(self, request: Request) -> int:
-        """Count the tokens of the context that are too many; what remains must hold the answer.
-
-        Raises:
-            ValueError: The answer, or what follows it, is longer than what the model reads.
-        """
+        """Count the tokens of the context that are too many; what remains must hold the answer."""
         own = len(request.lead) + len(request.answer) + len(request.suffix) - (self.member != "encoder")
         longest = self.checkpoint.max_length
         room = longest - (self.member != "seq2seq")
@@ -143,10 +129,6 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
         checkpoint: The model on disk, of Tercet's or stock.
         precision: Number format of weights and products.
         head: How a decoder of ours is read.
-
-    Raises:
-        ValueError: It has no LM head or no tokenizer, its files are damaged or incomplete, or `head` is given
-            for a model that is no decoder of ours.
     """
     member, tokenizer = member_of(checkpoint, head), checkpoint.required_tokenizer()
     if checkpoint.is_ours:

@@ -75,11 +75,7 @@ class PromptEncoder(ABC):
 
     @abstractmethod
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Return a request for each answer of each prompt.
-
-        Raises:
-            ValueError: The tokenizer leaves nothing of an answer.
-        """
+        """Return a request for each answer of each prompt."""
 
     def context_of(self, context: str) -> tuple[int, ...]:
         """Return the ids of a context that the model continues."""
@@ -110,7 +106,6 @@ class DecoderPrompts(PromptEncoder):
     """Prompts of decoders."""
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Return a request for each answer of each prompt; see the module for where answers begin."""
         contexts = self.ids_of([prompt.context for prompt in prompts])
         wholes = iter(self.ids_of([p.context + answer for p in prompts for answer in p.answers]))
         requests = []
@@ -150,15 +145,12 @@ class Seq2SeqPrompts(PromptEncoder):
             self.lead, self.sentinel = (*self.lead, sentinel), (sentinel,)
 
     def context_of(self, context: str) -> tuple[int, ...]:
-        """Return the ids of the source."""
         return self.source(self.ids_of([context])[0])
 
     def source(self, context: tuple[int, ...]) -> tuple[int, ...]:
-        """Frame the ids of a source."""
         return self.opening + context + self.sentinel + self.closing or self.beginning(())
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Return a request for each answer of each prompt."""
         contexts = self.ids_of([prompt.context for prompt in prompts])
         answers = iter(self.ids_of([answer for prompt in prompts for answer in prompt.answers]))
         requests = []
@@ -181,7 +173,6 @@ class EncoderPrompts(PromptEncoder):
             )
 
     def encode(self, prompts: Sequence[Prompt]) -> list[list[Request]]:
-        """Return a request for each answer of each prompt."""
         texts = [prompt.context + answer + prompt.suffix for prompt in prompts for answer in prompt.answers]
         encodings = self.encodings_of(texts)
         return [

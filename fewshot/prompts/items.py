@@ -39,7 +39,6 @@ class Item:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """All answers, in their order."""
         return tuple(answer for prompt in self.prompts for answer in prompt.answers)
 
     def is_correct(self, choice: int) -> bool:
@@ -81,11 +80,7 @@ class Demonstrations:
         self._fixed: dict[tuple[int, str], list[Item]] = {}
 
     def draw(self, item: Item, num_fewshot: int, seed: int, order: int = 0) -> list[Item]:
-        """Return the demonstrations of an item, from the first to the one just before it.
-
-        Raises:
-            ValueError: There are not as many.
-        """
+        """Return the demonstrations of an item, from the first to the one just before it."""
         if not num_fewshot:
             return []
         drawn: list[Item] = []

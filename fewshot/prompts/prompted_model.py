@@ -25,11 +25,7 @@ class PromptedModel:
         self.prompting, self.columns = prompting, columns
 
     def score_cache(self) -> ScoreCache:
-        """Return what scores requests.
-
-        Raises:
-            ValueError: The model is an encoder whose tokenizer has no mask.
-        """
+        """Return what scores requests."""
         how = self.prompting
         scorer = self.subject.scorer(how.tokens_at_once, how.pseudo_log_likelihood, one_by_one=how.one_by_one)
         return ScoreCache(scorer)

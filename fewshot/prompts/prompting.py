@@ -61,16 +61,7 @@ class Prompter:
     def queries(
         self, items: Sequence[Item], demonstrations: Sequence[list[Item]], room: int | None = None
     ) -> list[Query]:
-        """Put items behind their demonstrations, as many as fit.
-
-        Args:
-            items: What is asked.
-            demonstrations: Of each item.
-            room: Tokens by which the model is to continue items, which have no answers then.
-
-        Raises:
-            ValueError: An answer has no tokens, or more than the model reads.
-        """
+        """Put items behind their demonstrations, as many as fit; `room` is for what the model will write."""
         shown = [list(own) for own in demonstrations]
         queries: list[Query | None] = [None] * len(items)
         waiting = list(range(len(items)))
@@ -127,12 +118,10 @@ class Prompter:
         return 0 if self.reads_windows else max(map(self.subject.excess, answers), default=0)
 
     def prompts(self, item: Item, demonstrations: Sequence[Item]) -> tuple[Prompt, ...]:
-        """Write an item behind its demonstrations."""
         before = self.before(demonstrations)
         return tuple(replace(prompt, context=before + prompt.context) for prompt in item.prompts)
 
     def before(self, demonstrations: Sequence[Item]) -> str:
-        """Write what stands before an item."""
         parts = [self.description] if self.description else []
         parts += [each.demonstration for each in demonstrations]
         return "".join(part + self.separator for part in parts)

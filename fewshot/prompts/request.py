@@ -32,7 +32,6 @@ class Request:
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """All tokens of the text, in their order."""
         return self.context + self.answer + self.suffix
 
     @cached_property
@@ -53,7 +52,6 @@ class Score:
 
     @property
     def total(self) -> float:
-        """Log-likelihood of the whole answer."""
         return sum(self.log_likelihoods)
 
 
@@ -65,6 +63,5 @@ class Scorer(ABC):
         """Yield the number and the score of every request, in the order in which they are found."""
 
     def score_all(self, requests: Sequence[Request]) -> list[Score]:
-        """Return the scores in the order of the requests."""
         found = dict(self.score(requests))
         return [found[number] for number in range(len(requests))]

@@ -26,9 +26,6 @@ class Template:
         source: What the recipe says there.
         is_expression: Whether it gives a value rather than a text.
         hole: Characters of the source for which a text has `MARK`, since a row may hold the same ones.
-
-    Raises:
-        ValueError: It is no Jinja.
     """
 
     def __init__(self, name: str, source: str, *, is_expression: bool = False, hole: str = ""):
@@ -75,15 +72,7 @@ def readable(value: Any) -> Any:
 
 
 def templates_of(fields: TemplateFields, values: Mapping[str, Any]) -> dict[str, Template]:
-    """Build the templates of a task, by the fields of its recipe.
-
-    Args:
-        fields: Which of them are templates.
-        values: What the recipe says, by field.
-
-    Raises:
-        ValueError: One is no Jinja.
-    """
+    """Build the templates of a task, by the fields of its recipe."""
     expressions = {*fields.expressions, *(name for name, flag in fields.lists.items() if values[flag])}
     sources = {name: values.get(name) for name in (*fields.texts, *fields.expressions)}
     return {

@@ -51,7 +51,6 @@ class TreeScorer(Scorer):
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
-        """Yield the scores family by family."""
         for family in find_families(requests, may_cache=self.may_cache):
             cache = self.read(requests[family.members[0]].ids[: family.prefix])
             trees = grow_trees(requests, family, may_branch=self.may_branch)
@@ -142,7 +141,6 @@ class CacheScorer(Scorer):
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
-        """Yield the scores family by family."""
         for family in find_families(requests, may_cache=self.may_cache, counts_answers=True):
             cache = self.read(requests[family.members[0]].ids[: family.prefix])
             sizes = [len(requests[number].ids) - family.prefix for number in family.members]
@@ -192,7 +190,6 @@ def has_recurrent_states(model: PreTrainedModel) -> bool:
 
 
 def expanded(cache: Cache, rows: int) -> Cache:
-    """Return a copy of the cache of one text for as many rows."""
     copied = copy.deepcopy(cache)
     copied.batch_repeat_interleave(rows)
     return copied

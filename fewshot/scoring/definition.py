@@ -29,7 +29,6 @@ class OneByOne(Scorer):
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
-        """Yield the scores in order."""
         for number, request in enumerate(requests):
             yield number, score_of(self.logits(request), request.answer)
 

@@ -82,7 +82,7 @@ class EncoderScorer(Scorer):
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
-        """Yield a score as soon as all its tokens are known; texts of like length are read together."""
+        # texts of like length are read together, and a score is given as soon as all its tokens are known
         found = (
             (cloze.request, score)
             for batch in self.batches(requests)
@@ -115,6 +115,5 @@ class EncoderScorer(Scorer):
 
 
 def joined(parts: Sequence[Score]) -> Score:
-    """Join the scores of an answer's tokens."""
     values = tuple(value for part in parts for value in part.log_likelihoods)
     return Score(values, all(part.is_greedy for part in parts))

@@ -85,7 +85,6 @@ def are_likeliest(logits: Tensor, row: Tensor, token: Tensor) -> Tensor:
 
 
 def vocabulary_size(model: PreTrainedModel) -> int:
-    """Return the number of logits of a position."""
     head: Any = model.get_output_embeddings()
     return model.config.vocab_size if head is None else head.weight.shape[0]
 

@@ -29,7 +29,7 @@ class Seq2SeqScorer(Scorer):
 
     @torch.inference_mode()
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:
-        """Yield the scores, sources of like length together."""
+        # sources of like length together
         answers: dict[tuple[int, ...], list[int]] = {}
         for number, request in enumerate(requests):
             answers.setdefault(request.context, []).append(number)

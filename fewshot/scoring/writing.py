@@ -45,9 +45,6 @@ class Writer:
         max_new_tokens: Tokens of a text, at most.
         tokens_at_once: Tokens of a batch, pads and what is written included.
         lead: What a sequence-to-sequence model's decoder reads before it generates.
-
-    Raises:
-        ValueError: The model cannot generate.
     """
 
     def __init__(
@@ -68,7 +65,6 @@ class Writer:
         self.max_new_tokens, self.tokens_at_once, self.lead = max_new_tokens, tokens_at_once, lead
 
     def write(self, contexts: Sequence[tuple[int, ...]]) -> list[str]:
-        """Return what follows each context."""
         settings = (self.stop, self.max_new_tokens, self.lead, self.ends())
         keys = [sha256(repr((context, settings)).encode()).hexdigest()[:24] for context in contexts]
         return self.cache.get(keys, lambda numbers: self.find([contexts[number] for number in numbers]))
@@ -134,7 +130,6 @@ class RequireNumbers(LogitsProcessor):
     """Refuses scores that are no numbers, of which the first token would be the best one."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the scores as they are."""
         require_numbers(scores)
         return scores
 

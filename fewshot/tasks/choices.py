@@ -36,19 +36,16 @@ class TargetedComparison(Comparison):
             )
 
     def without_query(self, query: Query) -> list[Prompt]:
-        """Return the answers in the context that says nothing of the row."""
         context = self.recipe.unconditional
         return [Prompt(context, query.item.answers, query.prompts[0].suffix)]
 
     def tell_of_targets(self, source: str, items: Sequence[Item], row: Row) -> None:
-        """Warn if numbers of answers seem to count from 1."""
         if isinstance(self.target(row), int):
             numbers, sizes = [item.target for item in items], [len(item.answers) for item in items]
             remedy = "write task.target: (TARGET) - 1"
             tell_of_no_first(numbers, sizes, f"{source}: task.target = {self.target.source!r}", remedy)
 
     def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
-        """Return how probably a random answer is correct, and whether the most frequent one is."""
         return super().baselines(items) | {"majority": majority([item.target for item in items])}
 
 
@@ -71,7 +68,6 @@ class Choices(TargetedComparison):
         """Return what stands before the answer, between the two, and behind it."""
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Return the choices of a row in their context."""
         before, delimiter, behind = self.parts(row)
         choices = texts_in("task.choices", self.choices(row) if self.choices else self.recipe.choices)
         target = place_of(self.target(row), choices, self.recipe.labels, are_fixed=self.has_fixed_choices)
@@ -85,13 +81,12 @@ class Choices(TargetedComparison):
         )
 
     def require_calibrated(self, row: Row) -> None:
-        """Raise a `ValueError` if a row without content cannot be filled in."""
         if self.has_fixed_choices:
             for text in self.recipe.content_free:
                 self.empty_prompt(text, row, ())
 
     def without_content(self, query: Query, model: PromptedModel) -> list[Prompt]:
-        """Return fixed choices behind the same demonstrations, and a row without content."""
+        # fixed choices stand behind the same demonstrations, and a row without content
         if not self.has_fixed_choices:
             return []
         before = model.prompter.before(query.demonstrations)
@@ -131,7 +126,6 @@ class MultipleChoiceRecipe(Choosing):
     """Text after every choice: encoders read it, and demonstrations contain it."""
 
     def build(self) -> "MultipleChoice":
-        """Build the task."""
         return MultipleChoice(self)
 
 
@@ -141,7 +135,6 @@ class MultipleChoice(Choices):
     title = "Multiple choice"
 
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Return the context, the delimiter and the suffix."""
         return self.context(row), self.recipe.delimiter, self.recipe.suffix
 
 
@@ -161,7 +154,6 @@ class ClozeRecipe(Choosing):
     """Names of the choices in `target`, in the same order."""
 
     def build(self) -> "Cloze":
-        """Build the task."""
         return Cloze(self)
 
 
@@ -178,16 +170,12 @@ class Cloze(Choices):
         self.is_same_behind = "{" not in behind
 
     def without_query(self, query: Query) -> list[Prompt]:
-        """Return the answers alone, also without what stands behind the hole if that is of the row."""
+        # also without what stands behind the hole if that is of the row
         prompts = super().without_query(query)
         return prompts if self.is_same_behind else [replace(prompt, suffix="") for prompt in prompts]
 
     def parts(self, row: Row) -> tuple[str, str, str]:
-        """Return the text before the hole, its last spaces, and the text behind the hole.
-
-        Raises:
-            ValueError: The template leaves the hole out, or repeats it.
-        """
+        # the text before the hole, its last spaces, and the text behind the hole
         text = self.context(row)
         if text.count(MARK) != 1:
             raise ValueError(
@@ -214,7 +202,6 @@ class PartialEvaluationRecipe(Choosing):
     """Text between context and continuation."""
 
     def build(self) -> "PartialEvaluation":
-        """Build the task."""
         return PartialEvaluation(self)
 
 
@@ -225,7 +212,6 @@ class PartialEvaluation(TargetedComparison):
     has_fixed_choices = False
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Return the continuation in each context."""
         contexts = texts_in("task.contexts", self.templates["contexts"](row))
         texts = texts_in("task.continuation", [self.templates["continuation"](row)], least=1)
         answer = self.recipe.delimiter + texts[0]
@@ -247,7 +233,6 @@ class MinimalPairRecipe(Common):
     """Template of the ungrammatical sentence."""
 
     def build(self) -> "MinimalPair":
-        """Build the task."""
         return MinimalPair(self)
 
 
@@ -259,23 +244,18 @@ class MinimalPair(Comparison):
     normalization = "none"
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Return both sentences, the good one first."""
         sentences = texts_in(
             "task.good and task.bad", [self.templates[each](row) for each in ("good", "bad")]
         )
         return Item(number, (Prompt("", tuple(sentences)),))
 
     def is_correct(self, item: Item, choice: int) -> bool:
-        """Return whether it is the good sentence; a bad one that reads like it is not."""
+        # a bad sentence that reads like the good one is not
         return choice == item.target
 
 
 def texts_in(name: str, values: Any, least: int = 2) -> list[str]:
-    """Return a list of texts that all say something.
-
-    Raises:
-        ValueError: It is no list, has too few, or one is empty.
-    """
+    """Return a list of texts that all say something."""
     if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < least:
         raise ValueError(f"{name} gives {values!r:.60}, not a list of {least} or more: correct the row")
     texts = [value if isinstance(value, str) else str(value) for value in values]
@@ -298,9 +278,6 @@ def place_of(
 
     >>> place_of("Negative ", ["bad", "good"], ["Negative", "Positive"]), place_of(1, ["a", "b"], [])
     (0, 1)
-
-    Raises:
-        ValueError: It is none of the choices, or may be two of them.
     """
     if labels and len(labels) != len(choices):
         raise ValueError(

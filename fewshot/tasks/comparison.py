@@ -50,7 +50,6 @@ class Comparison(Task):
         return []
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Return what chooses an answer to each query."""
         return partial(self.choose, model, model.score_cache())
 
     def choose(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
@@ -84,11 +83,9 @@ class Comparison(Task):
         }
 
     def is_correct(self, item: Item, choice: int) -> bool:
-        """Return whether an answer is the correct one, or reads just like it."""
         return item.is_correct(choice)
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Return the accuracy by every normalization, and the calibration error of the one that counts."""
         names = [name for name in NORMALIZATIONS if name in records[0]["is_right"]]
         accuracies = {
             name: float(np.mean([record["is_right"][name] for record in records])) for name in names
@@ -100,7 +97,6 @@ class Comparison(Task):
         }
 
     def value(self, record: Record) -> float:
-        """Return 1 if the chosen answer is correct, else 0."""
         return float(record["is_right"][self.normalization])
 
     def confidences(self, records: Sequence[Record]) -> tuple[np.ndarray, np.ndarray]:
@@ -109,12 +105,10 @@ class Comparison(Task):
         return np.array([record["confidence"] for record in records]), is_correct
 
     def details(self, records: Sequence[Record]) -> dict[str, Any]:
-        """Return a reliability diagram, and the number of ties."""
         ties = sum(record["is_tied"] for record in records)
         return {"reliability": reliability(*self.confidences(records)), "ties": ties}
 
     def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
-        """Return how probably a random answer is correct."""
         return {"random": [1 / len(item.answers) for item in items]}
 
 
@@ -175,5 +169,4 @@ def totals(scores: Sequence[Score]) -> np.ndarray:
 
 
 def probabilities(values: np.ndarray) -> np.ndarray:
-    """Turn values (A,) into probabilities of the answers."""
     return np.exp(log_softmax(values))

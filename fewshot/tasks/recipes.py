@@ -71,11 +71,7 @@ class Common(ABC):
 
     @abstractmethod
     def build(self) -> "Task":
-        """Build the task.
-
-        Raises:
-            ValueError: A template is none, or answers cannot be normalized as they shall be.
-        """
+        """Build the task."""
 
     @classmethod
     def in_schema(cls) -> dict[str, Any]:

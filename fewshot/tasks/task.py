@@ -35,9 +35,6 @@ class Task(ABC):
 
     Args:
         recipe: Its part of the recipe.
-
-    Raises:
-        ValueError: A template is none.
     """
 
     metric: str
@@ -59,11 +56,7 @@ class Task(ABC):
         self.group, self.match = map(self.templates.get, ("group", "match"))
 
     def item(self, number: int, row: Row) -> Item:
-        """Turn a row into an item.
-
-        Raises:
-            ValueError: The row lacks something, or its correct answer is none of the answers.
-        """
+        """Turn a row into an item."""
         item = self.fill_in(number, row)
         group, match = ("" if each is None else str(each(row)) for each in (self.group, self.match))
         return replace(item, group=group, match=match)
@@ -83,20 +76,12 @@ class Task(ABC):
     def queries(
         self, prompter: Prompter, items: Sequence[Item], demonstrations: Sequence[list[Item]]
     ) -> list[Query]:
-        """Put items behind their demonstrations.
-
-        Raises:
-            ValueError: An answer has no tokens, or more than the model reads.
-        """
+        """Put items behind their demonstrations."""
         return prompter.queries(items, demonstrations)
 
     @abstractmethod
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Return what yields the records of queries to a model.
-
-        Raises:
-            ValueError: The model cannot do this kind of task.
-        """
+        """Return what yields the records of queries to a model."""
 
     @abstractmethod
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
@@ -124,12 +109,10 @@ class Task(ABC):
 
 
 def majority(answers: Sequence[Any]) -> list[bool]:
-    """Return for each answer whether it is the most frequent one."""
     usual = Counter(answers).most_common(1)[0][0]
     return [answer == usual for answer in answers]
 
 
 def mean_of(values: Sequence[float]) -> RowScore:
-    """Return what computes the mean of some values."""
     array = np.asarray(values, dtype=np.float64)
     return lambda rows: float(array[rows].mean())

@@ -54,7 +54,6 @@ class CompletionRecipe(Common):
     """Text between context and answer."""
 
     def build(self) -> "Completion":
-        """Build the task."""
         return Completion(self)
 
 
@@ -69,14 +68,12 @@ class Completion(Task):
     metric = "accuracy"
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Return the answer in its context."""
         context = self.templates["context"](row)
         texts = texts_in("task.answer", [self.templates["answer"](row)], least=1)
         answer = self.recipe.delimiter + texts[0]
         return Item(number, (Prompt(context, (answer,)),), demonstration=context + answer)
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Return what scores the answer to each query."""
         return partial(self.complete, model, model.score_cache())
 
     def complete(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
@@ -91,7 +88,6 @@ class Completion(Task):
             }
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Return the share of greedy continuations, the perplexity of answers, and nats per token."""
         nats = total(records, "log_likelihood")
         return {
             "accuracy": float(np.mean([record["is_right"] for record in records])),
@@ -100,11 +96,9 @@ class Completion(Task):
         }
 
     def value(self, record: Record) -> float:
-        """Return 1 if the answer is the greedy continuation, else 0."""
         return float(record["is_right"])
 
     def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
-        """Return whether the most frequent answer is correct."""
         return {"majority": majority([item.answers[0] for item in items])}
 
 
@@ -122,7 +116,6 @@ class PerplexityRecipe(Common):
     tokenizers."""
 
     def build(self) -> "Perplexity":
-        """Build the task."""
         return Perplexity(self)
 
 
@@ -141,11 +134,9 @@ class Perplexity(Task):
         self.metric = recipe.metric
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Return the text as the answer of an empty context."""
         return Item(number, (Prompt("", (texts_in("task.text", [self.text(row)], least=1)[0],)),))
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Return what scores the text of each query."""
         return partial(self.read, model, model.score_cache())
 
     def read(self, model: PromptedModel, cache: ScoreCache, queries: list[Query]) -> Iterator[Record]:
@@ -156,15 +147,13 @@ class Perplexity(Task):
             yield record_text(query.item, [next(found) for _ in own])
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Return bits per byte, and perplexity per word and per token."""
         return {metric: score_texts(metric, records) for metric in UNITS}
 
     def value(self, record: Record) -> float:
-        """Return the metric of one text."""
         return score_texts(self.metric, [record])
 
     def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
-        """Return what computes the metric, which is no mean over records."""
+        # which is no mean over records
         return lambda rows: score_texts(self.metric, [records[row] for row in rows])
 
 
@@ -186,7 +175,6 @@ def score_texts(metric: str, records: Sequence[Record]) -> float:
 
 
 def total(records: Sequence[Record], name: str) -> float:
-    """Sum a number over records."""
     return sum(record[name] for record in records)
 
 
@@ -245,7 +233,6 @@ class GenerationRecipe(Common):
     2016, section 6.1): use them for answers in words, not for numbers, letters and signs."""
 
     def build(self) -> "Generation":
-        """Build the task."""
         return Generation(self)
 
 
@@ -261,7 +248,6 @@ class Generation(Task):
         self.context, self.answers = self.templates["context"], self.templates["answers"]
 
     def fill_in(self, number: int, row: Row) -> Item:
-        """Return the context, and the correct answers."""
         context, answers = self.context(row), self.answers(row)
         answers = texts_in("task.answers", [answers] if isinstance(answers, str) else answers, least=1)
         demonstration = context + self.recipe.delimiter + answers[0]
@@ -275,11 +261,9 @@ class Generation(Task):
     def queries(
         self, prompter: Prompter, items: Sequence[Item], demonstrations: Sequence[list[Item]]
     ) -> list[Query]:
-        """Put items behind their demonstrations, with room for what the model generates."""
         return prompter.queries(items, demonstrations, self.recipe.max_new_tokens)
 
     def answerer(self, model: PromptedModel) -> Answerer:
-        """Return what continues each query."""
         how, stop = model.prompting, self.recipe.stop
         if how.sentinel:
             stop = (*stop, NEXT_SENTINEL)
@@ -288,33 +272,28 @@ class Generation(Task):
         return partial(self.generate, writer)
 
     def generate(self, writer: Writer, queries: list[Query]) -> Iterator[Record]:
-        """Yield what follows each query."""
         texts = writer.write([query.requests[0].context for query in queries])
         for query, text in zip(queries, texts, strict=True):
             yield record_written(query.item, text)
 
     def scores(self, records: Sequence[Record]) -> dict[str, float]:
-        """Return the means over records, and BLEU."""
         means = {name: float(np.mean([record[name] for record in records])) for name in MEANS}
         return {**means, "bleu": bleu_of(records)(np.arange(len(records)))}
 
     def value(self, record: Record) -> float:
-        """Return the metric of one text."""
         return record[self.metric]
 
     def metric_of_rows(self, records: Sequence[Record]) -> RowScore:
-        """Return what computes the metric; BLEU is no mean over records."""
+        # BLEU is no mean over records
         if self.metric in MEANS:
             return super().metric_of_rows(records)
         return bleu_of(records)
 
     def baselines(self, items: Sequence[Item]) -> dict[str, list[Any]]:
-        """Return the records of the most frequent answer."""
         usual = Counter(item.references[0] for item in items).most_common(1)[0][0]
         return {"majority": [record_written(item, usual) for item in items]}
 
     def score_of_baseline(self, worth: Sequence[Any]) -> RowScore:
-        """Return what computes the metric of some of a baseline's records."""
         return self.metric_of_rows(worth)
 
 
