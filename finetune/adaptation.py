@@ -35,12 +35,7 @@ class AdaptationRecipe:
         self.training.require_consistent()
 
     def require_adaptable(self, config: PreTrainedConfig, path: str, folder: Path) -> None:
-        """Make sure that the objective trains a model's member, and that it can read the text.
-
-        Raises:
-            ValueError: The objective is another member's, or sequences are longer than the model's positions.
-            FileNotFoundError: A file of the text does not exist.
-        """
+        """Make sure that the objective trains a model's member, and that it can read the text."""
         from ..pretraining.model import require_positions
         from ..pretraining.text import open_texts
 
@@ -59,10 +54,6 @@ class AdaptationRecipe:
         """Go on with a model's pretraining below a folder, and return the folder of the adapted one.
 
         A run that was interrupted is continued, and one that is finished is not repeated.
-
-        Raises:
-            ValueError: The objective is not the model's, or something is wrong with the text.
-            KeyboardInterrupt: A signal stopped the run; its checkpoint is written.
         """
         from ..pretraining.run import pretrain
 

@@ -37,9 +37,6 @@ class TextEncoder:
         has_token_types: Whether the model tells first and second text apart by `token_type_ids`.
         is_causal: Whether a token of the model has seen only what stands before it.
         decoder_start_id: What the decoder reads first, if the model is one of source and target.
-
-    Raises:
-        ValueError: The tokenizer is no fast one.
     """
 
     def __init__(
@@ -64,20 +61,11 @@ class TextEncoder:
         """Encode texts, or pairs of texts: `input_ids`, and `token_type_ids` if the model reads them.
 
         Where something had to be cut off, a warning counts the rows; of a pair, the longer text is cut first.
-
-        Raises:
-            RowError: The tokenizer knows nothing of a text.
-            ValueError: There is no room for a text beside what frames it.
         """
         return self._fields(self._tokenize([texts] if others is None else [texts, others]))
 
     def encode_targets(self, texts: Sequence[str], max_length: int) -> Ragged:
-        """Encode texts that are to be written, as the tokenizer has those of the target's language.
-
-        Raises:
-            RowError: The tokenizer knows nothing of a text.
-            ValueError: There is no room for a text beside what frames it.
-        """
+        """Encode texts that are to be written, as the tokenizer has those of the target's language."""
         encoded = self._tokenize([texts], max_length, ("text_target",))
         return self._fields(encoded)["input_ids"]
 
@@ -172,16 +160,11 @@ def words_at(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> np.nda
 
 
 def as_ragged(rows: Sequence[Sequence[int] | np.ndarray]) -> Ragged:
-    """Lay lists of ids end to end."""
     return ragged([np.asarray(row, dtype=np.int64) for row in rows])
 
 
 def backend_of(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Return the backend of a fast tokenizer.
-
-    Raises:
-        ValueError: It is no fast one.
-    """
+    """Return the backend of a fast tokenizer."""
     if not tokenizer.is_fast:
         raise ValueError(
             f"{type(tokenizer).__name__} is not a fast tokenizer, which is needed for character offsets: "

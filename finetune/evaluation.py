@@ -45,15 +45,7 @@ def evaluate_rows(
     examples: LabelledExamples,
     tokens_at_once: int = TOKENS_AT_ONCE,
 ) -> Evaluation:
-    """Predict every row of a split and score the predictions.
-
-    Args:
-        model: In evaluation mode.
-        task: Whose head it has.
-        rows: Of the split.
-        examples: The same, encoded, with labels.
-        tokens_at_once: Tokens that are read at once.
-    """
+    """Predict every row of a split with a model in evaluation mode, and score the predictions."""
     answers, loss = prediction_loop(model, task.objective_for(model), examples, tokens_at_once)
     predictions = task.predictions(answers, rows)
     references = task.references(rows)

@@ -25,15 +25,12 @@ class LabelledExamples(FixedExamples):
         self.lengths = np.sum([field.lengths for field in streams], axis=0)
 
     def __len__(self) -> int:
-        """Count the examples, E."""
         return len(self.lengths)
 
     def __getitem__(self, index: int) -> Example:
-        """Return one example."""
         return {name: field[index] for name, field in self.fields.items()} | {"index": index}
 
     def pack(self, indices: np.ndarray) -> PackedExamples:
-        """Lay the examples at `indices` (S,) end to end, field by field."""
         makers = {name: lambda field=field: select(field, indices) for name, field in self.fields.items()}
         return PackedExamples(self, indices, makers)
 

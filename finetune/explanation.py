@@ -15,12 +15,7 @@ from .recipe import FineTuningRecipe
 
 
 def explain(recipe: FineTuningRecipe) -> str:
-    """Write what a run would read, learn and compute, line by line; nothing is written or learned.
-
-    Raises:
-        ValueError: As in `finetune`.
-        FileNotFoundError: As in `finetune`.
-    """
+    """Write what a run would read, learn and compute, line by line; nothing is written or learned."""
     inputs = find_inputs(recipe)
     return as_block(start_lines(inputs, prepare(inputs)) | {"output": recipe.output})
 

@@ -28,9 +28,6 @@ def keep_rows(folder: Path, data: DataRecipe, prepared: Prepared) -> None:
     """Write which rows a run reads into its folder, before it learns from them.
 
     Bad rows are told of, rows that are learned from and measured on, and tokens that are unknown.
-
-    Raises:
-        ValueError: The run has begun with other rows: seeds and baselines would not be of the same ones.
     """
     texts = identify(data, {name: split.rows for name, split in prepared.splits.items()})
     rows = {name: len(split.rows) for name, split in prepared.splits.items()}
@@ -65,14 +62,7 @@ def unknown_in(prepared: Prepared, split: str) -> float:
 
 
 def keep_best(folder: Path, prepared: Prepared, results: Results, setting: Setting) -> None:
-    """Put the best seed's model and predictions where they are looked for, and write what they are worth.
-
-    Args:
-        folder: Of the run.
-        prepared: Its rows and its tokenizer.
-        results: Of all seeds.
-        setting: What they were carried out with.
-    """
+    """Put the best seed's model and predictions where they are looked for, and write what they are worth."""
     split, rate = prepared.measured[-1], setting.rate
     best_seed = min(results, key=lambda seed: prepared.task.minimized_metric(results[seed]["validation"]))
     chosen, best = seed_folder(folder, best_seed), results[best_seed]

@@ -23,32 +23,20 @@ FIRST, SECOND = ({"Sequence": {"id": name, "type_id": number}} for number, name 
 
 
 def end_texts(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let the end-of-sequence token stand behind a text, if it does not.
-
-    Raises:
-        ValueError: There is no such token.
-    """
+    """Let the end-of-sequence token stand behind a text, if it does not."""
     if required_token_id(tokenizer, "eos", "generation") not in behind(tokenizer, any_text(tokenizer)):
         put_end(tokenizer, "single", FIRST)
 
 
 def separate_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Let the end-of-sequence token stand between the two texts of a pair, if nothing does.
-
-    Raises:
-        ValueError: There is no such token.
-    """
+    """Let the end-of-sequence token stand between the two texts of a pair, if nothing does."""
     first, second = texts_of_pair(tokenizer)
     if first.stop == second.start:
         put_end(tokenizer, "pair", FIRST)
 
 
 def end_pairs(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Separate the two texts of a pair, and let the end-of-sequence token stand behind them, if nothing does.
-
-    Raises:
-        ValueError: There is no such token.
-    """
+    """Separate the two texts of a pair, and end them with the end-of-sequence token, if nothing does."""
     separate_pairs(tokenizer)
     if not behind(tokenizer, *[any_text(tokenizer)] * 2):
         put_end(tokenizer, "pair", SECOND)

@@ -60,10 +60,6 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
 
     Where the learning rate depends on what a grid tries, it is among the values of each setting, and the
     recipe has none.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It cannot be fine-tuned so, or parts of the recipe do not fit each other.
     """
     if recipe.adaptation is not None:
         recipe.adaptation.require_consistent()

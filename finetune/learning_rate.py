@@ -48,7 +48,6 @@ class LearningRate:
     reason: str
 
     def __str__(self) -> str:
-        """Write it as a line of a run."""
         return f"{CHOSEN} = {in_recipes(self.value)}, {self.reason}"
 
 
@@ -59,17 +58,7 @@ def choose_learning_rate(
     *,
     is_tagger: bool = False,
 ) -> LearningRate | None:
-    """Choose the peak learning rate of a model by what of it learns; `None` where one is named.
-
-    Args:
-        model: On disk.
-        training: Says what is frozen.
-        lora: The adapters that learn instead of the model, if any.
-        is_tagger: Whether a tagger on the model's word vectors learns instead.
-
-    Raises:
-        ValueError: Its configuration is damaged, or not of an architecture that can be fine-tuned.
-    """
+    """Choose the peak learning rate of a model by what of it learns; `None` where one is named."""
     if training.learning_rate is not None:
         return None
     if is_tagger:
@@ -100,11 +89,7 @@ def rate_of_size(count: int, *, has_adapters: bool = False, is_frozen: bool = Fa
 
 
 def count_parameters(config: PreTrainedConfig) -> int:
-    """Count the parameters of a model outside its tables of embeddings; no storage is taken.
-
-    Raises:
-        ValueError: The architecture is not known.
-    """
+    """Count the parameters of a model outside its tables of embeddings; no storage is taken."""
     if not config.model_type.startswith("tercet"):
         from ..modeling.stock.architectures import architecture_of
 

@@ -79,16 +79,7 @@ class TaskModel:
 
 
 def load_task_model(start: Start, task: Task, seed: int) -> TaskModel:
-    """Load a pretrained model and give it the head of a task.
-
-    Args:
-        start: The model on disk.
-        task: Names the head and its labels.
-        seed: Of the weights that are drawn.
-
-    Raises:
-        ValueError: It has no such head, has one for other labels, has no tokenizer, or is damaged.
-    """
+    """Load a pretrained model and give it the head of a task; the seed is of the weights that are drawn."""
     checkpoint = start.model
     if start.beside is not None:
         from .tagger import build_tagger
@@ -131,7 +122,6 @@ def require_head(checkpoint: Checkpoint, config_class: Any, task: Task) -> None:
 
 
 def imported_as(config: PreTrainedConfig) -> Any:
-    """Return the class of configurations of ours that a stock model is imported as."""
     from ..modeling.stock.architectures import architecture_of
 
     return architecture_of(config).config
@@ -181,12 +171,6 @@ def knows_labels(checkpoint: Checkpoint, task: Task) -> bool:
 
     The numbers of a head whose labels have no names (`LABEL_0`, ...) are those of the rows, if rows or recipe
     number their labels. Names have an order by the alphabet alone, which says nothing about such a head.
-
-    Raises:
-        ValueError: The head is for other labels, or for the same ones in another order.
-
-    Warns:
-        UserWarning: Its labels have no names: which they are taken for, or that it is not used.
     """
     config = checkpoint.config
     architecture = (config.architectures or [""])[0]
@@ -230,11 +214,7 @@ def to_keep_a_head(known: list[str], names: list[str]) -> str:
 def with_head(
     source: TercetPreTrainedModel, task: Task, seed: int, overrides: Mapping[str, Any]
 ) -> TercetPreTrainedModel:
-    """Build the model of a task, as another one is configured, with weights that are drawn.
-
-    Raises:
-        ValueError: A field of the configuration cannot be overridden so.
-    """
+    """Build the model of a task, as another one is configured, with weights that are drawn."""
     config = type(source.config).from_dict(source.config.to_dict())
     require_fields(type(config), list(overrides))
     try:
@@ -249,11 +229,7 @@ def with_head(
 
 
 def learner_of(model: TercetPreTrainedModel, lora: LoraRecipe | None, frozen_layers: int) -> nn.Module:
-    """Let the part of a model learn that a recipe says.
-
-    Raises:
-        ValueError: The recipe freezes layers that the model does not have, or that LoRA freezes anyway.
-    """
+    """Let the part of a model learn that a recipe says."""
     if lora is None:
         freeze(model, frozen_layers)
         return model
@@ -263,11 +239,7 @@ def learner_of(model: TercetPreTrainedModel, lora: LoraRecipe | None, frozen_lay
 
 
 def freeze(model: nn.Module, num_layers: int) -> None:
-    """Keep the embeddings and the lowest layers of each stack as they are; -1: all but the head.
-
-    Raises:
-        ValueError: The model has fewer layers or is no Transformer, or its head has no weights of its own.
-    """
+    """Keep the embeddings and the lowest layers of each stack as they are; -1: all but the head."""
     base: Any = model.get_submodule("model")
     if num_layers < 0:
         base.requires_grad_(False)
@@ -299,9 +271,6 @@ def with_additions(model: TercetPreTrainedModel, lora: LoraRecipe) -> nn.Module:
     """Let additions to a model's weights, and a task's head, learn instead of the model, which is changed.
 
     A language model's head is no task's: it is pretrained, and most often the table of the embeddings.
-
-    Raises:
-        ValueError: `peft` is not installed, or the model has no such layers.
     """
     try:
         import peft

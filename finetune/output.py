@@ -55,5 +55,4 @@ def run_folder(recipe: FineTuningRecipe) -> RunFolder:
 
 
 def seed_folder(folder: Path, seed: int) -> Path:
-    """Return the folder of one seed's run, below that of a run."""
     return folder / f"{SEED}{seed}"

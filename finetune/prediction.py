@@ -47,10 +47,6 @@ class Predictor:
     Args:
         checkpoint: The model on disk.
         precision: `fp32`, or `bf16` for the products.
-
-    Raises:
-        ValueError: The folder does not say what the model can do, has no tokenizer, or as in
-            `Checkpoint.ours`.
     """
 
     def __init__(self, checkpoint: Checkpoint, precision: str = "fp32"):
@@ -63,11 +59,9 @@ class Predictor:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the model reads."""
         return self.task.recipe.input_columns
 
     def predict(self, rows: Dataset) -> list[Prediction]:
-        """Predict rows."""
         with products_in(self.precision, self.device):
             return predict(self.model, self.task, rows, self.encoder)
 
@@ -75,11 +69,7 @@ class Predictor:
 def predict(
     model: nn.Module, task: Task, rows: Dataset, encoder: TextEncoder, tokens_at_once: int = TOKENS_AT_ONCE
 ) -> list[Prediction]:
-    """Predict rows that need no labels.
-
-    Raises:
-        ValueError: The model computes what is no number.
-    """
+    """Predict rows that need no labels."""
     examples = task.examples(rows, encoder, labelled=False)
     with finite_outputs(model):
         answers, _ = prediction_loop(model, task.objective_for(model), examples, tokens_at_once)
@@ -87,16 +77,7 @@ def predict(
 
 
 def predict_rows(predictor: Predictor, rows: Dataset, source: str) -> list[Prediction]:
-    """Predict rows that are in memory.
-
-    Args:
-        predictor: The model.
-        rows: With the columns that it reads, and perhaps others.
-        source: What they are called, for messages.
-
-    Raises:
-        ValueError: They lack a column, or a row cannot be read.
-    """
+    """Predict rows that are in memory."""
     require_columns(source, rows.column_names, predictor.columns)
     read = rows.select_columns(list(predictor.columns))
     found: list[Prediction] = []
@@ -160,12 +141,7 @@ def answer(
 
 
 def answered(row: Row, prediction: Prediction, echoed: Collection[str] = ()) -> Row:
-    """Put a prediction behind its row, whose own columns of the same names become `given_...`.
-
-    Args:
-        row: With all of its columns.
-        prediction: Of the row.
-        echoed: Columns of the row that the prediction repeats.
+    """Put a prediction behind its row, whose own columns of the same names become `given_...`, unless echoed.
 
     >>> answered({"text": "a", "label": "x"}, {"label": "y", "score": 0.9})
     {'text': 'a', 'given_label': 'x', 'label': 'y', 'score': 0.9}
@@ -197,11 +173,7 @@ def naming_rows(source: str) -> Iterator[None]:
 
 
 def predicted(predictor: Predictor, rows: Iterable[Row]) -> Iterator[tuple[list[Row], list[Prediction]]]:
-    """Predict rows a thousand at a time.
-
-    Raises:
-        ValueError: A row cannot be read.
-    """
+    """Predict rows a thousand at a time."""
     rows, begins = iter(rows), 0
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
         read = {column: [row.get(column) for row in chunk] for column in predictor.columns}

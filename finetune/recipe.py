@@ -215,21 +215,15 @@ class FineTuningRecipe:
 
     @property
     def folder(self) -> Path:
-        """The output folder as a path."""
         return named_path(self.output, "output")
 
     @property
     def model_folder(self) -> Path:
-        """Where the finished model lies."""
         return self.folder / "model"
 
 
 def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """List which values of a grid's keys are tried together; without a grid, one set of none.
-
-    Raises:
-        ValueError: A key is none that can be varied, or has no values.
-    """
+    """List which values of a grid's keys are tried together; without a grid, one set of none."""
     for key, values in grid.items():
         if not key.startswith(VARIABLE) or key == "training.seeds":
             raise ValueError(f"grid.{key}: a grid varies keys of {', '.join(VARIABLE)}; remove it")
@@ -239,11 +233,7 @@ def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def varied(recipe: FineTuningRecipe, values: Mapping[str, Any]) -> FineTuningRecipe:
-    """Return a recipe with other values of some keys.
-
-    Raises:
-        ValueError: A key is unknown, or a value impossible.
-    """
+    """Return a recipe with other values of some keys."""
     if not values:
         return recipe
     data = recipe_data(replace(recipe, grid={}))

@@ -65,20 +65,14 @@ class SplitRows(dict[str, Dataset]):
         """Whether the training rows are a table's, whose cells are texts whatever they say."""
 
     def add(self, split: str, rows: Dataset, places: Places, tally: Tally) -> None:
-        """Add a split."""
         self[split], self.places[split], self.tallies[split] = rows, places, tally
 
     @property
     def bad_rows(self) -> dict[str, dict[str, Any]]:
-        """How many rows of each split were bad, and why, where there were any."""
         return {split: facts for split, tally in self.tallies.items() if (facts := tally.facts)}
 
     def leave_out(self, split: str, check: Check) -> None:
-        """Leave the rows out that a check refuses, and count them.
-
-        Raises:
-            ValueError: It refuses all.
-        """
+        """Leave the rows out that a check refuses, and count them."""
         with warnings.catch_warnings(action="ignore"):  # the rows that are left are read once more
             reading = without_bad_rows(Reading(self[split], self.places[split], self.tallies[split]), check)
         if not len(reading.rows):
@@ -87,17 +81,7 @@ class SplitRows(dict[str, Dataset]):
 
 
 def read_splits(data: DataRecipe, task: Task) -> SplitRows:
-    """Read the rows of a task.
-
-    Args:
-        data: Names them.
-        task: Says what columns they have, and which rows can be used.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It cannot be read, is empty, lacks a column, or a row is bad and is neither left out nor
-            repaired.
-    """
+    """Read the rows of a task."""
     splits = SplitRows()
     splits.are_cells = data.dataset is None and ending(Path(data.train)) in TABLES
     for split in ("train", *MEASURED):
@@ -135,11 +119,7 @@ def require_usable(task: Task, groups: Sequence[str], rows: Dataset) -> None:
 
 
 def find_task(task: Task, rows: SplitRows, *, trust_remote_code: bool = False) -> Task:
-    """Find out what the labels of the training rows are: the task that knows them.
-
-    Raises:
-        ValueError: There is nothing to learn from them.
-    """
+    """Find out what the labels of the training rows are: the task that knows them."""
     with naming_rows("train", rows):
         task = build_task(task.recipe, rows["train"], trust_remote_code=trust_remote_code)
         if not task.facts.get("are_numbered", True):  # labels were found, not named
@@ -159,11 +139,7 @@ def find_task(task: Task, rows: SplitRows, *, trust_remote_code: bool = False) -
 def encode_splits(
     rows: SplitRows, task: Task, encoder: TextEncoder, on_bad_row: OnBadRow = "stop"
 ) -> dict[str, Split]:
-    """Let the tokenizer read all rows; those of which it can read nothing are left out if bad ones are.
-
-    Raises:
-        ValueError: A row has no text, or a label that is not among those of the training rows.
-    """
+    """Let the tokenizer read all rows; those of which it can read nothing are left out if bad ones are."""
     splits = {}
     for name in list(rows):
         with naming_rows(name, rows):
@@ -221,9 +197,6 @@ def encoder_of(
     """Make what turns texts into a model's ids, as long as a recipe says, or as model and tokenizer do.
 
     A recipe may ask for more than the tokenizer says, which is what an earlier run has read.
-
-    Raises:
-        ValueError: The recipe wants more than the model can read.
     """
     longest = most_positions(model.config)
     if asked is not None and longest is not None and asked > longest:

@@ -36,10 +36,6 @@ def build_tagger(
         seed: Of the tagger's own weights.
         overrides: Fields of the tagger's configuration.
         from_scratch: Whether the word vectors are to be drawn, too, which is refused.
-
-    Raises:
-        ValueError: A model gives no word vectors, or the task has no labels of words, or a field cannot be
-            overridden.
     """
     if task.head != "ForTokenClassification":
         raise ValueError(

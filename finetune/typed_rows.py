@@ -18,9 +18,6 @@ def rows_of_texts(recipe: RowsRecipe, texts: Iterable[str | Sequence[Any]], mode
         recipe: The task's.
         texts: A text for each row, or one for each column that the task reads.
         model: What the model is called, for the error.
-
-    Raises:
-        ValueError: A row has more or fewer texts than the task has columns, or its choices are no list.
     """
     columns = recipe.input_columns
     rows = []

@@ -28,12 +28,6 @@ def settle_writing(
         tokenizer: Its own.
         longest: Tokens that it writes at most.
         num_beams: Targets that it follows at once; `None`: as it did.
-
-    Warns:
-        UserWarning: A value of its generation defaults gives way to another one.
-
-    Raises:
-        ValueError: Its other generation defaults do not go with these.
     """
     wanted: dict[str, Any] = {"max_new_tokens": longest, "max_length": None}
     if num_beams is not None:
@@ -57,16 +51,7 @@ def settle_writing(
 
 
 def settle_end(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> None:
-    """Let a model stop where it learns that an answer ends.
-
-    Args:
-        model: Can generate.
-        tokenizer: Its own.
-        ends: The tokens behind an answer.
-
-    Warns:
-        UserWarning: It did not stop at any of them, or there are none.
-    """
+    """Let a model stop where it learns that an answer ends."""
     config: Any = model.generation_config
     told = config.eos_token_id
     own = [] if told is None else told if isinstance(told, list) else [told]

@@ -92,7 +92,7 @@ class ChatObjective(TaskObjective[Answered]):
         self.max_length = max_length
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the dialogues; `labels` are their tokens where the assistant writes, and -100 elsewhere."""
+        # `labels` are the tokens where the assistant writes, -100 elsewhere
         batch = one_stream(gather(examples, "input_ids"))
         batch |= fields_of(examples, along=["labels"], single=[INDEX])
         if has_field(examples, PROMPT):
@@ -104,19 +104,15 @@ class ChatObjective(TaskObjective[Answered]):
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the tokens of the assistant's turns."""
         return {self.term: is_target(batch).sum()}
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List the positions before the targets."""
         return is_target(batch)[0].nonzero()[:, 0] - 1
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the targets; nothing is written."""
         return {self.term: model(**read_by(batch), labels=batch["labels"], reduction="sum").loss}
 
     def outputs(self, model: nn.Module, batch: Batch) -> Answered:
-        """Find the loss of each dialogue's targets, and write its last answer if that is wanted."""
         bounds = batch["cu_seq_lens_q"].long()
         losses = torch.zeros(len(bounds) - 1, device=bounds.device)
         counts = torch.zeros_like(losses)
@@ -131,11 +127,10 @@ class ChatObjective(TaskObjective[Answered]):
         return Answered(losses, counts, answers)
 
     def loss(self, outputs: Answered, batch: Batch) -> Tensor:
-        """Sum over the targets."""
         return outputs.losses.sum()
 
     def answers(self, outputs: Answered, batch: Batch) -> list[np.ndarray]:
-        """Return loss and number of targets of each dialogue, and behind them the ids that were written."""
+        # loss and number of targets of each dialogue, and behind them the ids that were written
         numbers = torch.stack((outputs.losses, outputs.counts), dim=1).double().cpu().numpy()
         written = outputs.written or [np.zeros(0)] * len(numbers)
         return [np.concatenate(pair) for pair in zip(numbers, written, strict=True)]
@@ -188,7 +183,6 @@ def is_target(batch: Batch) -> Tensor:
 
 
 def read_by(batch: Batch) -> Batch:
-    """Leave what the model reads."""
     return without_targets(batch, "index", PROMPT, PROMPT_ENDS, "labels")
 
 
@@ -234,11 +228,9 @@ class ChatRecipe(RowsRecipe):
             )
 
     def as_value(self, column: str, text: str) -> Any:
-        """Put a text into a user's message."""
         return [{"role": "user", "content": text}] if self.prompt is None else text
 
     def build(self, facts: Facts | None = None) -> "Chat":
-        """Build the task."""
         return Chat(self, facts)
 
 
@@ -264,35 +256,29 @@ class Chat(Task):
     """That of the latest examples."""
 
     def require_inputs(self, rows: Dataset) -> None:
-        """Refuse what is no dialogue."""
         self.dialogues_in(rows, labelled=False)
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse a dialogue without an answer."""
         self.dialogues_in(rows, labelled=True)
 
     def find(self, train: Dataset) -> Facts:
-        """Find out how BLEU has to cut the answers; tell what else than role and content messages have."""
         if self.recipe.prompt is None:
             column = self.recipe.messages
             tell_of_unread(lists_of(train, column, "messages"), column)
         return {"tokenization": tokenization_for(self.references(train))}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Make sure that it has a chat template."""
         give_template(tokenizer)
 
     def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Let the model stop where the template ends an answer."""
         settle_end(model, tokenizer, end_of_answers(tokenizer))
 
     @property
     def writes(self) -> bool:
-        """Whether answers are written and compared when the model is evaluated."""
         return self.recipe.generate
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode dialogues with the targets in them; without labels, up to where the assistant begins."""
+        # without labels, up to where the assistant begins
         self.encoder = encoder
         dialogues = self.dialogues_in(rows, labelled=labelled)
         encoder.tell_of_dropped(turn["content"] for dialogue in dialogues for turn in dialogue)
@@ -312,11 +298,9 @@ class Chat(Task):
         return LabelledExamples(fields)
 
     def objective(self) -> ChatObjective:
-        """The next token of the assistant's turns."""
         return ChatObjective(self.recipe.longest_answer, self.encoder.max_length)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the loss of each row's answers with the number of their tokens, and the written text."""
         found: list[Prediction] = []
         texts = read_out(self.encoder.tokenizer, [answer[2:].astype(np.int64) for answer in answers])
         for answer, text in zip(answers, texts, strict=True):
@@ -327,24 +311,20 @@ class Chat(Task):
         return found
 
     def references(self, rows: Dataset) -> list[str]:
-        """The last answers."""
         return last_answers(self.dialogues_in(rows, labelled=True))
 
     def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
-        """Return the mean loss of a token of an answer, and compare the texts that were written."""
         scores = {"loss": ratio_of_sums(predictions)}
         if all("text" in each for each in predictions):
             scores |= text_scores(texts_in(predictions), references, **self.compared)
         return scores
 
     def ceiling(self, references: Sequence[str]) -> dict[str, float]:
-        """Score what a model writes that writes the tokens of the answers, where answers are written."""
         if not self.writes:
             return {}
         return ceiling_of(references, self.encoder.tokenizer, self.recipe.longest_answer, self.compared)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
-        """Return what computes the metric of some rows; each text is compared once."""
         if self.metric_for_best_model != "loss":
             texts = texts_in(predictions)
             return score_of_rows(self.metric_for_best_model, texts, references, **self.compared)
@@ -357,22 +337,19 @@ class Chat(Task):
         return {"tokenize": self.facts["tokenization"], "lowercase": writes_lowercase(self.encoder.tokenizer)}
 
     def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
-        """The mean loss of a token of the row, or how much of the longest common subsequence is missing."""
+        # the mean loss of a token of the row, or how much of the longest common subsequence is missing
         if self.metric_for_best_model == "loss":
             return np.array([each["loss"] / each["tokens"] for each in predictions])
         return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The text, or how surprising the answers were."""
         surprise = f"{prediction['loss'] / prediction['tokens']:.2f} nats per token"
         return f"{prediction['text']} ({surprise})" if "text" in prediction else surprise
 
     def format_reference(self, reference: str) -> str:
-        """The answer."""
         return reference
 
     def show(self, row: Row, prediction: Prediction, reference: str, *, is_right: bool = False) -> Shown:
-        """Lay out the dialogue before the last answer, the answer, and what the model makes of it."""
         dialogue = without_last_answer(self.dialogue_of(row))
         role = "right" if is_right else "wrong"
         return [
@@ -382,7 +359,7 @@ class Chat(Task):
         ]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict each token by how frequent it is in the answers of the training rows, plus one."""
+        # how frequent each token is in the answers of the training rows, plus one
         learned, measured = (self.examples(each, self.encoder).fields["labels"] for each in (train, rows))
         counts = Counter(learned.values[learned.values != IGNORE].tolist())
         total = counts.total() + len(self.encoder.tokenizer)
@@ -394,11 +371,7 @@ class Chat(Task):
         return found
 
     def dialogues_in(self, rows: Dataset, *, labelled: bool) -> list[Dialogue]:
-        """Return the dialogue of each row, with the completion if it is labelled.
-
-        Raises:
-            RowError: A row has no dialogue, or one without an answer although it is labelled.
-        """
+        """Return the dialogue of each row, with the completion if it is labelled."""
         if self.recipe.prompt is not None:
             prompts = texts_of(rows, self.recipe.prompt)
             completions = texts_of(rows, self.recipe.completion) if labelled else [None] * len(prompts)
@@ -421,7 +394,6 @@ class Chat(Task):
         return found
 
     def dialogue_of(self, row: Row) -> Dialogue:
-        """Return the dialogue of a row that was checked."""
         if self.recipe.prompt is None:
             return plain(row[self.recipe.messages])
         return exchange(str(row[self.recipe.prompt]), str(row[self.recipe.completion]))
@@ -448,7 +420,6 @@ def tell_of_unread(dialogues: Iterable[Sequence[dict[str, Any]]], column: str) -
 
 
 def plain(messages: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
-    """Keep the role and the content of messages."""
     return [{key: message[key] for key in READ} for message in messages]
 
 
@@ -470,7 +441,6 @@ def before_last_answer(dialogue: Dialogue) -> Dialogue:
 
 
 def last_answers(dialogues: Sequence[Dialogue]) -> list[str]:
-    """Return the last answer of each dialogue."""
     return [[each["content"] for each in own if each["role"] == ASSISTANT][-1] for own in dialogues]
 
 

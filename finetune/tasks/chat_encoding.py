@@ -67,22 +67,14 @@ class EncodedDialogue(NamedTuple):
 
 
 def give_template(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Set the default chat template of a tokenizer that has none.
-
-    Raises:
-        ValueError: It has no token to end an answer with.
-    """
+    """Set the default chat template of a tokenizer that has none."""
     if not tokenizer.chat_template:
         required_token_id(tokenizer, "eos", "chat")
         tokenizer.chat_template = DEFAULT_TEMPLATE
 
 
 def end_of_answers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the added tokens that a template puts behind an answer, as far as they are learned.
-
-    Raises:
-        ValueError: It refuses a message and its answer.
-    """
+    """Return the added tokens that a template puts behind an answer, as far as they are learned."""
     dialogue = [{"role": "user", "content": ANSWER}, {"role": ASSISTANT, "content": ANSWER}]
     try:
         text, spans = next(marked_texts([dialogue], tokenizer))
@@ -101,11 +93,7 @@ def end_of_answers(tokenizer: PreTrainedTokenizerBase) -> list[int]:
 def encode_dialogues(
     dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase, max_length: int
 ) -> list[EncodedDialogue]:
-    """Encode dialogues with their answers; those that are too long lose their end, and a warning counts them.
-
-    Raises:
-        RowError: The template refuses a dialogue, or it has no answer within `max_length` tokens.
-    """
+    """Encode dialogues with their answers; a warning counts those that are too long, and lose their end."""
     marked = [*marked_texts(dialogues, tokenizer)]
     tell_of_left_out(dialogues, [text for text, _ in marked])
     encoded = [encoded_dialogue(text, spans, tokenizer) for text, spans in marked]
@@ -122,11 +110,7 @@ def encode_dialogues(
 
 
 def encode_prompts(dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase) -> list[np.ndarray]:
-    """Encode dialogues that the assistant is to answer, with the generation prompt.
-
-    Raises:
-        RowError: The template refuses a dialogue.
-    """
+    """Encode dialogues that the assistant is to answer, with the generation prompt."""
     chats = ([Chat([*dialogue], is_prompt=True)] for dialogue in dialogues)
     texts = [text for [(text, _)] in rendered(chats, tokenizer)]
     tell_of_left_out(dialogues, texts)
@@ -168,7 +152,6 @@ def tell_of_room(prompts: Sequence[np.ndarray], max_length: int) -> None:
 
 
 def template_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return a tokenizer's chat template."""
     return cast(str, tokenizer.get_chat_template())
 
 
@@ -185,11 +168,7 @@ def encoded_dialogue(text: str, spans: Sequence[Span], tokenizer: PreTrainedToke
 def marked_texts(
     dialogues: Sequence[Dialogue], tokenizer: PreTrainedTokenizerBase
 ) -> Iterator[tuple[str, list[Span]]]:
-    """Write each dialogue as its text, with the spans of its answers.
-
-    Raises:
-        RowError: The template refuses a dialogue.
-    """
+    """Write each dialogue as its text, with the spans of its answers."""
     if MARKS_ANSWERS.search(template_of(tokenizer)):
         chats = ([Chat([*dialogue], marks_answers=True)] for dialogue in dialogues)
         for [marked] in rendered(chats, tokenizer):
@@ -210,11 +189,7 @@ def prefixes(dialogue: Dialogue) -> list[Chat]:
 
 
 def by_prefixes(texts: Sequence[str], row: int) -> tuple[str, list[Span]]:
-    """Find the answers in a dialogue's text by the texts of its `prefixes`: what each adds to the last one.
-
-    Raises:
-        RowError: Such a text is none that the dialogue's begins with.
-    """
+    """Find the answers in a dialogue's text by the texts of its `prefixes`: what each adds to the last."""
     text, *others = texts
     spans = []
     for before, after in zip(others[::2], others[1::2], strict=True):
@@ -227,11 +202,7 @@ def by_prefixes(texts: Sequence[str], row: int) -> tuple[str, list[Span]]:
 def rendered(
     rows: Iterator[list[Chat]], tokenizer: PreTrainedTokenizerBase
 ) -> Iterator[list[tuple[str, list[Span]]]]:
-    """Write the chats of each row, with the spans of the answers where these are asked for.
-
-    Raises:
-        RowError: The template refuses one, or it takes more than it may.
-    """
+    """Write the chats of each row, with the spans of the answers where these are asked for."""
     source = template_of(tokenizer), dict(tokenizer.special_tokens_map)
     first = 0
     while together := [*islice(rows, AT_ONCE)]:

@@ -69,30 +69,24 @@ class GenerationObjective(TaskObjective[Written]):
         return batch | fields_of(examples, along=["labels"], single=[INDEX])
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the tokens of the targets."""
         return {self.term: torch.tensor(batch["labels"].numel(), device=batch["labels"].device)}
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List all positions of the targets."""
         return torch.arange(batch["labels"].shape[1])
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the cross-entropy of the targets' tokens; nothing is written."""
         return {self.term: model(**without_targets(batch, "index"), reduction="sum").loss}
 
     def outputs(self, model: nn.Module, batch: Batch) -> Written:
-        """Write a target for each source, and find the loss of the right ones."""
         ids, edges = batch["input_ids"][0].cpu().numpy(), batch["cu_seq_lens_k"].tolist()
         written = write(model, np.split(ids, edges[1:-1]), FILLER)
         is_labelled = "labels" in batch
         return Written(self.losses(model, batch)[self.term] if is_labelled else torch.zeros(()), written)
 
     def loss(self, outputs: Written, batch: Batch) -> Tensor:
-        """Sum over the targets' tokens."""
         return outputs.loss
 
     def answers(self, outputs: Written, batch: Batch) -> list[np.ndarray]:
-        """Return the ids that were written for each source."""
         return outputs.targets
 
 
@@ -120,7 +114,6 @@ class GenerationRecipe(RowsRecipe):
     """Modules of the `evaluate` library that are computed and reported as well."""
 
     def build(self, facts: Facts | None = None) -> "Generation":
-        """Build the task."""
         return Generation(self, facts)
 
 
@@ -146,7 +139,6 @@ class Generation(Task):
     """That of the latest examples: it reads out what was written for them."""
 
     def find(self, train: Dataset) -> Facts:
-        """Find out how BLEU has to cut the targets; make sure that they differ."""
         targets = self.references(train)
         if len(set(targets)) < 2:
             raise ValueError(
@@ -155,20 +147,12 @@ class Generation(Task):
         return {"tokenization": tokenization_for(targets)}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Make sure that it ends texts."""
         end_texts(tokenizer)
 
     def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Let the model write as it will be scored: as the recipe and the target's language say."""
         settle_writing(model, tokenizer, self.recipe.longest_target, self.recipe.num_beams)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode sources, each behind the prefix, and targets.
-
-        Raises:
-            ValueError: A row has no text, the model names no token to start with, or reads fewer than the
-                longest target has.
-        """
         self.tokenizer, longest = encoder.tokenizer, self.recipe.longest_target
         if encoder.decoder_start_id is None:
             raise ValueError(
@@ -189,27 +173,21 @@ class Generation(Task):
         return LabelledExamples(fields)
 
     def objective(self) -> GenerationObjective:
-        """Teacher forcing."""
         return GenerationObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the texts."""
         return [{"text": text} for text in read_out(self.tokenizer, answers)]
 
     def references(self, rows: Dataset) -> list[str]:
-        """The targets."""
         return texts_of(rows, self.recipe.target)
 
     def score(self, predictions: Predictions, references: Sequence[str]) -> dict[str, float]:
-        """Compare the texts with the targets."""
         return text_scores(texts_in(predictions), references, **self.compared)
 
     def ceiling(self, references: Sequence[str]) -> dict[str, float]:
-        """Score what a model writes that writes the tokens of the targets."""
         return ceiling_of(references, self.tokenizer, self.recipe.longest_target, self.compared)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[str]) -> RowScore:
-        """Return what computes the metric of some rows; each text is compared once."""
         return score_of_rows(self.metric_for_best_model, texts_in(predictions), references, **self.compared)
 
     @property
@@ -218,33 +196,27 @@ class Generation(Task):
         return {"tokenize": self.facts["tokenization"], "lowercase": writes_lowercase(self.tokenizer)}
 
     def plain(self, predictions: Predictions, references: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the texts."""
         return texts_in(predictions), list(references)
 
     def error(self, predictions: Predictions, references: Sequence[str]) -> np.ndarray:
-        """How much of the longest common subsequence is missing."""
+        # how much of the longest common subsequence is missing
         return 1 - rouge_of_each(texts_in(predictions), references)["rougeL"]
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The text."""
         return prediction["text"]
 
     def format_reference(self, reference: str) -> str:
-        """The target."""
         return reference
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Repeat the first sentence of each source, which says what a text is about more often than not.
-
-        For summaries this is the usual lower bound (LEAD-1), and for sources of one sentence, as in
-        translation, it is the other usual one: the source itself.
-        """
+        # The first sentence of each source says what a text is about more often than not. For summaries this
+        # is the usual lower bound (LEAD-1); for sources of one sentence, as in translation, it is the other
+        # usual one: the source itself.
         sources = texts_of(rows, self.recipe.source)
         return [{"text": split_sentences(text.strip())[0]} for text in sources]
 
 
 def texts_in(predictions: Predictions) -> list[str]:
-    """Take the texts out of predictions."""
     return [each["text"] for each in predictions]
 
 

@@ -46,9 +46,6 @@ class Labels:
         are_numbered: Whether a column may write their numbers instead.
         renamed: What the data set calls them, in the same order, where the recipe has other names for them.
         kind: What predictions write for a name, as the training rows have it.
-
-    Raises:
-        ValueError: There is none, or one is there twice.
     """
 
     def __init__(
@@ -79,7 +76,6 @@ class Labels:
         return KINDS[self.kind](self.names[number])
 
     def __len__(self) -> int:
-        """Count the labels."""
         return len(self.names)
 
     @property
@@ -101,11 +97,7 @@ class Labels:
         return {"id2label": dict(enumerate(self.names)), "label2id": dict(self.numbers)}
 
     def number(self, value: Any, row: int, column: str) -> int:
-        """Return the number of a label as it stands in a row.
-
-        Raises:
-            RowError: It is none of the labels.
-        """
+        """Return the number of a label as it stands in a row."""
         found = self.spelled(written(value, row, column))
         if found is None:
             raise RowError(
@@ -140,13 +132,6 @@ def find_labels(
         names: Those that the recipe knows.
         are_lists: Whether its values are lists of labels.
         least: How many labels have to differ for something to be learned.
-
-    Raises:
-        ValueError: There are fewer, some have no name, or a value is no label, or no list of them.
-
-    Warns:
-        UserWarning: Labels are written otherwise than in the rows, or the recipe numbers the data set's names
-            otherwise.
     """
     found = listed_values(rows, column) if are_lists else enumerate(label_values(rows, column))
     values, texts, types = set[str](), Counter[str](), set[type]()
@@ -191,11 +176,7 @@ def kind_of(names: Sequence[str], types: Collection[type]) -> str:
 
 
 def tell_of_rewritten(column: str, texts: Mapping[str, int]) -> None:
-    """Warn of texts that are no names as they stand, if there are any.
-
-    Warns:
-        UserWarning: There are.
-    """
+    """Warn of texts that are no names as they stand, if there are any."""
     if texts:
         most = Counter(texts).most_common(MOST_SHOWN)
         shown = ", ".join(f"{spelling!r} in {count:,}" for spelling, count in most)
@@ -207,11 +188,7 @@ def tell_of_rewritten(column: str, texts: Mapping[str, int]) -> None:
 
 
 def tell_of_order(column: str, classes: Sequence[str], labels: Labels) -> None:
-    """Warn if the recipe has the data set's names in another order.
-
-    Warns:
-        UserWarning: It has.
-    """
+    """Warn if the recipe has the data set's names in another order."""
     if any(labels.spellings.get(name, number) != number for number, name in enumerate(classes)):
         warnings.warn(
             f"column {column!r} numbers its labels as {listed(classes)}, task.label_names as "
@@ -234,11 +211,7 @@ def class_names(rows: Dataset, column: str) -> list[str]:
 
 
 def named_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Labels | None:
-    """Return the labels of a column if the recipe or else the data set names them.
-
-    Raises:
-        ValueError: Two have the same name, or the recipe names only some as the data set does, and others.
-    """
+    """Return the labels of a column if the recipe or else the data set names them."""
     classes = class_names(rows, column)
     own = Labels(classes) if classes else None
     if not names:
@@ -256,11 +229,7 @@ def named_labels(rows: Dataset, column: str, names: Sequence[str] = ()) -> Label
 
 
 def require_labels_from_zero(rows: Dataset, column: str, names: Sequence[str]) -> None:
-    """Refuse numbers of named labels, or lists of them, that count from 1.
-
-    Raises:
-        RowError: No row has 0, and one has the number of all labels.
-    """
+    """Refuse numbers of named labels, or lists of them, that count from 1."""
     known = labels_known(rows, column, names)
     if known is not None and known.spelled("0") == 0 and known.spelled(str(len(known))) is None:
         require_from_zero(rows[column][:], [len(known)] * len(rows), column)
@@ -273,11 +242,7 @@ def labels_known(rows: Dataset, column: str, names: Sequence[str]) -> Labels | N
 
 
 def name_of(value: Any, labels: Labels | None, row: int, column: str) -> str:
-    """Return the name of a label, however a file writes it.
-
-    Raises:
-        RowError: It is no label, or none of those that there are.
-    """
+    """Return the name of a label, however a file writes it."""
     return written(value, row, column) if labels is None else labels.names[labels.number(value, row, column)]
 
 
@@ -306,11 +271,7 @@ def require_plain_names(names: Sequence[str]) -> None:
 
 
 def written(value: Any, row: int, column: str) -> str:
-    """Write a label as its name, however a file writes it.
-
-    Raises:
-        RowError: It is no label.
-    """
+    """Write a label as its name, however a file writes it."""
     value = plain(value) if isinstance(value, str) else value
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
@@ -335,20 +296,12 @@ def as_whole(name: str) -> str:
 
 
 def label_values(rows: Dataset, column: str) -> Sequence[Any]:
-    """Return a column of labels, by name where the data set names them.
-
-    Raises:
-        RowError: A row has no value there.
-    """
+    """Return a column of labels, by name where the data set names them."""
     return by_name(values_of(rows, column), class_names(rows, column))
 
 
 def label_lists(rows: Dataset, column: str) -> Sequence[list[Any]]:
-    """Return a column of lists of labels, by name where the data set names them.
-
-    Raises:
-        RowError: A row has no list.
-    """
+    """Return a column of lists of labels, by name where the data set names them."""
     classes = class_names(rows, column)
     return [by_name(values, classes) for values in lists_of(rows, column, "labels")]
 
@@ -362,10 +315,6 @@ def by_name(values: Sequence[Any], classes: Sequence[str]) -> list[Any]:
 
 
 def listed_values(rows: Dataset, column: str) -> Iterator[tuple[int, Any]]:
-    """List the values in the lists of a column, with their rows.
-
-    Raises:
-        RowError: A row has no list.
-    """
+    """List the values in the lists of a column, with their rows."""
     for row, values in enumerate(label_lists(rows, column)):
         yield from ((row, value) for value in values)

@@ -27,9 +27,6 @@ def load_metrics(names: Sequence[str], *, trust_remote_code: bool = False) -> Mo
     Args:
         names: Of the modules.
         trust_remote_code: Load those that are not the library's own, too.
-
-    Raises:
-        ValueError: One is of somebody else, or cannot be loaded, or two share a name.
     """
     if not names:
         return {}
@@ -68,11 +65,7 @@ def is_own(name: str) -> bool:
 def library_scores(
     modules: Modules, predictions: Sequence[Any], references: Sequence[Any]
 ) -> dict[str, float]:
-    """Compute all modules; what they give that is no number is left out.
-
-    Raises:
-        ValueError: A module does not take such predictions.
-    """
+    """Compute all modules; what they give that is no number is left out."""
     scores: dict[str, float] = {}
     for name, module in modules.items():
         try:
@@ -88,7 +81,6 @@ def library_scores(
 
 
 def first_of(error: Exception) -> str:
-    """Return the first line of what is wrong."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -46,18 +46,17 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
         super().__init__("choice")
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the examples; positions begin anew with every choice."""
+        # positions begin anew with every choice
         batch = one_stream(gather(examples, "input_ids"))
         lengths = gather(examples, "choice_lengths").values
         batch["position_ids"] = torch.from_numpy(restarting_positions(lengths))[None]
         return batch | fields_of(examples, along=["token_type_ids"], single=[INDEX, "labels"])
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List the first tokens of the choices."""
         return first_tokens(batch)
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Scores of the choices of each row (S, K), -inf where it has fewer than others."""
+        # (S, K), -inf where a row has fewer choices than others
         texts = texts_within(batch)
         of_choices = {f"cu_seq_lens_{side}": texts.bounds for side in "qk"}
         if is_ragged := POSITIONS not in batch:
@@ -67,11 +66,9 @@ class MultipleChoiceObjective(TaskObjective[Tensor]):
         return in_rows(scores, edges, longest(edges) if is_ragged else len(scores), -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the rows."""
         return F.cross_entropy(outputs.float(), batch["labels"], reduction="sum")
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Return the scores of the choices of each row, (K,)."""
         return [scores[scores > -np.inf] for scores in outputs.float().cpu().numpy()]
 
 
@@ -95,15 +92,12 @@ class MultipleChoiceRecipe(RowsRecipe):
     """Modules of the `evaluate` library that are computed and reported as well."""
 
     def as_value(self, column: str, text: str) -> Any:
-        """Read choices that are written as JSON."""
         return choices_in(text, column) if column == self.choices else text
 
     def example(self, column: str) -> str:
-        """Write two choices as JSON."""
         return '["one", "another"]' if column == self.choices else super().example(column)
 
     def build(self, facts: Facts | None = None) -> "MultipleChoice":
-        """Build the task."""
         return MultipleChoice(self, facts)
 
 
@@ -116,16 +110,13 @@ class MultipleChoice(Task):
     recipe: MultipleChoiceRecipe
 
     def require_inputs(self, rows: Dataset) -> None:
-        """Refuse what is no text, or no list of them."""
         texts_of(rows, self.recipe.text)
         self.choices_of(rows)
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse what is no number of a choice."""
         self.references(rows)
 
     def require_consistent(self, rows: Dataset) -> None:
-        """Refuse numbers that count the choices from 1."""
         choices = rows[self.recipe.choices]
         sizes = [len(own) if isinstance(own, list) else 0 for own in choices]
         column = self.recipe.target
@@ -134,15 +125,12 @@ class MultipleChoice(Task):
         tell_of_no_first([number_of(value) for value in values], sizes, f"column {column!r}", remedy)
 
     def find(self, train: Dataset) -> Facts:
-        """Find the number that is right most often."""
         return {"most_frequent": Counter(self.references(train)).most_common(1)[0][0]}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Make sure that it separates a text and its choice."""
         separate_pairs(tokenizer)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode each choice as a pair with its text, and lay those of a row end to end."""
         choices = self.choices_of(rows)
         counts = np.array([len(own) for own in choices])
         texts = zip(texts_of(rows, self.recipe.text), choices, strict=True)
@@ -155,11 +143,7 @@ class MultipleChoice(Task):
         return LabelledExamples(fields)
 
     def choices_of(self, rows: Dataset) -> Sequence[list[str]]:
-        """Return the choices of each row.
-
-        Raises:
-            ValueError: A row has fewer than two, or one that is no text.
-        """
+        """Return the choices of each row."""
         column = self.recipe.choices
         for row, own in enumerate(choices := values_of(rows, column)):
             if not isinstance(own, list) or len(own) < 2:
@@ -176,11 +160,6 @@ class MultipleChoice(Task):
         return choices
 
     def references(self, rows: Dataset) -> list[int]:
-        """Return the number of the right choice of each row.
-
-        Raises:
-            ValueError: A row has no such choice.
-        """
         column = self.recipe.target
         values, right = values_of(rows, column), []
         for row, (value, own) in enumerate(zip(values, self.choices_of(rows), strict=True)):
@@ -195,41 +174,33 @@ class MultipleChoice(Task):
         return right
 
     def objective(self) -> MultipleChoiceObjective:
-        """Cross-entropy among the choices of a row."""
         return MultipleChoiceObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the number of the most probable choice, and the probabilities of all."""
         return [prediction(softmax(scores.astype(np.float64))) for scores in answers]
 
     def score(self, predictions: Predictions, references: Sequence[int]) -> dict[str, float]:
-        """Return the share of the rows whose right choice was found."""
         found = np.array([each["choice"] for each in predictions])
         return {"accuracy": float(np.mean(found == np.asarray(references)))}
 
     def plain(self, predictions: Predictions, references: Sequence[int]) -> tuple[list[Any], list[Any]]:
-        """Return the numbers of the choices."""
         return [each["choice"] for each in predictions], [int(each) for each in references]
 
     def error(self, predictions: Predictions, references: Sequence[int]) -> np.ndarray:
-        """How much surer the model was of its choice than of the right one."""
+        # how much surer the model was of its choice than of the right one
         pairs = zip(predictions, references, strict=True)
         return np.array([each["scores"][each["choice"]] - each["scores"][right] for each, right in pairs])
 
     def sureness(self, predictions: Predictions) -> np.ndarray:
-        """Return the probabilities of the choices, (E,)."""
         return np.array([each["scores"][each["choice"]] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The number of the choice, and how sure the model was."""
         return f"{prediction['choice']} ({prediction['scores'][prediction['choice']]:.0%})"
 
     def format_reference(self, reference: int) -> str:
-        """The number of the choice."""
         return str(reference)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict the number that is right most often, or the last one where there are fewer."""
         usual = self.facts["most_frequent"]
         return [prediction(np.eye(len(own))[min(usual, len(own) - 1)]) for own in self.choices_of(rows)]
 
@@ -240,7 +211,6 @@ def joined(field: Ragged, counts: np.ndarray) -> Ragged:
 
 
 def prediction(probabilities: np.ndarray) -> Prediction:
-    """Predict the most probable choice (K,)."""
     return {"choice": int(probabilities.argmax()), "scores": np.round(probabilities, DIGITS).tolist()}
 
 

@@ -54,15 +54,13 @@ class TaskObjective(Objective, Generic[Outputs]):
         """Return what the model says of each example, in the batch's order."""
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the examples; tasks with several targets in each count these."""
         return {self.term: torch.tensor(len(batch["index"]), device=batch["index"].device)}
 
     def predicted(self, batch: Batch) -> Tensor | None:
-        """Heads read all states; tasks of tokens, or of texts within an example, say which."""
+        # heads read all states; tasks of tokens, or of texts within an example, say which
         return NOWHERE
 
     def losses(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Sum the loss, differentiable."""
         return {self.term: self.loss(self.outputs(model, batch), batch)}
 
 
@@ -84,7 +82,7 @@ class TextObjective(TaskObjective[Tensor]):
     can_be_recorded = True
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the examples; labels are (S,), or (S, 1, L) where an example has several."""
+        # labels are (S,), or (S, 1, L) where an example has several
         batch = one_stream(gather(examples, "input_ids"))
         batch |= fields_of(examples, along=["token_type_ids"], single=[INDEX])
         if has_field(examples, "labels"):
@@ -92,11 +90,11 @@ class TextObjective(TaskObjective[Tensor]):
         return batch
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Scores of all labels, (S, L)."""
+        # (S, L)
         return model(**inputs_of(batch)).logits
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Return the scores of each text, (L,)."""
+        # (L,) for each text
         return list(outputs.float().cpu().numpy())
 
 
@@ -115,7 +113,6 @@ class SingleLabelObjective(TextObjective):
         self.label_smoothing = label_smoothing
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the texts."""
         weights = self.weights_of_labels
         return F.cross_entropy(
             outputs.float(),
@@ -126,7 +123,6 @@ class SingleLabelObjective(TextObjective):
         )
 
     def held_out_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum -log p of the right labels."""
         return F.cross_entropy(outputs.float(), batch["labels"], reduction="sum")
 
 
@@ -137,7 +133,6 @@ class MultiLabelObjective(TextObjective):
         super().__init__("labels")
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the texts."""
         labels = batch["labels"].reshape(outputs.shape).float()
         counts, labels = (labels != IGNORE).float(), labels.clamp(min=0)
         loss = F.binary_cross_entropy_with_logits(outputs.float(), labels, counts, reduction="sum")
@@ -151,7 +146,6 @@ class RegressionObjective(TextObjective):
         super().__init__("number")
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the texts."""
         labels = batch["labels"].float()
         found = outputs.float()[:, 0].masked_fill(labels.isnan(), 0)
         return F.mse_loss(found, labels.nan_to_num(), reduction="sum")

@@ -71,7 +71,7 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
         self.longest_answer = longest_answer
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the windows; labels are (S, 1, 2), `begins` and `ends` streams like the ids."""
+        # labels are (S, 1, 2), `begins` and `ends` streams like the ids
         batch = one_stream(gather(examples, "input_ids"))
         batch |= fields_of(examples, along=("token_type_ids", *CHARACTERS), single=(INDEX, *WINDOW_FIELDS))
         if has_field(examples, "labels"):
@@ -79,22 +79,18 @@ class QuestionAnsweringObjective(TaskObjective[Tensor]):
         return batch
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Scores of each token as the first and as the last one, (S, T, 2), -inf beyond the window."""
+        # of each token as the first and as the last one, (S, T, 2), -inf beyond the window
         inputs = inputs_of(batch)
         found = model(**{name: inputs[name] for name in inputs if name not in CHARACTERS + WINDOW_FIELDS})
         scores = torch.stack((found.start_logits[0], found.end_logits[0]), dim=-1)
         return in_rows(scores, batch["cu_seq_lens_q"], batch["max_length_q"], -torch.inf)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the windows."""
         return F.cross_entropy(outputs.float(), batch["labels"][:, 0], reduction="sum") / 2
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Return five numbers of each window, (5,).
-
-        Its row, the characters from and up to which its best span goes, and the logarithms of the
-        probabilities of this span and of there being no answer.
-        """
+        # Five numbers of each window: its row, the characters from and up to which its best span goes, and
+        # the logarithms of the probabilities of this span and of there being no answer.
         sizes = batch["cu_seq_lens_q"], batch["max_length_q"]
         begins, ends = (in_rows(batch[name][0], *sizes, NO_CHARACTER) for name in CHARACTERS)
         scores = outputs.float().log_softmax(1)
@@ -132,9 +128,6 @@ def encode_windows(
     Every window has `input_ids` (T,) and, if the model reads them, `token_type_ids` (T,); `begins` and `ends`
     (T,), from and up to which character of the text an answer goes whose first or last token it is, -1 where
     it can be neither; `rows`, the number of its row; and `nowhere`, the token that says that there is none.
-
-    Raises:
-        ValueError: A question leaves no room for the text, or the tokenizer leaves nothing of a text.
     """
     fields: defaultdict[str, list[np.ndarray]] = defaultdict(list)
     for first in range(0, len(questions), ROWS_AT_ONCE):
@@ -239,7 +232,6 @@ class Answer(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The character behind it."""
         return self.begin + len(self.text)
 
 
@@ -271,7 +263,6 @@ class QuestionAnsweringRecipe(RowsRecipe):
     """Metric that selects the best checkpoint."""
 
     def build(self, facts: Facts | None = None) -> "QuestionAnswering":
-        """Build the task."""
         return QuestionAnswering(self, facts)
 
 
@@ -294,20 +285,16 @@ class QuestionAnswering(Task):
     recipe: QuestionAnsweringRecipe
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse answers of another form, or that do not stand where they should."""
         self.answers_in(rows)
 
     def find(self, train: Dataset) -> Facts:
-        """Find out whether there are questions without an answer, and which answer is the most frequent."""
         first = [(own or [""])[0] for own in self.references(train)]
         return {"has_unanswerable": "" in first, "most_frequent": Counter(first).most_common(1)[0][0]}
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Make sure that it separates question and text, and ends the text."""
         end_pairs(tokenizer)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Cut each row into windows, each with the place of the row's first answer, if it holds it."""
         questions, texts = (texts_of(rows, column) for column in self.recipe.input_columns)
         fields = encode_windows(encoder, questions, texts, self.recipe.stride)
         if labelled:
@@ -315,11 +302,7 @@ class QuestionAnswering(Task):
         return LabelledExamples(fields)
 
     def answers_in(self, rows: Dataset) -> list[list[Answer]]:
-        """Return the answers of each row.
-
-        Raises:
-            ValueError: A row's answers are of another form, or do not stand where they should.
-        """
+        """Return the answers of each row."""
         texts, values = texts_of(rows, self.recipe.context), values_of(rows, self.recipe.answers)
         found = []
         for row, (text, value) in enumerate(zip(texts, values, strict=True)):
@@ -330,15 +313,12 @@ class QuestionAnswering(Task):
         return found
 
     def references(self, rows: Dataset) -> list[list[str]]:
-        """Return all right answers to each question."""
         return [[answer.text for answer in own] for own in self.answers_in(rows)]
 
     def objective(self) -> QuestionAnsweringObjective:
-        """Cross-entropy of start and end."""
         return QuestionAnsweringObjective(self.recipe.longest_answer)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the most probable span of all windows of each row and its place, or the empty text."""
         table = np.stack(answers)
         firsts = np.flatnonzero(np.diff(table[:, 0], prepend=-1))
         texts = texts_of(rows, self.recipe.context)
@@ -360,32 +340,26 @@ class QuestionAnswering(Task):
         }
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
-        """Score the answers as SQuAD does."""
         return answer_scores([each["answer"] for each in predictions], references)
 
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
-        """How much the answer's words differ from those of a right one."""
+        # how much the answer's words differ from those of a right one
         return 1 - each_score("f1", predictions, references)
 
     def sureness(self, predictions: Predictions) -> np.ndarray:
-        """Return the probabilities of the answers, (E,)."""
         return np.array([each["score"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The answer, and how sure the model was."""
         return f"{prediction['answer'] or NO_ANSWER} ({prediction['score']:.0%})"
 
     def format_reference(self, reference: Any) -> str:
-        """The answers."""
         return " / ".join(dict.fromkeys(reference)) or NO_ANSWER
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict the most frequent answer, which may be none."""
         usual = self.facts["most_frequent"]
         return [{"answer": usual, "score": 1.0, "no_answer_score": float(not usual)}] * len(rows)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
-        """Return what computes the metric of some rows, which is a mean over them."""
         values = each_score(self.metric_for_best_model, predictions, references)
         return lambda rows: float(values[rows].mean())
 
@@ -397,11 +371,7 @@ def each_score(name: str, predictions: Predictions, references: Sequence[Sequenc
 
 
 def read_answers(value: Any, row: int, column: str) -> list[Answer]:
-    """Read the answers of a row, without spaces around them; blank ones are none.
-
-    Raises:
-        ValueError: They are of no known form.
-    """
+    """Read the answers of a row, without spaces around them; blank ones are none."""
     try:
         parts = (
             [(each["text"], each["answer_start"]) for each in value]

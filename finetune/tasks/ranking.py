@@ -73,11 +73,8 @@ class RankingObjective(TaskObjective[Tensor]):
         self.temperature = temperature
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the texts of all rows; `labels` (1, N) number the distinct ones, at each of their tokens.
-
-        `index` has an entry for each row, not for each group, and is no tensor: it is left behind where
-        batches are cut.
-        """
+        # `labels` (1, N) number the distinct texts, at each of their tokens. `index` has an entry for each
+        # row, not for each group, and is no tensor: it is left behind where batches are cut.
         rows, lengths = gather(examples, "input_ids"), gather(examples, "text_lengths").values
         edges = group_edges(len(rows), self.group_size)
         batch = one_stream(Ragged(rows.values, np.add.reduceat(rows.lengths, edges[:-1])))
@@ -88,15 +85,13 @@ class RankingObjective(TaskObjective[Tensor]):
         return batch
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the queries."""
         return {self.term: (batch["position_ids"] == 0).sum() // self.texts_of_row}
 
     def predicted(self, batch: Batch) -> Tensor:
-        """List the first tokens of the texts."""
         return first_tokens(batch)
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Vectors of all texts, of length 1, (S, C)."""
+        # of length 1, (S, C)
         texts = texts_within(batch)
         longest = batch["max_length_q"] if POSITIONS in batch else None
         return model(
@@ -109,7 +104,6 @@ class RankingObjective(TaskObjective[Tensor]):
         ).sentence_embeddings[texts.numbers]
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the queries."""
         return F.cross_entropy(*self.contest(outputs, batch), reduction="sum")
 
     def contest(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -129,7 +123,7 @@ class RankingObjective(TaskObjective[Tensor]):
         return scores.masked_fill(~compete.scatter(1, own[:, None], True), -torch.inf), own
 
     def answers(self, outputs: Tensor, batch: Batch) -> list[np.ndarray]:
-        """Return the vectors of each row's texts, (R, C), or its query's alone, (1, C)."""
+        # the vectors of each row's texts, (R, C), or its query's alone, (1, C)
         return list(outputs.float().unflatten(0, (len(batch["index"]), -1)).cpu().numpy())
 
 
@@ -240,7 +234,6 @@ class RankingRecipe(RowsRecipe):
     """Metric that selects the best checkpoint."""
 
     def build(self, facts: Facts | None = None) -> "Ranking":
-        """Build the task."""
         return Ranking(self, facts)
 
 
@@ -256,11 +249,6 @@ class Ranking(Task):
     drawn_unit = "distinct queries"
 
     def settled(self, model: Checkpoint) -> tuple[RankingRecipe, int | None]:
-        """Make vectors as the model's folder says, where the recipe does not.
-
-        Raises:
-            ValueError: It makes them as ours cannot.
-        """
         task, config = self.recipe, model.config
         remedy = "set task.pooling to train the model with that alone, or choose another model"
         found = find_vectors(model.folder, remedy, task.pooling)
@@ -278,7 +266,6 @@ class Ranking(Task):
         return replace(task, **settled), longest
 
     def find(self, train: Dataset) -> Facts:
-        """Make sure that texts can be told from each other."""
         columns = self.recipe.label_columns
         if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
             raise ValueError(
@@ -288,11 +275,10 @@ class Ranking(Task):
 
     @property
     def config_fields(self) -> dict[str, Any]:
-        """What stands for a text."""
         return {"classifier_pooling": self.recipe.pooling or "mean"}
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode the texts of each row end to end, or its query alone, and number the distinct ones."""
+        # the texts of each row end to end, or its query alone; distinct ones are numbered
         columns = self.recipe.input_columns + (self.recipe.label_columns if labelled else ())
         texts = [texts_of(rows, column) for column in columns]
         prompts = [self.recipe.query_prompt or "", *[self.recipe.document_prompt or ""] * (len(columns) - 1)]
@@ -310,12 +296,11 @@ class Ranking(Task):
         return LabelledExamples(fields)
 
     def objective(self) -> RankingObjective:
-        """Cross-entropy of each query over the documents of its group."""
         texts_of_row = 1 + len(self.recipe.label_columns)
         return RankingObjective(texts_of_row, self.recipe.group_size, self.recipe.temperature)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Search all documents of the rows for each row's query; without documents, give its vector."""
+        # without documents, the vector of the query
         embeddings = np.stack(answers)  # (E, R, C)
         if embeddings.shape[1] == 1:
             return [{"embedding": rounded(vector)} for vector in embeddings[:, 0]]
@@ -333,7 +318,6 @@ class Ranking(Task):
         return Collection(queries, documents, query_of_row, document_of_text.reshape(len(columns), -1).T)
 
     def references(self, rows: Dataset) -> list[Wanted]:
-        """Return what belongs to each row's query."""
         collection = self.collect(rows)
         texts = [[collection.documents[each] for each in sorted(own)] for own in collection.relevant]
         is_first = np.isin(np.arange(len(rows)), first_rows(collection.query_of_row)).tolist()
@@ -343,43 +327,36 @@ class Ranking(Task):
         ]
 
     def score(self, predictions: Predictions, references: Sequence[Wanted]) -> dict[str, float]:
-        """Average the scores of the distinct queries: they are in the predictions of their rows."""
+        # of the distinct queries, which are in the predictions of their rows
         counted, _ = self.drawn(predictions, references)
         names = [name for name in self.metrics if name != "loss"]
         return {name: float(np.mean([each[name] for each in counted])) for name in names}
 
     def drawn_rows(self, references: Sequence[Wanted]) -> list[int]:
-        """List one row of each distinct query, the first one."""
         return [row for row, wanted in enumerate(references) if wanted.is_first_of_query]
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Wanted]) -> RowScore:
-        """Return what averages the metric over some of the distinct queries."""
         values = np.array([each[self.metric_for_best_model] for each in predictions])
         return lambda queries: float(values[queries].mean())
 
     def error(self, predictions: Predictions, references: Sequence[Wanted]) -> np.ndarray:
-        """How far the first right text is from the top."""
+        # how far the first right text is from the top
         return 1 - np.array([each["mrr"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The nearest text."""
         return prediction["ranked"][0]
 
     def format_reference(self, reference: Wanted) -> str:
-        """All texts that belong to the query."""
         return " | ".join(reference.texts)
 
     def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
-        """Return what sentence-transformers reads, and the length that servers of vectors look for there."""
+        # what sentence-transformers reads, and the length that servers of vectors look for there
         files = vector_files(config, self.recipe.query_prompt or "", self.recipe.document_prompt or "")
         return files | {"sentence_bert_config.json": {"max_seq_length": max_length}}
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Rank the documents alike for all queries, first what belongs to most training rows.
-
-        Documents that are new, as most are in most data, come last, and those that belong to the query behind
-        the others.
-        """
+        # First what belongs to most training rows. Documents that are new, as most are in most data, come
+        # last, and those that belong to the query behind the others.
         collection = self.collect(rows)
         counts = Counter(texts_of(train, self.recipe.positive))
         popularity = np.array([counts[document] for document in collection.documents], dtype=np.float32)
@@ -438,7 +415,6 @@ def first_rows(numbers: np.ndarray) -> np.ndarray:
 
 
 def rounded(values: np.ndarray) -> list[float]:
-    """Return numbers (n,) as they are shown."""
     return values.astype(np.float64).round(SHOWN_DIGITS).tolist()
 
 

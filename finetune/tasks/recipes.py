@@ -126,12 +126,10 @@ class RowsRecipe(ColumnNames):
         """Build the task, which knows no more of its training rows than the facts."""
 
     def named(self, name: str) -> Any:
-        """Return the value of a field."""
         return getattr(self, name)
 
     @property
     def fields(self) -> ColumnFields:
-        """The class says which."""
         return self.COLUMNS
 
     @classmethod
@@ -140,11 +138,7 @@ class RowsRecipe(ColumnNames):
         return {"columns": asdict(cls.COLUMNS)}
 
     def as_value(self, column: str, text: str) -> Any:
-        """Return what a column that is read holds where a person has typed a text.
-
-        Raises:
-            ValueError: It cannot hold that.
-        """
+        """Return what a column that is read holds where a person has typed a text."""
         return text
 
     def example(self, column: str) -> str:

@@ -45,7 +45,6 @@ class RegressionRecipe(RowsRecipe):
     """Modules of the `evaluate` library that are computed and reported as well."""
 
     def build(self, facts: Facts | None = None) -> "Regression":
-        """Build the task."""
         return Regression(self, facts)
 
 
@@ -64,11 +63,9 @@ class Regression(TextTask):
     grades_errors = True
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse what is no number."""
         numbers_in(rows, self.recipe.label)
 
     def find(self, train: Dataset) -> Facts:
-        """Make sure that the numbers differ."""
         if np.ptp(self.references(train)) == 0:
             raise ValueError(
                 f"all rows have the same number in column {self.recipe.label!r}: there is nothing to learn"
@@ -77,7 +74,6 @@ class Regression(TextTask):
 
     @property
     def config_fields(self) -> dict[str, Any]:
-        """One output."""
         return {
             "id2label": {0: self.recipe.label},
             "label2id": {self.recipe.label: 0},
@@ -85,61 +81,49 @@ class Regression(TextTask):
         }
 
     def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Let sentence-transformers give the number as well, which it takes for a logit otherwise."""
+        # sentence-transformers takes the number for a logit otherwise
         model.config.sentence_transformers = {"activation_fn": "torch.nn.modules.linear.Identity"}
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """Return the numbers, (E,)."""
         return numbers_in(rows, self.recipe.label)
 
     def labels_of(self, rows: Dataset) -> Ragged:
-        """One number for each row."""
         return numbers(self.references(rows))
 
     def objective(self) -> RegressionObjective:
-        """Squared error."""
         return RegressionObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the number."""
         return [{self.recipe.label: exact(answer[0])} for answer in answers]
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
-        """Score the numbers."""
         return number_scores(self.found(predictions), np.asarray(references))
 
     def against_guess(self) -> "Regression":
-        """Compare squared errors: the mean has no correlation, so any would be better, however far off."""
+        # squared errors: the mean has no correlation, so any would be better, however far off
         return Regression(replace(self.recipe, metric_for_best_model="mean_squared_error"), self.facts)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
-        """Return what computes the metric of some rows alone."""
         score = SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return lambda rows: score(found[rows], right[rows])
 
     def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the numbers."""
         return self.found(predictions).tolist(), np.asarray(references).tolist()
 
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
-        """How far off the number is."""
         return np.abs(self.found(predictions) - np.asarray(references))
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The number."""
         return f"{prediction[self.recipe.label]:.3g}"
 
     def format_reference(self, reference: Any) -> str:
-        """The number."""
         return f"{float(reference):.3g}"
 
     def found(self, predictions: Predictions) -> np.ndarray:
-        """Return the predicted numbers, (E,)."""
         return np.array([each[self.recipe.label] for each in predictions])
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict the mean."""
         return [{self.recipe.label: exact(self.references(train).mean())}] * len(rows)
 
 
@@ -153,11 +137,7 @@ def exact(number: Any) -> float:
 
 
 def numbers_in(rows: Dataset, column: str) -> np.ndarray:
-    """Return a column of numbers, (E,).
-
-    Raises:
-        RowError: A value is none, or too large to be learned.
-    """
+    """Return a column of numbers, (E,)."""
     values = values_of(rows, column)
     found = [number_of(value) for value in values]
     for row, (value, number) in enumerate(zip(values, found, strict=True)):

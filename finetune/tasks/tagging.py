@@ -64,12 +64,11 @@ class WordObjective(TaskObjective[Outputs]):
         super().__init__("tag")
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack the examples; `labels` and `words` are streams like the ids."""
+        # `labels` and `words` are streams like the ids
         batch = one_stream(gather(examples, "input_ids"))
         return batch | fields_of(examples, along=["token_type_ids", "words", "labels"], single=[INDEX])
 
     def targets(self, batch: Batch) -> dict[str, Tensor]:
-        """Count the words."""
         return {self.term: (batch["labels"] != IGNORE).sum()}
 
     @abstractmethod
@@ -77,7 +76,7 @@ class WordObjective(TaskObjective[Outputs]):
         """Return the best label of every token, (N,)."""
 
     def answers(self, outputs: Outputs, batch: Batch) -> list[np.ndarray]:
-        """Return for each text the number of each word that has a token, and its best label, (W, 2)."""
+        # for each text the number of each word that has a token, and its best label, (W, 2)
         words, found = batch["words"][0].cpu().numpy(), self.best(outputs).cpu().numpy()
         edges = batch["cu_seq_lens_q"].tolist()
         return [
@@ -90,15 +89,13 @@ class TaggingObjective(WordObjective[Tensor]):
     """Cross-entropy of the labels of words, at the first token of each."""
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Scores of all labels for every token, (N, L)."""
+        # (N, L)
         return model(**{name: value for name, value in inputs_of(batch).items() if name != "words"}).logits[0]
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Sum over the words."""
         return F.cross_entropy(outputs.float(), batch["labels"][0], ignore_index=IGNORE, reduction="sum")
 
     def best(self, outputs: Tensor) -> Tensor:
-        """That with the highest score."""
         return outputs.argmax(-1)
 
 
@@ -106,20 +103,19 @@ class SentenceTaggingObjective(WordObjective[TercetTaggerOutput]):
     """Likelihood of all labels of a sentence, as the tagger itself computes it."""
 
     def predicted(self, batch: Batch) -> None:
-        """No fixed sizes: a tagger is recurrent, and has no layers to be compiled."""
+        # a tagger is recurrent, and has no layers to be compiled
+        return None
 
     def outputs(self, model: nn.Module, batch: Batch) -> TercetTaggerOutput:
-        """Loss and best labels."""
         inputs = {name: value for name, value in inputs_of(batch).items() if name != "words"}
         return model(**inputs, labels=batch.get("labels"), reduction="sum")
 
     def loss(self, outputs: TercetTaggerOutput, batch: Batch) -> Tensor:
-        """Sum over the sentences; the engine divides it by the words."""
+        # over the sentences; the engine divides it by the words
         assert outputs.loss is not None
         return outputs.loss
 
     def best(self, outputs: TercetTaggerOutput) -> Tensor:
-        """Those of the best sequence."""
         assert outputs.tags is not None
         return outputs.tags[0]
 
@@ -156,11 +152,9 @@ class TaggingRecipe(RowsRecipe):
             )
 
     def as_value(self, column: str, text: str) -> list[str]:
-        """Cut a text into words and marks."""
         return WORD.findall(text)
 
     def build(self, facts: Facts | None = None) -> "Tagging":
-        """Build the task."""
         return Tagging(self, facts)
 
 
@@ -174,27 +168,22 @@ class Tagging(Task):
 
     @cached_property
     def labels(self) -> Labels:
-        """All labels."""
         return Labels.of(self.facts)
 
     def require_inputs(self, rows: Dataset) -> None:
-        """Refuse what is no list of words."""
         words_in(rows, self.recipe.words)
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse what is no list of labels, one for each word, or no valid IOB2."""
         self.tags_in(rows, self.labels_known(rows))
 
     def require_consistent(self, rows: Dataset) -> None:
-        """Refuse numbers of labels that count from 1."""
         require_labels_from_zero(rows, self.recipe.tags, self.recipe.label_names)
 
     def labels_known(self, rows: Dataset) -> Labels | None:
-        """Return the labels whose names the recipe or else the data set knows."""
         return labels_known(rows, self.recipe.tags, self.recipe.label_names)
 
     def repair(self, rows: Dataset, row: int) -> dict[str, Any] | None:
-        """Write B-X for an I-X that continues no span, as such tags are scored (`as_iob2`)."""
+        # B-X for an I-X that continues no span, as such tags are scored (`as_iob2`)
         labels, column = self.labels_known(rows), self.recipe.tags
         tags, classes = rows[row][column], class_names(rows, column)
         try:
@@ -215,13 +204,12 @@ class Tagging(Task):
         }
 
     def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
-        """Yield each row with each of its labels; what B- and I- begin with is the same one."""
+        # what B- and I- begin with is the same label
         is_span = self.recipe.scheme == "iob2"
         for row, tags in enumerate(self.references(rows)):
             yield from ((row, tag[2:] or tag if is_span else tag) for tag in tags)
 
     def find(self, train: Dataset) -> Facts:
-        """Find the labels, and the most frequent one."""
         labels = find_labels(train, self.recipe.tags, self.recipe.label_names, are_lists=True)
         tags = self.tags_in(train, labels)
         names = with_insides(labels.names)  # as a tagger's configuration has them
@@ -230,18 +218,15 @@ class Tagging(Task):
 
     @property
     def metric_for_best_model(self) -> str:
-        """As the recipe says: spans where labels mark them."""
         return self.recipe.metric_for_best_model or (
             "span_f1" if self.recipe.scheme == "iob2" else "accuracy"
         )
 
     @property
     def config_fields(self) -> dict[str, Any]:
-        """The labels' names."""
         return self.labels.config_fields
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode words, and say at which tokens they begin."""
         fields = encoder.encode_words(words_in(rows, self.recipe.words))
         if labelled:
             numbers = [np.array([self.labels.numbers[tag] for tag in tags]) for tags in self.references(rows)]
@@ -249,20 +234,16 @@ class Tagging(Task):
         return LabelledExamples(fields)
 
     def references(self, rows: Dataset) -> Sequence[list[str]]:
-        """The labels of each row's words, by name."""
         return self.tags_in(rows, self.labels)
 
     def objective(self) -> TaggingObjective:
-        """Cross-entropy."""
         return TaggingObjective()
 
     def objective_for(self, model: nn.Module) -> TaskObjective[Any]:
-        """Cross-entropy, or the likelihood of whole sentences where a model knows it."""
         labels_sentences = isinstance(extract_model_from_parallel(model), TercetTaggerForTokenClassification)
         return SentenceTaggingObjective() if labels_sentences else self.objective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the labels of each row's words."""
         found = []
         for answer, words in zip(answers, words_in(rows, self.recipe.words), strict=True):
             numbers = [self.labels.numbers[self.facts["most_frequent"]]] * len(words)
@@ -272,11 +253,9 @@ class Tagging(Task):
         return found
 
     def prediction(self, words: Sequence[str], numbers: Sequence[int]) -> Prediction:
-        """Predict labels of words."""
         return {self.recipe.words: words, self.recipe.tags: [*map(self.labels.value, numbers)]}
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
-        """Score spans, or words."""
         found = self.found(predictions)
         if self.recipe.scheme == "iob2":
             return span_scores(found, references)
@@ -284,20 +263,17 @@ class Tagging(Task):
         return {"accuracy": float(np.mean([tag == reference for tag, reference in pairs]))}
 
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
-        """How many words have another label."""
         pairs = zip(self.found(predictions), references, strict=True)
         return np.array([sum(tag != right for tag, right in zip(*pair, strict=True)) for pair in pairs])
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The labels."""
         return " ".join(map(str, prediction[self.recipe.tags]))
 
     def format_reference(self, reference: Any) -> str:
-        """The labels."""
         return " ".join(reference)
 
     def show(self, row: Row, prediction: Prediction, reference: Any, *, is_right: bool = False) -> Shown:
-        """Lay out the words, those with a label marked, twice: as they are, and as the model has them."""
+        # the words, those with a label marked, twice: as they are, and as the model has them
         words = row[self.recipe.words]
         sides = {"right": reference, "model": self.found([prediction])[0]}
         return [(name, [*self.marked(words, tags, reference)]) for name, tags in sides.items()]
@@ -313,7 +289,6 @@ class Tagging(Task):
                 yield f"{word}/{tag} ", "right" if tag == right else "wrong"
 
     def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
-        """Score each type of span, or each label."""
         found = self.found(predictions)
         if self.recipe.scheme == "iob2":
             return span_table(found, references)
@@ -324,17 +299,15 @@ class Tagging(Task):
         return label_table(found, right, self.labels.names)
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
-        """Return what computes the metric of some rows, from the counts of each, which add up."""
+        # from the counts of each row, which add up
         counts = np.array([*map(row_counts, self.found(predictions), references)])
         part, whole = (0, 1) if self.metric_for_best_model == "span_f1" else (2, 3)
         return lambda rows: ratio(counts[rows, part].sum(), counts[rows, whole].sum())
 
     def found(self, predictions: Predictions) -> list[list[str]]:
-        """Return the predicted labels of each row's words, by name."""
         return [[*map(str, each[self.recipe.tags])] for each in predictions]
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict the most frequent label for every word."""
         usual = self.labels.numbers[self.facts["most_frequent"]]
         return [self.prediction(words, [usual] * len(words)) for words in words_in(rows, self.recipe.words)]
 
@@ -344,9 +317,6 @@ class Tagging(Task):
         Args:
             rows: Have the recipe's columns.
             labels: Those that there are; without them, values are names.
-
-        Raises:
-            RowError: A row has another number of labels than of words, an unknown one, or no valid IOB2.
         """
         tagged, column = [], self.recipe.tags
         words_and_tags = zip(words_in(rows, self.recipe.words), label_lists(rows, column), strict=True)
@@ -368,11 +338,7 @@ class Tagging(Task):
 
 
 def words_in(rows: Dataset, column: str) -> Sequence[list[str]]:
-    """Return the words of each row.
-
-    Raises:
-        RowError: A row has none, or something that is no word.
-    """
+    """Return the words of each row."""
     for row, words in enumerate(texts := lists_of(rows, column, "words")):
         if not words or not all(isinstance(word, str) for word in words):
             raise RowError(

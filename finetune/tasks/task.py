@@ -78,11 +78,7 @@ class Task(ABC):
 
     @abstractmethod
     def find(self, train: Dataset) -> Facts:
-        """Find out what the training rows alone tell: which labels there are, and how often.
-
-        Raises:
-            ValueError: There is nothing to learn from them.
-        """
+        """Find out what the training rows alone tell: which labels there are, and how often."""
 
     @property
     def score_names(self) -> dict[str, str]:
@@ -137,9 +133,6 @@ class Task(ABC):
 
         Returns:
             The task's part of the recipe, and how many tokens of a row the model reads, if its folder says.
-
-        Raises:
-            ValueError: It cannot do the task so.
         """
         return self.recipe, None
 
@@ -156,11 +149,7 @@ class Task(ABC):
         return None
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Set what a tokenizer needs for the task beside its tokens: a frame, a chat template, or nothing.
-
-        Raises:
-            ValueError: It cannot have that.
-        """
+        """Set what a tokenizer needs for the task beside its tokens: a frame, a chat template, or nothing."""
         return
 
     def prepare_model(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -179,11 +168,7 @@ class Task(ABC):
 
     @abstractmethod
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode rows, with their labels or without.
-
-        Raises:
-            ValueError: A row has no text, or a label that is none of the task's.
-        """
+        """Encode rows, with their labels or without."""
 
     @abstractmethod
     def objective(self) -> TaskObjective[Any]:
@@ -199,11 +184,7 @@ class Task(ABC):
 
     @abstractmethod
     def references(self, rows: Dataset) -> Any:
-        """Return what each row's prediction is compared with, an entry for each.
-
-        Raises:
-            ValueError: A row has a label that is none of the task's.
-        """
+        """Return what each row's prediction is compared with, an entry for each."""
 
     @abstractmethod
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:

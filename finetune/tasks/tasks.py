@@ -23,10 +23,6 @@ def build_task(recipe: RowsRecipe, train: Dataset, *, trust_remote_code: bool = 
         recipe: Of the task.
         train: The training rows.
         trust_remote_code: Run the code of modules in `task.metrics` that are not `evaluate`'s own.
-
-    Raises:
-        ValueError: There is nothing to learn from the rows, or a module of `task.metrics` cannot be loaded or
-            does not score such a task.
     """
     task = recipe.build(recipe.build().find(train))
     if names := getattr(recipe, "metrics", ()):
@@ -45,11 +41,7 @@ def keep_task(task: Task, folder: Path, max_length: int) -> None:
 
 
 def load_task(folder: Path) -> Task:
-    """Read what a model can do.
-
-    Raises:
-        ValueError: Its folder does not say, or the file is damaged.
-    """
+    """Read what a model can do."""
     told = read_task(folder)
     recipe = TypeAdapter(TaskRecipe).validate_python(told["task"])
     return recipe.build(told["facts"])

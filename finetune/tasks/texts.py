@@ -144,9 +144,6 @@ def hot_names(rows: Dataset, column: str, names: Sequence[str]) -> list[str]:
         rows: Have the column.
         column: Its name.
         names: Those that the recipe knows; by default, the places' numbers.
-
-    Raises:
-        ValueError: There are more or fewer names than places.
     """
     feature = rows.features[column]
     lists = lists_of(rows, column, "labels")
@@ -174,11 +171,7 @@ def are_hot(values: Sequence[Any]) -> bool:
 
 
 def require_set(values: Sequence[Any], known: Labels | None, row: int, column: str) -> None:
-    """Make sure that a row's list is a set of labels, in either form.
-
-    Raises:
-        RowError: A value is no label, or none of those that are known, or a number stands there twice.
-    """
+    """Make sure that a row's list is a set of labels, in either form."""
     if not are_hot(values):
         for value in values:
             written(value, row, column) if known is None else known.number(value, row, column)
@@ -206,9 +199,6 @@ def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_h
         row: Where it stands.
         column: The same.
         is_hot: Whether it holds zeros and ones, not labels.
-
-    Raises:
-        RowError: A value is no label, or no 0 or 1, or a number stands twice in a list of labels.
     """
     if is_hot:
         if len(values) != len(labels) or not are_hot(values):
@@ -226,11 +216,6 @@ def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_h
 
 
 def tell_of_hot(column: str, names: Sequence[str], *, are_named: bool) -> None:
-    """Warn how lists of zeros and ones are read.
-
-    Warns:
-        UserWarning: Always.
-    """
     called = "" if are_named else ", called by their numbers: task.label_names names them"
     warnings.warn(f"column {column!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2)
 
@@ -245,12 +230,10 @@ class TextTask(Task):
     head = "ForSequenceClassification"
 
     def prepare_tokenizer(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Make sure that it separates the two texts of a pair."""
         if len(self.recipe.texts) > 1:
             separate_pairs(tokenizer)
 
     def examples(self, rows: Dataset, encoder: TextEncoder, *, labelled: bool = True) -> LabelledExamples:
-        """Encode texts or pairs."""
         fields = encoder.encode(*(texts_of(rows, column) for column in self.recipe.texts))
         return LabelledExamples(fields | ({"labels": self.labels_of(rows)} if labelled else {}))
 
@@ -264,11 +247,9 @@ class LabellingTask(TextTask):
 
     @cached_property
     def labels(self) -> Labels:
-        """All labels."""
         return Labels.of(self.facts)
 
     def require_consistent(self, rows: Dataset) -> None:
-        """Refuse numbers of labels that count from 1."""
         require_labels_from_zero(rows, self.recipe.label_columns[0], self.recipe.label_names)
 
     @abstractmethod
@@ -276,7 +257,6 @@ class LabellingTask(TextTask):
         """Predict from the probabilities of the labels, (L,)."""
 
     def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict from words alone, learned from the same rows."""
         columns = [[texts_of(split, column) for column in self.recipe.texts] for split in (train, rows)]
         bag, references = BagOfWords(columns[0]), self.references(train)
         return [*map(self.prediction, bag.probabilities(references, len(self.labels), columns[1]))]
@@ -286,13 +266,12 @@ class LabellingTask(TextTask):
         """Return what was decided as numbers: a label for each row, (E,), or zeros and ones, (E, L)."""
 
     def score_of_rows(self, predictions: Predictions, references: Sequence[Any]) -> RowScore:
-        """Return what computes the metric of some rows, for which it needs no probabilities."""
+        # which needs no probabilities
         score = DECISION_SCORES[self.metric_for_best_model]
         found, right = self.found(predictions), np.asarray(references)
         return lambda rows: score(found[rows], right[rows])
 
     def breakdown(self, predictions: Predictions, references: Sequence[Any]) -> list[LabelRow]:
-        """Score each label."""
         return label_table(self.found(predictions), np.asarray(references), self.labels.names)
 
 
@@ -325,7 +304,6 @@ class ClassificationRecipe(RowsRecipe):
     """Modules of the `evaluate` library that are computed and reported as well."""
 
     def build(self, facts: Facts | None = None) -> "Classification":
-        """Build the task."""
         return Classification(self, facts)
 
 
@@ -345,25 +323,21 @@ class Classification(LabellingTask):
 
     @property
     def score_names(self) -> dict[str, str]:
-        """Say which of two labels F1 is of."""
+        # which of two labels F1 is of
         return {"f1": f"F1 of {self.labels.names[1]!r}"} if len(self.labels) == 2 else {}
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse what is no label."""
         self.strata(rows)
 
     def strata(self, rows: Dataset) -> list[str]:
-        """Return the labels of rows."""
         column = self.recipe.label
         known = labels_known(rows, column, self.recipe.label_names)
         return [name_of(value, known, row, column) for row, value in enumerate(label_values(rows, column))]
 
     def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
-        """Yield each row with its label."""
         return enumerate(self.strata(rows))
 
     def find(self, train: Dataset) -> Facts:
-        """Find the labels, and the share of the rows that has each."""
         column = self.recipe.label
         labels = find_labels(train, column, self.recipe.label_names)
         if self.metric_for_best_model == "f1" and len(labels) != 2:
@@ -376,15 +350,12 @@ class Classification(LabellingTask):
 
     @property
     def config_fields(self) -> dict[str, Any]:
-        """The labels' names."""
         return self.labels.config_fields | {"problem_type": "single_label_classification"}
 
     def labels_of(self, rows: Dataset) -> Ragged:
-        """One number for each row."""
         return numbers(self.labels.numbers_of(rows, self.recipe.label))
 
     def objective(self) -> SingleLabelObjective:
-        """Cross-entropy, perhaps with weights."""
         weights = None
         if self.recipe.class_weights == "balanced":
             found = np.array(self.facts["shares"])
@@ -394,64 +365,54 @@ class Classification(LabellingTask):
         return SingleLabelObjective(weights, self.recipe.label_smoothing)
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the most probable label and the probabilities of all."""
         return [
             self.prediction(probabilities)
             for probabilities in softmax(np.stack(answers).astype(np.float64), axis=1)
         ]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Predict the most probable label (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         best = int(probabilities.argmax())
         score = shown[self.labels.names[best]]
         return {"label": self.labels.value(best), "score": score, "scores": shown}
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """The numbers of the labels."""
         return self.labels.numbers_of(rows, self.recipe.label)
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
-        """Score the labels."""
         probabilities = np.array([list(each["scores"].values()) for each in predictions])
         return label_scores(self.found(predictions), probabilities, np.asarray(references))
 
     def plain(self, predictions: Predictions, references: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the numbers of the labels."""
         return self.found(predictions).tolist(), np.asarray(references).tolist()
 
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
-        """How much surer the model was of its label than of the right one."""
+        # how much surer the model was of its label than of the right one
         pairs = zip(predictions, references, strict=True)
         return np.array(
             [each["score"] - each["scores"][self.format_reference(right)] for each, right in pairs]
         )
 
     def sureness(self, predictions: Predictions) -> np.ndarray:
-        """Return the probabilities of the labels, (E,)."""
         return np.array([each["score"] for each in predictions])
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The label, and how sure the model was."""
         return f"{prediction['label']} ({prediction['score']:.0%})"
 
     def format_reference(self, reference: Any) -> str:
-        """The label."""
         return self.labels.names[reference]
 
     def confusions(
         self, predictions: Predictions, references: Sequence[Any]
     ) -> tuple[Sequence[str], np.ndarray]:
-        """Count labels taken for labels."""
         found = self.found(predictions)
         return self.labels.names, count_confusions(found, np.asarray(references), len(self.labels))
 
     def found(self, predictions: Predictions) -> np.ndarray:
-        """Return the numbers of the predicted labels, (E,)."""
         return np.array([self.labels.numbers[str(each["label"])] for each in predictions])
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict the most frequent label, with the shares of all."""
+        # with the shares of all
         return [self.prediction(np.array(self.facts["shares"]))] * len(rows)
 
 
@@ -476,7 +437,6 @@ class MultiLabelRecipe(RowsRecipe):
     """Metric that selects the best checkpoint; `accuracy` is subset accuracy (the exact set of labels)."""
 
     def build(self, facts: Facts | None = None) -> "MultiLabel":
-        """Build the task."""
         return MultiLabel(self, facts)
 
 
@@ -488,19 +448,16 @@ class MultiLabel(LabellingTask):
     metrics = {"f1_micro": True, "f1_macro": True, "accuracy": True, "loss": False}
 
     def require_labels(self, rows: Dataset) -> None:
-        """Refuse what is no list of labels."""
         column = self.recipe.labels
         known = labels_known(rows, column, self.recipe.label_names)
         for row, values in enumerate(label_lists(rows, column)):
             require_set(values, known, row, column)
 
     def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
-        """Yield each row with each of its labels."""
         for row, held in zip(*np.nonzero(self.references(rows)), strict=True):
             yield int(row), self.labels.names[held]
 
     def find(self, train: Dataset) -> Facts:
-        """Find the labels, and whether rows list them or have a 0 or 1 for each."""
         column, known = self.recipe.labels, self.recipe.label_names
         names = hot_names(train, column, known)
         if names:
@@ -517,57 +474,44 @@ class MultiLabel(LabellingTask):
 
     @property
     def config_fields(self) -> dict[str, Any]:
-        """The labels' names."""
         return self.labels.config_fields | {"problem_type": "multi_label_classification"}
 
     def references(self, rows: Dataset) -> np.ndarray:
-        """Return of each row and label whether it holds, (E, L).
-
-        Raises:
-            ValueError: A row has no list, or a label that is none of the task's.
-        """
+        # whether each label holds, (E, L)
         column, is_hot = self.recipe.labels, self.facts.get("are_hot", False)
         lists = enumerate(label_lists(rows, column))
         return np.stack([set_of(values, self.labels, row, column, is_hot=is_hot) for row, values in lists])
 
     def labels_of(self, rows: Dataset) -> Ragged:
-        """A zero or one for each label."""
         return vectors(self.references(rows))
 
     def objective(self) -> MultiLabelObjective:
-        """Binary cross-entropy."""
         return MultiLabelObjective()
 
     def predictions(self, answers: Sequence[np.ndarray], rows: Dataset) -> list[Prediction]:
-        """Return the labels that are more probable than not, and the probabilities of all."""
         return [self.prediction(1 / (1 + np.exp(-answer.astype(np.float64)))) for answer in answers]
 
     def prediction(self, probabilities: np.ndarray) -> Prediction:
-        """Predict the probable labels (L,)."""
         shown = dict(zip(self.labels.names, np.round(probabilities, DIGITS).tolist(), strict=True))
         probable = [number for number, score in enumerate(shown.values()) if score > 0.5]
         return {"labels": list(map(self.labels.value, probable)), "scores": shown}
 
     def score(self, predictions: Predictions, references: Sequence[Any]) -> dict[str, float]:
-        """Score the sets of labels."""
         return set_scores(self.found(predictions), np.asarray(references))
 
     def error(self, predictions: Predictions, references: Sequence[Any]) -> np.ndarray:
-        """How many labels are missing or too many."""
+        # how many labels are missing or too many
         return np.abs(self.found(predictions) - np.asarray(references)).sum(axis=1)
 
     def format_prediction(self, prediction: Prediction) -> str:
-        """The labels."""
         return ", ".join(map(str, prediction["labels"])) or "none"
 
     def format_reference(self, reference: Any) -> str:
-        """The labels."""
         return ", ".join(self.labels.names[number] for number in np.flatnonzero(reference)) or "none"
 
     def found(self, predictions: Predictions) -> np.ndarray:
-        """Return of each row and label whether it was predicted, (E, L)."""
+        # whether each label was predicted, (E, L)
         return (np.array([list(each["scores"].values()) for each in predictions]) > 0.5).astype(np.int64)
 
     def guess(self, train: Dataset, rows: Dataset) -> list[Prediction]:
-        """Predict for each label whether most rows have it."""
         return [self.prediction(self.references(train).mean(axis=0))] * len(rows)
