@@ -38,7 +38,7 @@ from ..training.learning import Session, learn
 from ..training.run_folder import EVALUATION, MODEL, write_recipe
 from ..training.token_objective import TokenObjective
 from .general_recipe import GeneralRecipe
-from .losses import DistillationLoss, losses_for, require_cached, required_projections
+from .losses import DistillationLoss, losses_for, required_projections
 from .model_outputs import Learner
 from .objective import Distillation, Teacher, required_outputs
 from .output import CACHE
@@ -251,7 +251,9 @@ def build_teacher(
     if general.cache is not None and losses:
         from .cache import FixedCopies, cached_teacher
 
-        require_cached(losses, is_complete=general.cache.top_k is None)
+        for loss in losses:
+            if (reason := loss.refusal(is_complete=general.cache.top_k is None)) is not None:
+                raise ValueError(f"general.cache: {reason}; leave cache out, or the loss")
         if isinstance(source, FixedCopies):
             with main_first():
                 return cached_teacher(general, step.teacher, step.model, step.base, losses, source, device)

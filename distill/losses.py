@@ -329,7 +329,19 @@ class AttentionMapLoss(StateLoss):
     needs = RequiredOutputs(heads=True)
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> DistillationLoss:
-        require_comparable_maps(student, teacher)
+        for own, theirs in zip(stack_configs(student), stack_configs(teacher), strict=True):
+            others = {*(own.layer_types or []), *(theirs.layer_types or [])} - {"full_attention"}
+            if others:
+                raise ValueError(
+                    f"attention_maps needs full attention, but there are layers of "
+                    f"{', '.join(sorted(others))}: choose hidden_states"
+                )
+            if own.num_attention_heads != theirs.num_attention_heads:
+                raise ValueError(
+                    f"attention_maps needs equal numbers of heads, but the student has "
+                    f"{own.num_attention_heads} and the teacher {theirs.num_attention_heads}: choose "
+                    f"relations, which does not need equal numbers of heads"
+                )
         return self
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
@@ -375,8 +387,19 @@ class RelationLoss(StateLoss):
 
     def for_models(self, student: TercetConfig, teacher: TercetConfig) -> "RelationLoss":
         heads = self.heads or teacher.num_attention_heads
-        require_divisor(heads, student, teacher)
-        require_layer(self.teacher_layer, min(stack.num_hidden_layers for stack in stack_configs(teacher)))
+        for role, config in (("student", student), ("teacher", teacher)):
+            for width in widths_of_vectors(config):
+                if width % heads:
+                    raise ValueError(
+                        f"relations.heads is {heads}, but the {role}'s vectors of {width} numbers cannot be "
+                        f"split into this many equal parts: choose a divisor"
+                    )
+        layer, depth = self.teacher_layer, min(stack.num_hidden_layers for stack in stack_configs(teacher))
+        if not -depth <= layer < depth:
+            raise ValueError(
+                f"relations.teacher_layer is {layer}, but the teacher has {depth} layers: choose 0 to "
+                f"{depth - 1}"
+            )
         return replace(self, heads=heads)
 
     def compute(self, student: ModelOutputs, teacher: ModelOutputs, batch: Batch) -> Tensor:
@@ -435,13 +458,6 @@ def required_projections(
     """Name the projections that losses need to compare states of different widths."""
     compares = any(loss.needs.hidden for loss in losses)
     return ["layers", "embeddings"] if compares and student.hidden_size != teacher.hidden_size else []
-
-
-def require_cached(losses: Sequence[DistillationLoss], *, is_complete: bool) -> None:
-    """Raise a `ValueError` if a cached teacher cannot give what a loss compares."""
-    for loss in losses:
-        if (reason := loss.refusal(is_complete=is_complete)) is not None:
-            raise ValueError(f"general.cache: {reason}; leave cache out, or the loss")
 
 
 def scores_of(heads: Heads, bounds: Tensor, longest: int) -> Tensor:
@@ -510,35 +526,6 @@ def require_one_width(name: str, student: TercetConfig, teacher: TercetConfig) -
         )
 
 
-def require_comparable_maps(student: TercetConfig, teacher: TercetConfig) -> None:
-    """Raise a `ValueError` if two models differ in their heads of attention, or do not read whole texts."""
-    for own, theirs in zip(stack_configs(student), stack_configs(teacher), strict=True):
-        others = {*(own.layer_types or []), *(theirs.layer_types or [])} - {"full_attention"}
-        if others:
-            raise ValueError(
-                f"attention_maps needs full attention, but there are layers of {', '.join(sorted(others))}: "
-                "choose hidden_states"
-            )
-        if own.num_attention_heads != theirs.num_attention_heads:
-            raise ValueError(
-                f"attention_maps needs equal numbers of heads, but the student has "
-                f"{own.num_attention_heads} and "
-                f"the teacher {theirs.num_attention_heads}: choose relations, which does not need equal "
-                f"numbers of heads"
-            )
-
-
-def require_divisor(heads: int, student: TercetConfig, teacher: TercetConfig) -> None:
-    """Raise a `ValueError` if the vectors of a model cannot be cut into so many parts."""
-    for role, config in (("student", student), ("teacher", teacher)):
-        for width in widths_of_vectors(config):
-            if width % heads:
-                raise ValueError(
-                    f"relations.heads is {heads}, but the {role}'s vectors of {width} numbers cannot be "
-                    f"split into this many equal parts: choose a divisor"
-                )
-
-
 def widths_of_vectors(config: TercetConfig) -> list[int]:
     """Count the numbers in a token's joined queries, and in its joined keys and values, in each stack."""
     return [
@@ -552,11 +539,3 @@ def stack_configs(config: TercetConfig) -> list[TercetConfig]:
     if isinstance(config, TercetSeq2SeqConfig):
         return [config.encoder_config(), config.decoder_config()]
     return [config]
-
-
-def require_layer(layer: int, depth: int) -> None:
-    """Raise a `ValueError` if a teacher of so many layers has no such layer."""
-    if not -depth <= layer < depth:
-        raise ValueError(
-            f"relations.teacher_layer is {layer}, but the teacher has {depth} layers: choose 0 to {depth - 1}"
-        )

@@ -77,7 +77,11 @@ class TaskStep(Step):
         rows = read_splits(recipe.data, task.recipe.build())
         unlabelled = None
         if recipe.unlabelled is not None:
-            require_answers(task)
+            if task.recipe.kind in ("ranking", "generation"):  # whose rows mean nothing without labels
+                raise ValueError(
+                    f"task.unlabelled is set, but rows of {task.recipe.kind} without labels are not "
+                    f"supported: leave it out"
+                )
             unlabelled, _, tally = read_rows(
                 recipe.unlabelled,
                 task.recipe.input_columns,
@@ -177,15 +181,6 @@ def encode_unlabelled(step: TaskStep, rows: Dataset) -> LabelledExamples:
         return step.task.examples(rows, step.encoder, labelled=False)
     except ValueError as error:
         raise ValueError(f"task.unlabelled ({step.recipe.unlabelled}): {error}") from None
-
-
-def require_answers(task: Task) -> None:
-    """Raise a `ValueError` if rows of a task mean nothing without their labels."""
-    if task.recipe.kind in ("ranking", "generation"):
-        raise ValueError(
-            f"task.unlabelled is set, but rows of {task.recipe.kind} without labels are not supported: "
-            f"leave it out"
-        )
 
 
 def settled(

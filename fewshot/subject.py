@@ -134,7 +134,11 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
     if checkpoint.is_ours:
         chosen = None if head == "auto" else getattr(modeling, HEADS[head])
         model: PreTrainedModel = checkpoint.transformer(chosen)
-        require_lm_head(checkpoint.name, model, member)
+        if type(model).__name__ not in OURS[member]:
+            raise ValueError(
+                f"{checkpoint.name} is a {type(model).__name__}, which has no LM head: name a model with the "
+                f"head of its pretraining ({' or '.join(OURS[member])})"
+            )
     else:
         model = load_foreign(checkpoint, member)
     require_fit(tokenizer, model.config)
@@ -145,15 +149,6 @@ def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: He
         model.generation_config = naming_tokens_only(model.generation_config)
     model = model.eval().to(device=device, dtype=dtype)  # pyright: ignore[reportCallIssue]
     return Subject(checkpoint, model, member)
-
-
-def require_lm_head(name: str, model: PreTrainedModel, member: Member) -> None:
-    """Raise a `ValueError` if a model of ours gives no probabilities of tokens."""
-    if type(model).__name__ not in OURS[member]:
-        raise ValueError(
-            f"{name} is a {type(model).__name__}, which has no LM head: name a model with the head of its "
-            f"pretraining ({' or '.join(OURS[member])})"
-        )
 
 
 def require_scorable(name: str, model: PreTrainedModel) -> None:

@@ -30,11 +30,7 @@ class AdaptationRecipe:
     def __post_init__(self):
         require_stages_of(self.corpus, self.training)
 
-    def require_consistent(self) -> None:
-        """Raise a `ValueError` if the stages of its training do not fit: runs without it come before."""
-        self.training.require_consistent()
-
-    def require_adaptable(self, config: PreTrainedConfig, path: str, folder: Path) -> None:
+    def require_adaptable(self, config: PreTrainedConfig, path: str) -> None:
         """Make sure that the objective trains a model's member, and that it can read the text."""
         from ..pretraining.model import require_positions
         from ..pretraining.text import open_texts

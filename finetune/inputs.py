@@ -62,7 +62,7 @@ def find_inputs(recipe: FineTuningRecipe) -> Inputs:
     recipe has none.
     """
     if recipe.adaptation is not None:
-        recipe.adaptation.require_consistent()
+        recipe.adaptation.training.require_consistent()
     open_model, named = opening_once(), recipe.model
     model = open_model(named.path, named.revision)
     beside = None if named.tagger is None else tuple(map(open_model, named.tagger.beside))

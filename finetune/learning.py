@@ -37,7 +37,7 @@ from .inputs import Inputs, Setting
 from .model import TaskModel, learner_of, load_task_model, merged
 from .output import ADAPTED, ADAPTER, BEFORE, GRID, GRID_SCORES, PREDICTIONS, seed_folder
 from .prepared import Prepared, Results
-from .recipe import FineTuningSchedule, LoraRecipe, in_words
+from .recipe import FineTuningSchedule, in_words
 from .splits import Split, encoder_of, remember_words
 from .tasks.task import Task
 from .tasks.tasks import keep_task
@@ -143,7 +143,8 @@ def learn_seed(
     training = training_of(schedule, train, seed, pace)
     session = Session.begin(folder, training, resume=resume)
     accelerator = session.accelerator
-    require_whole_matrices(lora, accelerator)
+    if lora is not None and accelerator.distributed_type == DistributedType.FSDP:
+        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
     pretrained, learner = load_learner(setting, task, splits, seed, pretrained)
     objective = teach(pretrained.model, accelerator.device) if teach else task.objective_for(pretrained.model)
     validation = Evaluator(task, splits["validation"])
@@ -169,12 +170,6 @@ def learn_seed(
         tell_of_rows(folder.name, schedule, train, pace, outcome.progress)
     accelerator.wait_for_everyone()
     return results
-
-
-def require_whole_matrices(lora: LoraRecipe | None, accelerator: Accelerator) -> None:
-    """Raise a `ValueError` if additions could not be merged in the end."""
-    if lora is not None and accelerator.distributed_type == DistributedType.FSDP:
-        raise ValueError("lora merges whole matrices, but FSDP shards them: use DDP")
 
 
 def tell_of_rows(

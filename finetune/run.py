@@ -46,9 +46,7 @@ def finetune(recipe: FineTuningRecipe, *, resume: bool = False, overwrite: bool 
         with main_first():
             prepared = prepare(inputs)
         if inputs.adaptation is not None:
-            inputs.adaptation.require_adaptable(
-                prepared.pretrained.model.config, recipe.model.path, run.folder
-            )
+            inputs.adaptation.require_adaptable(prepared.pretrained.model.config, recipe.model.path)
         with run.together() as is_main:
             if is_main:
                 run.take()

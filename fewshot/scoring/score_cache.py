@@ -40,16 +40,12 @@ class ScoreCache:
 
         def find(numbers: list[int]) -> Iterator[tuple[int, Score]]:
             for place, score in self.scorer.score([requests[number] for number in numbers]):
-                require_numbers(score.log_likelihoods)
+                if any(value != value for value in score.log_likelihoods):  # no numbers
+                    raise ValueError(
+                        f"the model gives an answer the log-likelihoods "
+                        f"{list(score.log_likelihoods)!r:.60}: its numbers overflow, so set "
+                        f"prompting.precision=fp32, and check the model with tercet doctor"
+                    )
                 yield place, score
 
         return self.answers.get([request.digest for request in requests], find)
-
-
-def require_numbers(log_likelihoods: Sequence[float]) -> None:
-    """Raise a `ValueError` if a score of an answer's tokens is no number."""
-    if any(value != value for value in log_likelihoods):
-        raise ValueError(
-            f"the model gives an answer the log-likelihoods {list(log_likelihoods)!r:.60}: its numbers "
-            f"overflow, so set prompting.precision=fp32, and check the model with tercet doctor"
-        )

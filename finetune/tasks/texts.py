@@ -170,14 +170,6 @@ def are_hot(values: Sequence[Any]) -> bool:
     return all(value in (0, 1, "0", "1") for value in values)
 
 
-def require_set(values: Sequence[Any], known: Labels | None, row: int, column: str) -> None:
-    """Make sure that a row's list is a set of labels, in either form."""
-    if not are_hot(values):
-        for value in values:
-            written(value, row, column) if known is None else known.number(value, row, column)
-        require_once(values, row, column)
-
-
 def require_once(values: Sequence[Any], row: int, column: str) -> None:
     """Raise a `RowError` if a list of labels has a number twice: it may be meant in the other form."""
     numbers = [name for value in values if WHOLE.fullmatch(name := as_whole(written(value, row, column)))]
@@ -213,11 +205,6 @@ def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_h
     require_once(values, row, column)
     found[[labels.number(value, row, column) for value in values]] = 1
     return found
-
-
-def tell_of_hot(column: str, names: Sequence[str], *, are_named: bool) -> None:
-    called = "" if are_named else ", called by their numbers: task.label_names names them"
-    warnings.warn(f"column {column!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2)
 
 
 DIGITS = 6
@@ -451,7 +438,10 @@ class MultiLabel(LabellingTask):
         column = self.recipe.labels
         known = labels_known(rows, column, self.recipe.label_names)
         for row, values in enumerate(label_lists(rows, column)):
-            require_set(values, known, row, column)
+            if not are_hot(values):
+                for value in values:
+                    written(value, row, column) if known is None else known.number(value, row, column)
+                require_once(values, row, column)
 
     def labels_in(self, rows: Dataset) -> Iterator[tuple[int, str]]:
         for row, held in zip(*np.nonzero(self.references(rows)), strict=True):
@@ -461,7 +451,10 @@ class MultiLabel(LabellingTask):
         column, known = self.recipe.labels, self.recipe.label_names
         names = hot_names(train, column, known)
         if names:
-            tell_of_hot(column, names, are_named=bool(known))
+            called = "" if known else ", called by their numbers: task.label_names names them"
+            warnings.warn(
+                f"column {column!r} has a 0 or 1 for each of {len(names)} labels{called}", stacklevel=2
+            )
             labels = Labels(names, kind="text" if known else "integer")
         else:
             labels = find_labels(train, column, known, are_lists=True, least=1)
