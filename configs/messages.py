@@ -4,11 +4,13 @@ None of these is imported before it is needed: commands answer wrong recipes at 
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from threading import RLock
+from typing import Any
 
 LONGEST = 200
 """Characters of a foreign message that fit into one of ours."""
@@ -43,6 +45,26 @@ def counted(number: int, noun: str) -> str:
     ('1 row', '1,600 training rows')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+@contextmanager
+def keys_below(part: str, recipe: Any) -> Iterator[None]:
+    """Let errors name the keys of a recipe that is a part of another as users write them.
+
+    >>> from types import SimpleNamespace as Recipe
+    >>> with keys_below("general", Recipe(training=Recipe(steps=9))):
+    ...     raise ValueError("training.steps is 9: set training.steps=10, or general.training.steps")
+    Traceback (most recent call last):
+    ValueError: general.training.steps is 9: set general.training.steps=10, or general.training.steps
+    """
+    try:
+        yield
+    except ValueError as error:
+        nested = {name: getattr(value, "__dict__", {}) for name, value in vars(recipe).items()}
+        keys = "|".join(f"{name}[.]{key}" for name, own in nested.items() for key in own)
+        if type(error) is not ValueError or not keys:
+            raise
+        raise ValueError(re.sub(rf"(?<![\w.])(?:{keys})\b", rf"{part}.\g<0>", str(error))) from error
 
 
 _ONE_AT_A_TIME = RLock()

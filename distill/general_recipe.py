@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from ..configs.messages import keys_below
 from ..configs.numbers import NonNegative, Positive
 from ..pretraining.objectives.base_recipe import Share
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
@@ -105,4 +106,5 @@ class GeneralRecipe:
                 "general.corpus.train lists texts with shares, which distillation does not support: name one "
                 "text, or a list of files"
             )
-        require_stages_of(self.corpus, self.training)
+        with keys_below("general", self):
+            require_stages_of(self.corpus, self.training)

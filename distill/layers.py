@@ -18,17 +18,19 @@ LayerChoice = Literal["every", "spread", "first", "last"] | tuple[int, ...]
 """A rule, or the numbers of the layers, counted from 0."""
 
 
-def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) -> list[int]:
-    """Choose `count` layers of a teacher (half by default) out of `depth`; `key` names the choice in errors.
+def choose_layers(
+    choice: LayerChoice, depth: int, count: int | None, key: str, key_of_count: str
+) -> list[int]:
+    """Choose `count` layers of a teacher (half by default) out of `depth`; errors name the keys of a recipe.
 
-    >>> choose_layers("spread", 12, 6, "student.layers")
+    >>> choose_layers("spread", 12, 6, "student.layers", "student.num_layers")
     [0, 2, 4, 7, 9, 11]
     """
     if not isinstance(choice, str):
-        return list(checked_list(choice, depth, count, key))
+        return list(checked_list(choice, depth, count, key, key_of_count))
     count = max(depth // 2, 1) if count is None else count
     if not 0 < count <= depth:
-        raise ValueError(f"{key}: {count} layers are requested, but the teacher has {depth}: take fewer")
+        raise ValueError(f"{key_of_count} is {count}, but the teacher has {depth} layers: take fewer")
     match choice:
         case "first":
             return list(range(count))
@@ -45,7 +47,9 @@ def choose_layers(choice: LayerChoice, depth: int, count: int | None, key: str) 
             return list(range(0, depth, depth // count))
 
 
-def checked_list(layers: Sequence[int], depth: int, count: int | None, key: str) -> Sequence[int]:
+def checked_list(
+    layers: Sequence[int], depth: int, count: int | None, key: str, key_of_count: str
+) -> Sequence[int]:
     """Return listed layers, unless they do not fit the teacher."""
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= depth:
         raise ValueError(
@@ -53,7 +57,7 @@ def checked_list(layers: Sequence[int], depth: int, count: int | None, key: str)
             "each once, in their order"
         )
     if count is not None and count != len(layers):
-        raise ValueError(f"{key} lists {len(layers)} layers, but {count} are requested: leave the number out")
+        raise ValueError(f"{key} lists {len(layers)} layers, but {key_of_count} is {count}: leave that out")
     return layers
 
 

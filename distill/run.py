@@ -10,11 +10,12 @@ from random weights.
 
 from pathlib import Path
 
+from ..configs.messages import keys_below
 from ..data.steps.exchange import main_first
 from ..training.devices.precision import join_processes
 from ..training.run_folder import MODEL, running
 from .facts import keep_student
-from .output import run_folder
+from .output import GENERAL, run_folder
 from .recipe import DistillationRecipe
 from .steps import prepare
 
@@ -36,7 +37,8 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
     if recipe.general is None:
         processes = join_processes()
     else:
-        recipe.general.training.require_consistent()
+        with keys_below(GENERAL, recipe.general):
+            recipe.general.training.require_consistent()
         processes = join_processes(recipe.general.training.timeout)
     with running(run_folder(recipe), resume=resume, overwrite=overwrite, processes=processes) as run:
         with main_first():
@@ -48,7 +50,8 @@ def distill(recipe: DistillationRecipe, *, resume: bool = False, overwrite: bool
         for student in prepared.students:
             for name, step in prepared.steps.items():
                 place = run.folder / student.name / name
-                step.learn(student, place, resume=run.resume)
+                with keys_below(name, step.recipe):
+                    step.learn(student, place, resume=run.resume)
                 student = student.going_on(place / MODEL)
         with run.together() as is_main:
             if is_main:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from transformers import PreTrainedTokenizerBase
 
 from ..configs.by_kind import ByKind
+from ..configs.messages import keys_below
 from ..modeling import TercetPreTrainedModel
 from ..modeling.saved.checkpoint import Checkpoint, Opener, opening_once
 from .output import GENERAL, RANDOM, STUDENT, TASK, WITHOUT_TEACHER
@@ -57,6 +58,8 @@ class Step(ABC):
     """The same, loaded."""
     open_model: Opener
     """Finds further models by their names."""
+    recipe: Any
+    """The part of the recipe that describes it."""
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -99,19 +102,20 @@ class Prepared:
         """Make sure that all students fit their teachers, before anything is written into a run's folder."""
         (name, first), *others = self.steps.items()
         for student in self.students:
-            first.require_learnable(student, folder / student.name / name)
+            with keys_below(name, first.recipe):
+                first.require_learnable(student, folder / student.name / name)
         for _, step in others:
             require_same_vocabulary(step.tokenizer, first.tokenizer)
 
 
 def prepare(recipe: DistillationRecipe) -> Prepared:
     """Load teachers, text and rows once; nothing is written outside the cache."""
-    open_model = opening_once()
-    general, task = (
-        None if part is None else STEPS[name].prepare(part, open_model)
-        for name, part in ((GENERAL, recipe.general), (TASK, recipe.task))
-    )
-    return Prepared(general, task, students_of(recipe))
+    open_model, steps = opening_once(), dict[str, Any]()
+    for name, part in ((GENERAL, recipe.general), (TASK, recipe.task)):
+        if part is not None:
+            with keys_below(name, part):
+                steps[name] = STEPS[name].prepare(part, open_model)
+    return Prepared(steps.get(GENERAL), steps.get(TASK), students_of(recipe))
 
 
 def students_of(recipe: DistillationRecipe) -> list[Student]:

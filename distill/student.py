@@ -34,6 +34,9 @@ from .recipe import StudentRecipe
 Chosen = Mapping[str, list[int]]
 """Stack (`encoder`, `decoder`) -> the teacher's layers that a student takes over, one for each of its own."""
 
+KEYS = "student.layers", "student.num_layers"
+"""What a recipe calls the choice of layers, and their number."""
+
 LAYER = re.compile(r"^(model\.(?:encoder\.|decoder\.|))layers\.(\d+)\.")
 """Where a tensor's name says to which layer of which stack it belongs."""
 
@@ -49,15 +52,17 @@ def chosen_layers(recipe: StudentRecipe, teacher: TercetConfig) -> Chosen:
                     f"student.{name} is set, but the teacher is a {teacher.model_type} with one stack: "
                     f"set student.{instead}"
                 )
-        return {stack: choose_layers(recipe.layers, depth, recipe.num_layers, "student.layers")}
-    of_decoder = recipe.layers if recipe.decoder_layers is None else recipe.decoder_layers
+        return {stack: choose_layers(recipe.layers, depth, recipe.num_layers, *KEYS)}
+    of_decoder, keys = recipe.decoder_layers, ("student.decoder_layers", "student.num_decoder_layers")
     count = recipe.num_decoder_layers
-    if count is None and recipe.decoder_layers is None:
-        count = recipe.num_layers
+    if of_decoder is None:
+        of_decoder = recipe.layers
+        if count is None:
+            count, keys = recipe.num_layers, KEYS
     decoder_depth = teacher.decoder_num_hidden_layers or depth
     return {
-        "encoder": choose_layers(recipe.layers, depth, recipe.num_layers, "student.layers"),
-        "decoder": choose_layers(of_decoder, decoder_depth, count, "student.decoder_layers"),
+        "encoder": choose_layers(recipe.layers, depth, recipe.num_layers, *KEYS),
+        "decoder": choose_layers(of_decoder, decoder_depth, count, *keys),
     }
 
 

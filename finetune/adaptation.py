@@ -10,6 +10,7 @@ from typing import cast
 
 from transformers import PreTrainedConfig
 
+from ..configs.messages import keys_below
 from ..modeling import NeuralConfig
 from ..pretraining.objectives.recipes import SingleObjectiveRecipe
 from ..pretraining.recipe import CorpusRecipe, ModelRecipe, PretrainingRecipe, require_stages_of
@@ -28,7 +29,8 @@ class AdaptationRecipe:
     """Optimization."""
 
     def __post_init__(self):
-        require_stages_of(self.corpus, self.training)
+        with keys_below("adaptation", self):
+            require_stages_of(self.corpus, self.training)
 
     def require_adaptable(self, config: PreTrainedConfig, path: str) -> None:
         """Make sure that the objective trains a model's member, and that it can read the text."""
@@ -42,7 +44,8 @@ class AdaptationRecipe:
                 f"{' or a '.join(known.model_type for known in classes)}, but {path} is a "
                 f"{config.model_type}: choose another objective, or another model"
             )
-        open_texts(self.corpus, self.objective)
+        with keys_below("adaptation", self):
+            open_texts(self.corpus, self.objective)
         length, key = self.corpus.sequence_length, "adaptation.corpus.sequence_length"
         require_positions(config, length, key, "model", "choose another model")
 
@@ -53,7 +56,8 @@ class AdaptationRecipe:
         """
         from ..pretraining.run import pretrain
 
-        return pretrain(self.further_pretraining(str(model), folder / "run"), resume=True)
+        with keys_below("adaptation", self):
+            return pretrain(self.further_pretraining(str(model), folder / "run"), resume=True)
 
     def further_pretraining(self, path: str, output: Path) -> PretrainingRecipe:
         """Return the recipe of the pretraining run that this is."""

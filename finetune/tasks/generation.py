@@ -142,7 +142,8 @@ class Generation(Task):
         targets = self.references(train)
         if len(set(targets)) < 2:
             raise ValueError(
-                f"all rows have the same text in column {self.recipe.target!r}: there is nothing to learn"
+                f"all rows have the same text in column {self.recipe.target!r}: there is nothing to learn; "
+                "add rows with others, or name another column"
             )
         return {"tokenization": tokenization_for(targets)}
 

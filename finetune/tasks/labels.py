@@ -159,7 +159,10 @@ def find_labels(
     present = {labels.names[number] for number in numbers.values() if number is not None}
     if len(present) < least:
         raise ValueError(
-            f"all labels are {present.pop()!r}: there is nothing to learn" if present else NO_LABELS
+            f"all labels are {present.pop()!r}: there is nothing to learn; add rows with others, or name "
+            "another column"
+            if present
+            else NO_LABELS
         )
     return labels
 

@@ -269,7 +269,8 @@ class Ranking(Task):
         columns = self.recipe.label_columns
         if len(set(chain.from_iterable(texts_of(train, column) for column in columns))) < 2:
             raise ValueError(
-                f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn"
+                f"all rows have the same text in {' and '.join(columns)}: there is nothing to learn; add "
+                "rows with others, or name other columns"
             )
         return {}
 

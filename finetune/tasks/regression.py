@@ -68,7 +68,8 @@ class Regression(TextTask):
     def find(self, train: Dataset) -> Facts:
         if np.ptp(self.references(train)) == 0:
             raise ValueError(
-                f"all rows have the same number in column {self.recipe.label!r}: there is nothing to learn"
+                f"all rows have the same number in column {self.recipe.label!r}: there is nothing to learn; "
+                "add rows with others, or name another column"
             )
         return {}
 

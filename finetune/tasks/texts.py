@@ -462,7 +462,10 @@ class MultiLabel(LabellingTask):
         sets = MultiLabel(self.recipe, facts).references(train)
         if (sets == sets[0]).all():
             shared = ", ".join(labels.names[number] for number in np.flatnonzero(sets[0])) or "none"
-            raise ValueError(f"all rows have the same labels ({shared}): there is nothing to learn")
+            raise ValueError(
+                f"all rows have the same labels ({shared}): there is nothing to learn; add rows with others, "
+                "or name another column"
+            )
         return facts
 
     @property

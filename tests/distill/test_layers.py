@@ -3,6 +3,7 @@
 import pytest
 
 from tercet.distill.layers import choose_layers, paired_layers
+from tercet.distill.student import KEYS
 
 
 @pytest.mark.parametrize(
@@ -20,25 +21,25 @@ from tercet.distill.layers import choose_layers, paired_layers
     ],
 )
 def test_layers_are_chosen(choice, depth, count, expected):
-    assert choose_layers(choice, depth, count, "student.layers") == expected
+    assert choose_layers(choice, depth, count, *KEYS) == expected
 
 
 @pytest.mark.parametrize(
     ("choice", "depth", "count", "message"),
     [
         ("every", 12, 5, r"student\.layers is every, but 5 layers do not divide 12"),
-        ("first", 4, 5, "5 layers are requested, but the teacher has 4: take fewer"),
+        ("first", 4, 5, r"student\.num_layers is 5, but the teacher has 4 layers: take fewer"),
         ((0, 4), 4, None, r"is \[0, 4\], but the teacher's layers are 0 to 3"),
         ((2, 1), 4, None, "each once, in their order"),
         ((1, 1), 4, None, "each once, in their order"),
         ((-1, 1), 4, None, "layers are 0 to 3"),
         ((), 4, None, "layers are 0 to 3"),
-        ((0, 1), 4, 3, "lists 2 layers, but 3 are requested"),
+        ((0, 1), 4, 3, r"lists 2 layers, but student\.num_layers is 3: leave that out"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_refused(choice, depth, count, message):
     with pytest.raises(ValueError, match=message):
-        choose_layers(choice, depth, count, "student.layers")
+        choose_layers(choice, depth, count, *KEYS)
 
 
 def test_states_are_paired_at_the_same_height():

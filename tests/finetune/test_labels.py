@@ -256,7 +256,7 @@ def test_labels_are_the_same_in_all_files(tmp_path):
 @pytest.mark.parametrize(
     ("values", "names", "complaint"),
     [
-        (["a", "a"], (), "all labels are 'a': there is nothing to learn"),
+        (["a", "a"], (), "all labels are 'a': there is nothing to learn; add rows with others"),
         ([1, 1], (), "all labels are '1': there is nothing"),
         ([1, 1], ("no", "yes"), "all labels are 'yes': there is nothing"),
         (["1.0", "yes"], ("no", "yes"), "all labels are 'yes': there is nothing"),
@@ -287,7 +287,7 @@ def test_labels_are_the_same_in_all_files(tmp_path):
         ([0, -1], ("no", "yes"), "has '-1', which is none of the 2 names"),
         ([0, 1], ("no", "no"), r"some labels have the same name \(no, no\): use each name once"),
         ([0, 1], ("yes",), r"column 'label' has '1', which is none of the 1 names \(yes\)"),
-        (["a", "a "], (), "all labels are 'a': there is nothing to learn"),
+        (["a", "a "], (), "all labels are 'a': there is nothing to learn; add rows with others"),
         (
             [0, 1],
             ("2", "3"),

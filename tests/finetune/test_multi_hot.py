@@ -74,7 +74,11 @@ def test_only_lists_of_one_length_of_zeros_and_ones_are_no_lists_of_labels(label
             NAMES,
             "lists of 2 zeros and ones, one for each label, but task.label_names has 3",
         ),
-        ([["a"], ["a"]], (), r"all rows have the same labels \(a\): there is nothing to learn"),
+        (
+            [["a"], ["a"]],
+            (),
+            r"all rows have the same labels \(a\): there is nothing to learn; add rows with others",
+        ),
         ([[], []], ("a",), "there are no labels: name a column that has some"),
         ([[0, 1], [0, 1]], NAMES[:2], r"all rows have the same labels \(b\)"),
     ],

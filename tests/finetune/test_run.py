@@ -101,7 +101,10 @@ def test_further_pretraining_that_cannot_be_is_refused_before_anything_is_learne
         "objective": {"kind": "masked_language_modeling"},
         "training": {"steps": 2, "schedule": {"warmup_steps": 3}},
     }
-    with pytest.raises(ValueError, match=r"warmup_steps = 3 exceeds training.steps = 2"):
+    with pytest.raises(
+        ValueError,
+        match=r"^adaptation\.training\.schedule\.warmup_steps = 3 exceeds adaptation\.training\.steps = 2",
+    ):
         finetune(recipe_of("classification", adaptation=adaptation))
 
 
@@ -251,7 +254,8 @@ def test_stages_of_further_pretraining_are_no_longer_than_its_sequences(recipe_o
         "objective": {"kind": "masked_language_modeling"},
         "training": {"steps": 3, "stages": [{"steps": 1, "sequence_length": 32}]},
     }
-    with pytest.raises(ValueError, match=r"adaptation.*sequence_length = 32 exceeds corpus\.sequence_length"):
+    message = r"sequence_length = 32 exceeds adaptation\.corpus\.sequence_length"
+    with pytest.raises(ValueError, match=message):
         recipe_of("classification", adaptation=adaptation)
 
 
