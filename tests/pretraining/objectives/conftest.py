@@ -10,9 +10,15 @@ from ...word_level import ROLES, SIGNS, word_level
 from ..conftest import pair_tokenizer  # noqa: F401
 
 
+def tokenizer_of(
+    num_sentinels: int = 9, signs: tuple[str, ...] = (*FIM_TOKENS, *MODES), **changes: str | None
+) -> PreTrainedTokenizerFast:
+    """Build a tokenizer that all objectives but those of whole words can use, unless it is changed."""
+    names = [*(f"<extra_id_{i}>" for i in range(num_sentinels)), *signs]
+    roles = ROLES | {"bos_token": "[CLS]", "eos_token": "[SEP]"} | changes
+    return word_level([*SIGNS, *(f"w{i}" for i in range(50))], extra_special_tokens=names, **roles)
+
+
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    """Build a tokenizer that all objectives but those of whole words can use."""
-    names = [*(f"<extra_id_{i}>" for i in range(9)), *FIM_TOKENS, *MODES]
-    roles = ROLES | {"bos_token": "[CLS]", "eos_token": "[SEP]"}
-    return word_level([*SIGNS, *(f"w{i}" for i in range(50))], extra_special_tokens=names, **roles)
+    return tokenizer_of()

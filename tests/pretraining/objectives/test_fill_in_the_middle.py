@@ -1,27 +1,23 @@
 """Rearranged texts of Bavarian et al. (2022), section 3, and their statistics."""
 
 import numpy as np
-import pytest
 from transformers import PreTrainedTokenizerFast
 
 from tercet.data.steps.packing import Ragged, ragged
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.fill_in_the_middle import (
     FIM_TOKENS,
     FillInTheMiddle,
-    FillInTheMiddleRecipe,
 )
 
 from ...word_level import word_level
-from ..conftest import make_corpus
 
 BOS, EOS, FIRST_WORD = 0, 1, 3
 
 
-def make_tokenizer(tokens: tuple[str, ...] = FIM_TOKENS, **changes) -> PreTrainedTokenizerFast:
+def make_tokenizer() -> PreTrainedTokenizerFast:
     words = ["<s>", "</s>", "<pad>", *(f"w{i}" for i in range(100))]
-    roles = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<pad>"} | changes
-    return word_level(words, extra_special_tokens=list(tokens), **roles)
+    roles = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<pad>"}
+    return word_level(words, extra_special_tokens=list(FIM_TOKENS), **roles)
 
 
 def make_sequences(lengths: list[int], are_ended: list[bool]) -> Ragged:
@@ -124,15 +120,3 @@ def test_nothing_is_rearranged_at_a_rate_of_0():
     ids = make_sequences([5, 9], [True, False])
     found = objective.sequences(numbered(ids), 0)
     assert found.values.tolist() == ids.values.tolist()
-
-
-def test_mistakes_are_named():
-    with pytest.raises(ValueError, match=r"filling in the middle needs .* the tokenizer lacks <fim_middle>"):
-        FillInTheMiddle(make_tokenizer(("<fim_prefix>", "<fim_suffix>")))
-    with pytest.raises(ValueError, match="filling in the middle needs the tokenizer's eos_token"):
-        FillInTheMiddle(make_tokenizer(eos_token=None))
-    with pytest.raises(ValueError, match="fim_rate is 2, but must lie between 0 and 1, both included"):
-        FillInTheMiddle(make_tokenizer(), fim_rate=2)
-    recipe = FillInTheMiddleRecipe("fill_in_the_middle")
-    with pytest.raises(ValueError, match=r"rearranges .*, but corpus.isolate_documents is false: set it to"):
-        recipe.examples(make_corpus([[9]]), ObjectiveContext(make_tokenizer(), 32, isolate_documents=False))

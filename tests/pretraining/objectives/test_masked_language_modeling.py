@@ -23,14 +23,10 @@ NUM_WORDS = 50
 MASK, FIRST_WORD, FIRST_SENTINEL = 3, 5, 55
 
 
-def make_tokenizer(**changes) -> PreTrainedTokenizerFast:
-    words = [*SIGNS, *(f"w{i}" for i in range(NUM_WORDS))]
-    return word_level(words, extra_special_tokens=["<extra_id_0>", "<extra_id_1>"], **(ROLES | changes))
-
-
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
-    return make_tokenizer()
+    words = [*SIGNS, *(f"w{i}" for i in range(NUM_WORDS))]
+    return word_level(words, extra_special_tokens=["<extra_id_0>", "<extra_id_1>"], **ROLES)
 
 
 def make_examples(lengths: list[int], seed: int = 0) -> list[dict]:
@@ -203,16 +199,3 @@ def test_scores_are_those_of_the_chosen_tokens(tokenizer):
     )
     assert scores["accuracy"] == (answers.argmax(-1) == labels).sum()
     assert objective.targets(batch)["mlm"] == (labels != IGNORE).sum()
-
-
-def test_mistakes_are_named(tokenizer):
-    with pytest.raises(ValueError, match=r"mlm_probability is 0, but must lie between 0 and 1"):
-        Corruption(tokenizer, mlm_probability=0)
-    with pytest.raises(ValueError, match=r"mask_replace_prob \+ random_replace_prob is 1.1"):
-        Corruption(tokenizer, mask_replace_prob=0.8, random_replace_prob=0.3)
-    with pytest.raises(ValueError, match=r"needs the tokenizer's mask_token"):
-        Corruption(make_tokenizer(mask_token=None))
-    with pytest.raises(ValueError, match=r"needs examples with `word_starts`"):
-        MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer, unit=WORDS))).collate(
-            [{"input_ids": np.array([5, 6]), "index": 0}], 0
-        )

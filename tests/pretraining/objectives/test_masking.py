@@ -4,10 +4,6 @@ import numpy as np
 import pytest
 
 from tercet.data.steps.objective import IGNORE
-from tercet.pretraining.objectives.masked_language_modeling import (
-    MaskedLanguageModelingRecipe,
-    SpanMaskingRecipe,
-)
 from tercet.pretraining.objectives.masking import (
     CHOICE,
     REPLACEMENT,
@@ -189,14 +185,3 @@ def test_all_tokens_of_a_span_are_replaced_alike(pair_tokenizer):
     assert np.array_equal(masked[1:] > 0, draw < 0.8)
     number = len(masked) - 1
     assert abs((masked[1:] > 0).sum() - 0.8 * number) <= 3 * np.sqrt(number * 0.8 * 0.2)
-
-
-def test_mistakes_are_named():
-    with pytest.raises(ValueError, match=r"max_span_length is 0, but a span has 1 word or more"):
-        Spans(max_span_length=0)
-    with pytest.raises(ValueError, match=r"geometric_p is 1, but must lie between 0 and 1"):
-        Spans(geometric_p=1)
-    with pytest.raises(ValueError, match="span_masking masks whole words in any case, but whole_word is"):
-        MaskedLanguageModelingRecipe(
-            "masked_language_modeling", whole_word=True, span_masking=SpanMaskingRecipe()
-        )

@@ -46,11 +46,12 @@ def test_another_model_learns_a_mixture_if_it_learns_all_objectives():
         ((CAUSAL, MASKED), "objective.objectives train different models, causal_language_modeling"),
         ((CAUSAL, {"kind": "hybrid_language_modeling"}), "hybrid_language_modeling is a mixture itself"),
         (({"kind": "translation"}, {"kind": "denoising"}), "of which only some read pairs of texts"),
+        ((MASKED,), r"objective\.objectives has 1 entries: give two or more"),
     ],
 )
 def test_objectives_that_make_no_mixture_are_refused(parts, message):
     with pytest.raises(ValidationError, match=message):
-        mixture(*parts)
+        mixture(*parts, shares=(3, 1)[: len(parts)])
 
 
 def test_a_tokenizer_has_the_special_tokens_of_all_objectives():
@@ -67,8 +68,3 @@ def test_costs_are_averaged_by_the_shares():
     for name in ("read", "written", "targets"):
         expected = 0.75 * getattr(one, name) + 0.25 * getattr(two, name)
         assert getattr(whole, name) == pytest.approx(expected, abs=0.5)
-
-
-def test_a_mixture_has_two_objectives_or_more():
-    with pytest.raises(ValidationError, match=r"objective\.objectives has 1 entries: give two or more"):
-        mixture(MASKED, shares=(1,))

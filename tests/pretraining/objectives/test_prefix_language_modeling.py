@@ -1,7 +1,6 @@
 """The prefix language modeling of Raffel et al. (2020), section 3.3.1 and table 3."""
 
 import numpy as np
-import pytest
 
 from tercet.data.steps.packing import ragged
 from tercet.pretraining.objectives.prefix_language_modeling import (
@@ -49,8 +48,3 @@ def test_the_decoder_reads_the_suffix_one_step_late():
     assert batch["decoder_input_ids"][0].tolist() == [PAD, *batch["labels"][0, :-1].tolist()]
     assert objective.targets(batch) == {"prefix_lm": batch["labels"].numel()}
     assert objective.label_smoothing == 0.1
-
-
-def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="prefix language modeling needs the tokenizer's eos_token"):
-        PrefixLanguageModeling(make_tokenizer(eos=None), PAD)

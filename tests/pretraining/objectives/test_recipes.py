@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.batches import StepDataset
@@ -341,25 +341,3 @@ def test_static_masks_come_from_the_seed(tokenizer):
     ]
     assert torch.equal(labels[0], labels[1])
     assert not torch.equal(labels[0], labels[2])
-
-
-def test_mistakes_are_named(tokenizer):
-    with pytest.raises(ValidationError, match="Input should be less than 1"):
-        read({"kind": "masked_language_modeling", "mlm_probability": 1.5})
-    with pytest.raises(
-        ValidationError,
-        match="kind is 'masked_language_modelling', but must be one of masked_language_modeling, ",
-    ):
-        read({"kind": "masked_language_modelling"})
-    with pytest.raises(ValueError, match=r"span_corruption needs a decoder_start_token_id: set it"):
-        read({"kind": "span_corruption"}).build(ObjectiveContext(tokenizer, LENGTH))
-    with pytest.raises(ValueError, match=r"needs 20 sentinels, but the tokenizer has 9"):
-        read({"kind": "span_corruption"}).build(ObjectiveContext(tokenizer, 340, decoder_start_id=0))
-    with pytest.raises(ValueError, match=r"translation does not support this corpus"):
-        read({"kind": "translation"}).examples(make_corpus(3, 0), ObjectiveContext(tokenizer, LENGTH))
-
-
-def test_a_schedule_of_static_masks_is_refused(tokenizer):
-    recipe = read({"kind": "masked_language_modeling", "masking": "static", "final_mlm_probability": 0.1})
-    with pytest.raises(ValueError, match=r"final_mlm_probability = 0\.1, but static masking never changes"):
-        recipe.build(ObjectiveContext(tokenizer, LENGTH))

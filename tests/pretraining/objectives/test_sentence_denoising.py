@@ -13,7 +13,6 @@ from tercet.pretraining.objectives.randomness import SequenceDraws
 from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
 from tercet.pretraining.objectives.sentence_denoising import SentenceDenoising, by_sentences, kept_tokens
 
-from ...word_level import word_level
 from ..conftest import make_corpus
 
 CLS, SEP = 1, 2
@@ -124,11 +123,3 @@ def test_a_batch_is_a_function_of_the_seed(pair_tokenizer):
     first, again, other = (objective.collate(examples, seed)["input_ids"] for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert first.shape != other.shape or not torch.equal(first, other)
-
-
-def test_a_tokenizer_without_an_opening_token_is_refused():
-    tokenizer = word_level(["[UNK]", "[PAD]"], unk_token="[UNK]")
-    with pytest.raises(
-        ValueError, match="needs the tokenizer's cls_token or bos_token, but both are None: add"
-    ):
-        read().build(ObjectiveContext(tokenizer, 32))

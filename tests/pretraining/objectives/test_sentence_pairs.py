@@ -414,11 +414,6 @@ def test_pairs_with_parts_of_one_token_fit(pair_tokenizer, length):
     assert min(np.diff(pairs.first).min(), np.diff(pairs.second).min()) == 1
 
 
-def test_a_corpus_of_single_sentences_is_refused(pair_tokenizer):
-    with pytest.raises(ValueError, match=r"sentence-order prediction needs at least 1 document\(s\) of two"):
-        SentenceOrderPairs(make_corpus([[5]] * 3), pair_tokenizer, 64, seed=0)
-
-
 def cut(documents: list[list[int]], budget: int, short_sequence_probability: float = 0.0) -> list[list[int]]:
     """Cut documents, given as the lengths of their sentences."""
     ends = offsets(np.array([len(document) for document in documents]))

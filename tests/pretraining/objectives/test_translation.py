@@ -69,8 +69,3 @@ def test_training_smooths_and_evaluation_does_not():
     answers = model.logits[batch["decoder_input_ids"][0]].argmax(-1)
     assert score["accuracy"] == (answers == batch["labels"][0]).sum()
     assert smoothed.targets(batch) == {"translation": torch.tensor(7)}
-
-
-def test_smoothing_of_everything_is_refused():
-    with pytest.raises(ValueError, match=r"label_smoothing is 1.0, but must be at least 0 and below 1"):
-        Translation(START, 1.0)
