@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -68,61 +69,73 @@ def test_a_student_of_another_vocabulary_is_refused(recipe_of, teachers, tmp_pat
         distill(recipe)
 
 
-def test_a_teacher_without_the_needed_outputs_is_refused(recipe_of, teachers, tmp_path):
-    source = Checkpoint.open(str(teachers / "encoder"))
-    bare = TercetEncoderModel(source.config)
-    bare.save_pretrained(tmp_path / "bare")
-    source.tokenizer.save_pretrained(tmp_path / "bare")
+@pytest.fixture(scope="module")
+def unfit(teachers, tmp_path_factory) -> Path:
+    """Write teachers without a head and without a tokenizer, `bare` and `mute`."""
+    folder, source = tmp_path_factory.mktemp("unfit"), Checkpoint.open(str(teachers / "encoder"))
+    TercetEncoderModel(source.config).save_pretrained(folder / "bare")
+    source.tokenizer.save_pretrained(folder / "bare")
+    source.ours().save_pretrained(folder / "mute")
+    (folder / "decoder").symlink_to(teachers / "decoder")
+    return folder
+
+
+REFUSED = [
+    ({"teacher": "bare"}, "is a TercetEncoderModel, which has no LM head"),
+    ({"teacher": "decoder"}, "is a tercet_decoder, but masked_language_modeling needs a"),
+    ({"teacher": "mute"}, "has no tokenizer"),
+    (
+        {"objective": {"kind": "masked_language_modeling_with_next_sentence"}},
+        "which has targets other than tokens",
+    ),
+    ({"corpus": {"sequence_length": 65}}, r"^general\.corpus\.sequence_length is 65, but the teacher has 64"),
+    ({"losses": [{"kind": "relations", "heads": 5}]}, r"relations\.heads is 5"),
+    ({"sequences": 2}, "which only translation has"),
+    ({"cache": {}}, r"set general\.objective\.masking=static"),
+    ({"on_policy": {}}, "has no text to go on with"),
+    (
+        {"cache": {}, "corpus": {"streaming": True}},
+        r"general\.cache: .* set general\.corpus\.streaming=false",
+    ),
+    (
+        {"cache": {}, "training": {"stages": [{"steps": 1, "sequence_length": 16}]}},
+        "in sequences of one length: leave sequence_length out of general.training.stages",
+    ),
+]
+"""Changes of a part of the recipe for an encoder, and what is said of them."""
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_does_not_fit_is_refused_before_anything_is_written(changes, message, recipe_of, unfit):
     recipe = recipe_of("encoder")
-    with pytest.raises(ValueError, match="is a TercetEncoderModel, which has no LM head"):
-        distill(changed(recipe, teacher=str(tmp_path / "bare")))
-    with pytest.raises(ValueError, match="is a tercet_decoder, but masked_language_modeling needs a"):
-        distill(changed(recipe, teacher=str(teachers / "decoder")))
-    with pytest.raises(ValueError, match="which has targets other than tokens"):
-        distill(changed(recipe, objective={"kind": "masked_language_modeling_with_next_sentence"}))
-    corpus = recipe_data(replace(recipe.general.corpus, sequence_length=65))
-    with pytest.raises(ValueError, match=r"^general\.corpus\.sequence_length is 65, but the teacher has 64"):
-        distill(changed(recipe, corpus=corpus))
-    source.ours().save_pretrained(tmp_path / "mute")
-    with pytest.raises(ValueError, match="has no tokenizer"):
-        distill(changed(recipe, teacher=str(tmp_path / "mute")))
+    data = recipe_data(recipe.general)
+    if "teacher" in changes:
+        changes = {"teacher": str(unfit / changes["teacher"])}
+    nested = {key: data[key] | fields for key, fields in changes.items() if key in ("corpus", "training")}
+    with pytest.raises(ValueError, match=message):
+        distill(changed(recipe, **changes | nested))
     assert not recipe.folder.exists()
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("student", "message"),
     [
+        ({"layers": [1, 9]}, r"student\.layers is \[1, 9\], but .* are 0 to 3"),
+        ({"num_layers": 50}, r"student\.num_layers is 50, but the teacher has 4 layers: take fewer"),
         (
-            {"student": {"layers": [1, 9]}},
-            r"student\.layers is \[1, 9\], but .* are 0 to 3",
-        ),
-        (
-            {"student": {"overrides": {"max_position_embeddings": 32}, "initialization": "random"}},
+            {"overrides": {"max_position_embeddings": 32}, "initialization": "random"},
             r"^general\.corpus\.sequence_length is 64, but the student has 32 .* or choose another student$",
-        ),
-        ({"general": {"losses": [{"kind": "relations", "heads": 5}]}}, r"relations\.heads is 5"),
-        ({"general": {"sequences": 2}}, "which only translation has"),
-        ({"general": {"cache": {}}}, r"set general\.objective\.masking=static"),
-        ({"general": {"on_policy": {}}}, "has no text to go on with"),
-        (
-            {"general": {"cache": {}}, "training": {"stages": [{"steps": 1, "sequence_length": 16}]}},
-            "in sequences of one length: leave sequence_length out of general.training.stages",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_before_an_earlier_run_is_replaced(parts, message, recipe_of):
+def test_a_student_that_does_not_fit_is_refused_before_an_earlier_run_is_replaced(
+    student, message, recipe_of
+):
     folder = distill(recipe_of("encoder"))
     before = sorted(path for path in folder.parent.rglob("*"))
     with pytest.raises(ValueError, match=message):
-        distill(recipe_of("encoder", **parts), overwrite=True)
+        distill(recipe_of("encoder", student=student), overwrite=True)
     assert sorted(path for path in folder.parent.rglob("*")) == before
-
-
-def test_a_stream_is_not_read_beforehand(recipe_of):
-    recipe = recipe_of("decoder", general={"cache": {}})
-    corpus = replace(recipe.general.corpus, streaming=True)
-    with pytest.raises(ValueError, match=r"general\.cache: .* set general\.corpus\.streaming=false"):
-        distill(changed(recipe, corpus=recipe_data(corpus)))
 
 
 def test_windows_of_a_large_text_are_not_cached(recipe_of, monkeypatch):
