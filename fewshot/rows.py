@@ -13,7 +13,7 @@ from ..data.files.compressed_files import ending
 from ..data.files.reading import TABLES, find_file
 from ..data.files.rows import read_split, stream_rows
 from ..data.files.template_program import Row, WrittenNumber
-from .prompts.items import Item, require_labels, row_error
+from .prompts.items import Item, row_error
 from .prompts.templates import Template
 from .recipe import DataRecipe, PromptingRecipe
 from .tasks.task import Task
@@ -53,8 +53,11 @@ def read_items(task: Task, data: DataRecipe, prompting: PromptingRecipe) -> Item
         demonstrations = items_of(
             task, data, str(data.demonstrations), read_rows(data, str(data.demonstrations))
         )
-    if prompting.balanced:
-        require_labels(demonstrations)
+    if prompting.balanced and not all(item.label for item in demonstrations):
+        raise ValueError(
+            "prompting.balanced is true, but the answers differ from row to row: only fixed choices can be "
+            "balanced, so set prompting.balanced=false"
+        )
     if len(demonstrations) - are_one_split < most:
         own = f"{len(demonstrations):,} rows{', one of which is the query' if are_one_split else ''}"
         source = data.demonstrations or data.test

@@ -120,12 +120,3 @@ class Demonstrations:
             by_label.setdefault(each.label, []).append(each)
         turns = [(turn, rng.random(), each) for own in by_label.values() for turn, each in enumerate(own)]
         return [each for *_, each in sorted(turns, key=lambda entry: entry[:2])]
-
-
-def require_labels(items: Sequence[Item]) -> None:
-    """Raise a `ValueError` if the rows' answers are no labels, by which draws are to be balanced."""
-    if not all(item.label for item in items):
-        raise ValueError(
-            "prompting.balanced is true, but the answers differ from row to row: only fixed choices can be "
-            "balanced, so set prompting.balanced=false"
-        )
