@@ -45,8 +45,8 @@ from tercet.modeling import (
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 
 from ..fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watched
-from ..pretraining.objectives.conftest import tokenizer  # noqa: F401
-from ..pretraining.objectives.test_recipes import LENGTH, make_source, read
+from ..pretraining.objectives.conftest import read, tokenizer  # noqa: F401
+from ..pretraining.objectives.test_recipes import LENGTH, make_source
 from ..pretraining.objectives.test_recipes import make_steps as make_text_steps
 from ..pretraining.objectives.test_static_shapes import small_model
 
@@ -181,7 +181,7 @@ def test_all_that_is_learned_from_a_teacher_is_tried():
 def test_a_teacher_says_of_one_size_what_it_says_of_ragged_ones(kind, tokenizer, monkeypatch):  # noqa: F811
     """Of targets, tokens and pairs of them."""
     source = make_source(kind, tokenizer)
-    base = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    base = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     objective, model = taught(base, small_model(kind, len(tokenizer)))
     ragged, fixed = (make_text_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
     expected = learned(model, objective, [ragged])

@@ -13,7 +13,8 @@ from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.recipe import TrainingRecipe
 
-from ..pretraining.objectives.test_recipes import LENGTH, make_source, read
+from ..pretraining.objectives.conftest import read
+from ..pretraining.objectives.test_recipes import LENGTH, make_source
 from ..pretraining.objectives.test_static_shapes import small_model
 from ..word_level import ROLES, SIGNS, word_level
 from .conftest import fit_source
@@ -32,7 +33,7 @@ def train(folder: str, variables: dict[str, str], dropout: float, **training: An
     tokenizer = word_level([*SIGNS, *(f"w{i}" for i in range(50))], **roles)
     recipe = parse_recipe(TrainingRecipe, FIXED | training)
     model = small_model(KIND, len(tokenizer), dropout=dropout, num_hidden_layers=3)
-    objective = read({"kind": KIND}).build(ObjectiveContext(tokenizer, LENGTH))
+    objective = read(KIND).build(ObjectiveContext(tokenizer, LENGTH))
     with patch_environment(**variables):
         accelerator = build_accelerator(recipe, Path(folder))
         parts = model, objective, make_source(KIND, tokenizer), recipe, Path(folder), accelerator

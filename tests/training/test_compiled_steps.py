@@ -12,8 +12,8 @@ from tercet.training.devices.compiling import CompiledBlocks
 from ..distill import test_fixed_sizes as tasks
 from ..fixed_sizes import CPU, learned, taken
 from ..modeling.conftest import NOT_PARALLEL, VARIANTS
-from ..pretraining.objectives.conftest import tokenizer  # noqa: F401
-from ..pretraining.objectives.test_recipes import LENGTH, make_source, make_steps, read
+from ..pretraining.objectives.conftest import read, tokenizer  # noqa: F401
+from ..pretraining.objectives.test_recipes import LENGTH, make_source, make_steps
 from ..pretraining.objectives.test_static_shapes import PREDICTING, small_model
 
 MEMBERS = {
@@ -49,7 +49,7 @@ def make(way: str, name: str, tokenizer, **changes):  # noqa: F811
         source, (objective, model) = tasks.draw(name), tasks.made(name, way == "taught task")
         return tasks.make_steps(source, objective, has_fixed_sizes=True), objective, model
     kind = MEMBERS.get(way, name)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     if way in MEMBERS:
         changes |= VARIANTS[name] | (NOT_PARALLEL.get(name, {}) if way == "seq2seq" else {})
     model = small_model(kind, len(tokenizer), **changes)

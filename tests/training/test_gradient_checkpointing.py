@@ -13,8 +13,8 @@ from tercet.training.devices.sharding import computes_again
 
 from ..distill.test_fixed_sizes import taught
 from ..fixed_sizes import CPU, learned
-from ..pretraining.objectives.conftest import tokenizer  # noqa: F401
-from ..pretraining.objectives.test_recipes import LENGTH, make_source, make_steps, read
+from ..pretraining.objectives.conftest import read, tokenizer  # noqa: F401
+from ..pretraining.objectives.test_recipes import LENGTH, make_source, make_steps
 from ..pretraining.objectives.test_static_shapes import small_model
 from ..tools.plan.counting import bytes_kept
 
@@ -24,7 +24,7 @@ KINDS = ("causal_language_modeling", "replaced_token_detection", "span_corruptio
 
 def prepare(kind, tokenizer, is_taught=False, **changes):  # noqa: F811
     """Make an objective, a model with dropout, and steps."""
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     model = small_model(kind, len(tokenizer), num_hidden_layers=3, **{"dropout": 0.2} | changes)
     objective, model = taught(objective, model) if is_taught else (objective, model)
     return objective, model, make_steps(make_source(kind, tokenizer), objective, has_fixed_sizes=True)

@@ -1,13 +1,20 @@
 """Tokenizers of words: of pairs, as in pretraining, and with the signs of every objective."""
 
 import pytest
+from pydantic import TypeAdapter
 from transformers import PreTrainedTokenizerFast
 
 from tercet.pretraining.objectives.fill_in_the_middle import FIM_TOKENS
 from tercet.pretraining.objectives.mixture_of_denoisers import MODES
+from tercet.pretraining.objectives.recipes import ObjectiveRecipe
 
 from ...word_level import ROLES, SIGNS, word_level
 from ..conftest import pair_tokenizer  # noqa: F401
+
+
+def read(kind: str, **fields) -> ObjectiveRecipe:
+    """Read the `objective` part of a recipe."""
+    return TypeAdapter(ObjectiveRecipe).validate_python({"kind": kind} | fields)
 
 
 def tokenizer_of(

@@ -1,16 +1,15 @@
 """The objective of two terms: masked tokens, and a judgement of pairs."""
 
 import torch
-from pydantic import TypeAdapter
 
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masked_pairs import MaskedLanguageModelingWithPairs
 from tercet.pretraining.objectives.masking import Corruption, DynamicMasking
-from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
 from tercet.pretraining.objectives.sentence_pairs import NextSentencePairs
 
 from ..conftest import make_corpus
+from .conftest import read
 from .test_sentence_pairs import random_documents
 
 
@@ -53,9 +52,7 @@ def test_objective_has_two_terms(pair_tokenizer):
 
 
 def test_the_terms_are_masked_tokens_and_sentence_order(pair_tokenizer):
-    recipe = TypeAdapter(SingleObjectiveRecipe).validate_python(
-        {"kind": "masked_language_modeling_with_sentence_order"}
-    )
+    recipe = read("masked_language_modeling_with_sentence_order")
     objective = recipe.build(ObjectiveContext(pair_tokenizer, 64))
     pairs = recipe.examples(
         make_corpus(random_documents(10), numbered=False), ObjectiveContext(pair_tokenizer, 64)

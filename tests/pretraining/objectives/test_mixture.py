@@ -1,7 +1,7 @@
 """Mixtures in recipes: one model for all objectives, and their shares."""
 
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from tercet.modeling import (
     TercetEncoderForPreTraining,
@@ -10,6 +10,8 @@ from tercet.modeling import (
 )
 from tercet.pretraining.objectives.recipes import ObjectiveRecipe
 
+from .conftest import read
+
 MASKED = {"kind": "masked_language_modeling", "mlm_probability": 0.3, "final_mlm_probability": 0.1}
 PAIRS = {"kind": "masked_language_modeling_with_next_sentence"}
 CAUSAL = {"kind": "causal_language_modeling"}
@@ -17,7 +19,7 @@ CAUSAL = {"kind": "causal_language_modeling"}
 
 def mixture(*parts, shares=(3, 1)) -> ObjectiveRecipe:
     objectives = [{"share": share, "objective": part} for share, part in zip(shares, parts, strict=True)]
-    return TypeAdapter(ObjectiveRecipe).validate_python({"kind": "mixture", "objectives": objectives})
+    return read("mixture", objectives=objectives)
 
 
 def test_shares_sum_to_one():

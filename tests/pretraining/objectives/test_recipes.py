@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter
 
 from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.batches import StepDataset
@@ -18,7 +17,9 @@ from tercet.data.tokenizers.tokenizer import frame_ids
 from tercet.modeling import TercetEncoderConfig
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
-from tercet.pretraining.objectives.recipes import OBJECTIVES, ObjectiveRecipe, SingleObjectiveRecipe
+from tercet.pretraining.objectives.recipes import OBJECTIVES
+
+from .conftest import read
 
 RECIPE_CLASSES = [*OBJECTIVES.values()]
 KINDS = [*OBJECTIVES]
@@ -38,14 +39,10 @@ def make_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
     )
 
 
-def read(recipe: dict) -> SingleObjectiveRecipe:
-    return TypeAdapter(SingleObjectiveRecipe).validate_python(recipe)
-
-
 def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
     corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
     options = {"sequence_length": LENGTH, "isolate_documents": isolate_documents}
-    return read({"kind": kind}).examples(corpus, ObjectiveContext(tokenizer, **options))
+    return read(kind).examples(corpus, ObjectiveContext(tokenizer, **options))
 
 
 ALONE_OR_JOINED = [
@@ -61,7 +58,7 @@ RANDOM_LENGTHS = ("denoising", "sentence_denoising", "mixture_of_denoisers", "fi
 @pytest.mark.parametrize(("kind", "isolate_documents"), ALONE_OR_JOINED)
 def test_every_kind_makes_batches_of_its_examples(kind, isolate_documents, tokenizer):
     source = make_source(kind, tokenizer, isolate_documents)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     assert isinstance(source, ExampleSource)
     examples = source.epoch(0)
     assert isinstance(examples, Examples)
@@ -102,7 +99,7 @@ def long_source(kind: str, tokenizer, isolate_documents: bool):
     """Examples so long that no document is cut, with their corpus and the signs that open and close texts."""
     corpus = make_corpus(5, 0)
     length = 5 * len(corpus.tokens)
-    source = read({"kind": kind}).examples(
+    source = read(kind).examples(
         corpus, ObjectiveContext(tokenizer, length, isolate_documents=isolate_documents)
     )
     assert isinstance(source, Examples)
@@ -143,7 +140,7 @@ RECIPES = [
 def test_a_step_of_packed_examples_equals_one_of_single_examples(recipe, isolate_documents, tokenizer):
     isolate_documents |= recipe["kind"] == "fill_in_the_middle"
     source = make_source(recipe["kind"], tokenizer, isolate_documents)
-    objective = read(recipe).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(**recipe).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     fast, slow = (make_steps(examples, objective) for examples in (source, OneByOne(source)))
     for place in [(0, number) for number in range(len(fast.plan(0)[1]))] + [(1, 0)]:
         expected, found = slow[place], fast[place]
@@ -203,7 +200,7 @@ def rows_of(step) -> list[tuple]:
 def test_shares_of_processes_are_the_step_of_one(recipe, tokenizer):
     """Bit for bit, also in what is random; and a process makes no example but its own."""
     context = ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0)
-    built = TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+    built = read(**recipe)
     corpus = (make_corpus(40, 0), make_corpus(40, 1)) if built.reads_pairs else make_corpus(40, 0)
     source, objective = built.examples(corpus, context), built.build(context)
     assert objective.reads_whole_step == (recipe is NOISY)
@@ -244,7 +241,7 @@ def make_steps(source: ExampleSource, objective: Objective, **changes: int) -> S
 def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
     """Over the micro-batches of two processes; what was hidden is in the labels."""
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     counts = np.zeros(len(tokenizer), dtype=int)
     for process_index in (0, 1):
         steps = make_steps(source, objective, num_processes=2, process_index=process_index)
@@ -280,7 +277,7 @@ def written(batch: dict, kind: str) -> list[np.ndarray]:
 def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
     """By the logits of the targets, or by the model's own loss, in evaluation or in training."""
     torch.manual_seed(0)
-    recipe = read({"kind": kind} | ({"label_smoothing": 0.0} if kind == "translation" else {}))
+    recipe = read(kind, **({"label_smoothing": 0.0} if kind == "translation" else {}))
     config_class: Any = recipe.model_class.config_class
     config = config_class(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, dropout=0.0,
@@ -312,7 +309,7 @@ def test_evaluated_losses_are_those_trained_on(kind, tokenizer):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_term_has_words_for_reports(kind, tokenizer):
-    recipe = read({"kind": kind})
+    recipe = read(kind)
     objective = recipe.build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     assert objective.weights.keys() == recipe.TERMS.keys()
 
@@ -326,14 +323,14 @@ def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
     source = make_source("causal_language_modeling", tokenizer)
     examples = [source.epoch(0)[i] for i in range(len(source.epoch(0)))]
     assert all(example["input_ids"][0] == 1 for example in examples)
-    objective = read({"kind": "causal_language_modeling"}).build(ObjectiveContext(tokenizer, LENGTH))
+    objective = read("causal_language_modeling").build(ObjectiveContext(tokenizer, LENGTH))
     batch = objective.collate(examples, 0)
     assert (batch["input_ids"] == 2).sum() == 40
     assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
 
 
 def test_static_masks_come_from_the_seed(tokenizer):
-    recipe = read({"kind": "masked_language_modeling", "masking": "static", "whole_word": True})
+    recipe = read("masked_language_modeling", masking="static", whole_word=True)
     examples = [make_source("masked_language_modeling", tokenizer).epoch(0)[i] for i in range(9)]
     labels = [
         recipe.build(ObjectiveContext(tokenizer, LENGTH, seed=seed)).collate(examples, draw)["labels"]

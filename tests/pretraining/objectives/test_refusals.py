@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 from transformers import PreTrainedTokenizerFast
 
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
@@ -16,21 +15,16 @@ from tercet.pretraining.objectives.masked_language_modeling import (
 from tercet.pretraining.objectives.masking import Corruption, DynamicMasking, Spans, Words
 from tercet.pretraining.objectives.mixture_of_denoisers import MODES, UL2, MixtureOfDenoisers, longest_text
 from tercet.pretraining.objectives.prefix_language_modeling import PrefixLanguageModeling
-from tercet.pretraining.objectives.recipes import ObjectiveRecipe
 from tercet.pretraining.objectives.sentence_pairs import SentenceOrderPairs
 from tercet.pretraining.objectives.span_corruption import SpanCorruption, uncorrupted_length
 from tercet.pretraining.objectives.translation import Translation
 
 from ...word_level import word_level
 from ..conftest import make_corpus
-from .conftest import tokenizer_of
+from .conftest import read, tokenizer_of
 
 PAD, EOS = 0, 2
 """What decoders read first."""
-
-
-def read(kind: str, **fields) -> ObjectiveRecipe:
-    return TypeAdapter(ObjectiveRecipe).validate_python({"kind": kind} | fields)
 
 
 def build(kind: str, sequence_length: int = 32, **fields):

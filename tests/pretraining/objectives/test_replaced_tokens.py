@@ -2,13 +2,13 @@
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
 
 from tercet.data.steps.objective import IGNORE
 from tercet.data.steps.packing import select_sequences, slice_sequences
 from tercet.modeling import TercetEncoderConfig
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
-from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
+
+from .conftest import read
 
 EXAMPLES = [
     {"input_ids": np.array([1, *range(5 + start, 5 + start + size), 2]), "index": start}
@@ -16,17 +16,16 @@ EXAMPLES = [
 ]
 
 
-def read(**fields):
-    return TypeAdapter(SingleObjectiveRecipe).validate_python({"kind": "replaced_token_detection"} | fields)
+KIND = "replaced_token_detection"
 
 
 def build(tokenizer, **fields):
-    return read(**fields).build(ObjectiveContext(tokenizer, 32))
+    return read(KIND, **fields).build(ObjectiveContext(tokenizer, 32))
 
 
 def test_the_numbers_are_those_of_the_paper():
     """Section 2 (15 %, all of them masked), section 3.1 (lambda), table 6 (the small generator)."""
-    recipe = read()
+    recipe = read(KIND)
     assert (recipe.mlm_probability, recipe.mask_replace_prob, recipe.random_replace_prob) == (0.15, 1, 0)
     assert (recipe.discriminator_weight, recipe.generator_size) == (50, 0.25)
 
@@ -73,7 +72,7 @@ def test_the_losses_of_sequences_add_up(pair_tokenizer):
         vocab_size=60, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
     )
     torch.manual_seed(0)
-    model = read().build_model(config)
+    model = read(KIND).build_model(config)
     whole = objective.losses(model, batch)
     parts = [slice_sequences(select_sequences(batch, np.array([2, 0, 1])), i, i + 1) for i in range(3)]
     for term, loss in whole.items():
@@ -87,7 +86,7 @@ def test_a_judgement_is_right_on_its_side_of_zero(pair_tokenizer):
     config = TercetEncoderConfig(
         vocab_size=60, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4
     )
-    model = read().build_model(config).eval()
+    model = read(KIND).build_model(config).eval()
     with torch.no_grad():
         replaced = objective.call(model, batch).replaced.sum()
         accuracies = []

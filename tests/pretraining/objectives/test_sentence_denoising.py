@@ -6,20 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter
 
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.randomness import SequenceDraws
-from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
 from tercet.pretraining.objectives.sentence_denoising import SentenceDenoising, by_sentences, kept_tokens
 
 from ..conftest import make_corpus
+from .conftest import read
 
 CLS, SEP = 1, 2
 
 
-def read(**fields):
-    return TypeAdapter(SingleObjectiveRecipe).validate_python({"kind": "sentence_denoising"} | fields)
+KIND = "sentence_denoising"
 
 
 def framed(words: list[list[int]]) -> dict[str, Any]:
@@ -30,7 +28,7 @@ def framed(words: list[list[int]]) -> dict[str, Any]:
 
 
 def test_the_numbers_are_those_of_the_paper():
-    recipe = read()
+    recipe = read(KIND)
     assert recipe.deletion_probability == 0.6
     assert recipe.pooling == "mean"
 
@@ -90,7 +88,7 @@ def test_the_last_word_that_stays_is_any_of_them():
 
 def test_examples_are_single_sentences(pair_tokenizer):
     corpus = make_corpus([[5, 3, 9], [40, 4]])
-    source = read().examples(corpus, ObjectiveContext(pair_tokenizer, 32))
+    source = read(KIND).examples(corpus, ObjectiveContext(pair_tokenizer, 32))
     texts = [source[index]["input_ids"][1:-1].tolist() for index in range(len(source))]
     starts = [(0, 5), (5, 8), (8, 17), (17, 47), (47, 57), (57, 61)]  # 40 tokens are too many
     assert texts == [list(range(10 + first, 10 + last)) for first, last in starts]
@@ -99,11 +97,10 @@ def test_examples_are_single_sentences(pair_tokenizer):
 def test_what_examples_cost_is_estimated(pair_tokenizer):
     corpus = make_corpus([[20] * 400])
     corpus.tokens[:] = 7
-    source = read().examples(corpus, ObjectiveContext(pair_tokenizer, 32))
+    source = read(KIND).examples(corpus, ObjectiveContext(pair_tokenizer, 32))
     assert source.lengths[0] == (2 + 0.4 * 20) + (20 + 1)
-    batch = (
-        read().build(ObjectiveContext(pair_tokenizer, 32)).collate([source[index] for index in range(400)], 0)
-    )
+    objective = read(KIND).build(ObjectiveContext(pair_tokenizer, 32))
+    batch = objective.collate([source[index] for index in range(400)], 0)
     tokens = batch["input_ids"].numel() + batch["decoder_input_ids"].numel()
     assert tokens == pytest.approx(source.lengths.sum(), abs=3 * np.sqrt(400 * 20 * 0.24))
 
@@ -118,7 +115,7 @@ def test_a_view_by_sentences_has_the_same_tokens():
 
 
 def test_a_batch_is_a_function_of_the_seed(pair_tokenizer):
-    objective = read().build(ObjectiveContext(pair_tokenizer, 32))
+    objective = read(KIND).build(ObjectiveContext(pair_tokenizer, 32))
     examples = [framed([[number] for number in range(10, 30)])]
     first, again, other = (objective.collate(examples, seed)["input_ids"] for seed in (0, 0, 1))
     assert torch.equal(first, again)

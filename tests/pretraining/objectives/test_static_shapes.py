@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from pydantic import TypeAdapter
 
 from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.batches import StepDataset
@@ -25,11 +24,11 @@ from tercet.data.steps.static_shapes import (
     fill,
 )
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
-from tercet.pretraining.objectives.recipes import ObjectiveRecipe
 from tercet.training.loop import accumulate_gradients
 
 from ...fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watch, watched
-from .test_recipes import KINDS, LENGTH, MIXTURE, make_corpus, make_source, make_steps, read
+from .conftest import read
+from .test_recipes import KINDS, LENGTH, MIXTURE, make_corpus, make_source, make_steps
 
 PREDICTING = [kind for kind in KINDS if kind != "character_language_modeling"]
 """Objectives of Transformers, whose micro-batches may have one size."""
@@ -38,11 +37,11 @@ PREDICTING = [kind for kind in KINDS if kind != "character_language_modeling"]
 def small_model(kind: str, size: int, **changes: Any):
     """Build a small model that learns an objective, without dropout."""
     torch.manual_seed(0)
-    config_class: Any = read({"kind": kind}).model_class.config_class
+    config_class: Any = read(kind).model_class.config_class
     sizes = {"vocab_size": size, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
     sizes |= {"num_hidden_layers": 2, "max_position_embeddings": 2 * LENGTH, "dropout": 0.0} | changes
     config = config_class(**sizes)
-    return read({"kind": kind}).build_model(config).train()
+    return read(kind).build_model(config).train()
 
 
 def fixed_steps(source, objective, num_processes: int = 1) -> list[StepDataset]:
@@ -57,7 +56,7 @@ def fixed_steps(source, objective, num_processes: int = 1) -> list[StepDataset]:
 @pytest.mark.parametrize("kind", PREDICTING)
 def test_micro_batches_of_one_size_are_learned_from_as_ragged_ones(kind, num_processes, tokenizer):
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     model = small_model(kind, len(tokenizer))
     ragged, fixed = [make_steps(source, objective)], fixed_steps(source, objective, num_processes)
     torch.testing.assert_close(learned(model, objective, fixed), learned(model, objective, ragged))
@@ -67,7 +66,7 @@ def test_micro_batches_of_one_size_are_learned_from_as_ragged_ones(kind, num_pro
 
 def test_filling_fits_a_model_whose_positions_end_with_the_texts(tokenizer):
     source = make_source(kind := "masked_language_modeling", tokenizer)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     limits = {"position_embedding_type": "learned", "max_position_embeddings": LENGTH}
     assert LENGTH % MULTIPLE != 0
     learned(small_model(kind, len(tokenizer), **limits), objective, fixed_steps(source, objective))
@@ -94,7 +93,7 @@ def test_all_micro_batches_of_an_objective_have_one_size(recipe, tokenizer):
 
 def read_from(recipe, corpora, tokenizer, length: int):
     """Cut what a recipe learns from: one corpus, or pairs of two; and build its objective."""
-    built = TypeAdapter(ObjectiveRecipe).validate_python(recipe)
+    built = read(**recipe)
     context = ObjectiveContext(tokenizer, length, decoder_start_id=0)
     return built.examples(corpora if built.reads_pairs else corpora[0], context), built.build(context)
 
@@ -213,7 +212,7 @@ def test_sizes_are_filled(recipe, least, tokenizer):
 
 def test_positions_are_those_of_the_targets(tokenizer):
     source = make_source("masked_language_modeling", tokenizer)
-    objective = read({"kind": "masked_language_modeling"}).build(ObjectiveContext(tokenizer, LENGTH))
+    objective = read("masked_language_modeling").build(ObjectiveContext(tokenizer, LENGTH))
     (steps,) = fixed_steps(source, objective)
     for batch in steps[0, 0, 0].micro_batches(torch.device("cpu")):
         found = batch[POSITIONS][batch["labels"][0, batch[POSITIONS]] != IGNORE]
@@ -246,7 +245,7 @@ An objective that is not listed may have as many as the largest that is.
 def test_no_step_of_one_size_waits_for_the_host(kind, tokenizer, monkeypatch):
     """Nor does it take more operators; all of ragged sizes do wait."""
     source = make_source(kind, tokenizer)
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     model = small_model(kind, len(tokenizer)).to(META)
     ragged, fixed = (make_steps(source, objective, has_fixed_sizes=way) for way in (False, True))
     for count in watched(objective, model, fixed, monkeypatch):
@@ -261,7 +260,7 @@ def test_no_step_of_one_size_waits_for_the_host(kind, tokenizer, monkeypatch):
 def test_a_whole_step_waits_for_nothing(tokenizer, monkeypatch):
     """From micro-batches to the gradient's norm; what becomes of a broken step is known later."""
     kind = "masked_language_modeling_with_next_sentence"
-    objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH))
+    objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH))
     model, accelerator = small_model(kind, len(tokenizer)), Accelerator(cpu=True)
     step = make_steps(make_source(kind, tokenizer), objective, has_fixed_sizes=True)[0, 0, 0]
     with as_on_a_gpu(monkeypatch):
@@ -298,7 +297,7 @@ def test_micro_batches_of_one_size_travel_and_hold_as_many_tokens_as_they_may(to
     """Of both streams together, but for the filling, and for the room of a fixed size."""
     for kind in ("causal_language_modeling", "translation"):
         source = make_source(kind, tokenizer)
-        objective = read({"kind": kind}).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
+        objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
         (steps,) = fixed_steps(source, objective)
         parts = steps[0, 0, 0].parts
         (sent,) = pickle.loads(pickle.dumps(parts))

@@ -6,11 +6,12 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter
 
 from tercet.data.steps.objective import Objective
 from tercet.pretraining.objectives.base_recipe import ObjectiveContext
-from tercet.pretraining.objectives.recipes import OBJECTIVES, SingleObjectiveRecipe
+from tercet.pretraining.objectives.recipes import OBJECTIVES
+
+from .conftest import read
 
 Z_LOSS = 0.01
 RECIPES = [recipe for recipe in OBJECTIVES.values() if "z_loss" in {field.name for field in fields(recipe)}]
@@ -38,7 +39,7 @@ def make_examples() -> list[dict[str, Any]]:
 def build(kind: str, tokenizer, **options) -> tuple[Any, Objective]:
     """Build a small model and an objective, both as a recipe says."""
     torch.manual_seed(0)
-    recipe = TypeAdapter(SingleObjectiveRecipe).validate_python({"kind": kind} | options)
+    recipe = read(kind, **options)
     config_class: Any = recipe.model_class.config_class
     config = config_class(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
