@@ -60,9 +60,6 @@ class Evaluation:
         items: The rows.
         subject: The model.
         prompting: How it is prompted.
-
-    Raises:
-        ValueError: The model cannot be evaluated so.
     """
 
     def __init__(self, items: Items, subject: Subject, prompting: PromptingRecipe):

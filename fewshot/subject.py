@@ -123,13 +123,7 @@ class Subject:
 
 
 def load_subject(checkpoint: Checkpoint, precision: Precision = "fp32", head: Head = "auto") -> Subject:
-    """Load a model with its LM head, and its tokenizer, onto the GPU if there is one.
-
-    Args:
-        checkpoint: The model on disk, of Tercet's or stock.
-        precision: Number format of weights and products.
-        head: How a decoder of ours is read.
-    """
+    """Load a model with its LM head, and its tokenizer, onto the GPU if there is one."""
     member, tokenizer = member_of(checkpoint, head), checkpoint.required_tokenizer()
     if checkpoint.is_ours:
         chosen = None if head == "auto" else getattr(modeling, HEADS[head])

@@ -75,16 +75,10 @@ def learn_all(
     read: Mapping[str, Split] | None = None,
     **options: Any,
 ) -> Results:
-    """Carry out the runs of all seeds below a folder.
+    """Carry out the runs of all seeds below a folder, with further options of `learn_seed`.
 
-    Args:
-        setting: Says how.
-        prepared: The task and the rows.
-        folder: Receives a folder of each seed.
-        first: The model of the first seed if it is loaded already; it is changed.
-        resume: Continue runs that are there.
-        read: What is learned from and measured on, if not what was prepared.
-        **options: Further ones of `learn_seed`.
+    `first` is the model of the first seed if it is loaded already; it is changed. `read` is what is learned
+    from and measured on, if not what was prepared.
     """
     splits = prepared.splits if read is None else read
     results = {}

@@ -101,12 +101,6 @@ def predict_file(
         output: Receives the rows, in the format that its ending names; `-` is standard output.
         overwrite: Replace an earlier file.
         precision: `fp32` or `bf16`.
-
-    Raises:
-        FileNotFoundError: There is no such file or model.
-        ValueError: The model is none that was fine-tuned, the file lacks a column, a row cannot be read, or
-            the output exists or has another ending.
-        WriteError: The system does not write it; what was there is as it was.
     """
     if output == STANDARD:
         return answer(Checkpoint.open(model), source, precision, LineWriter(sys.stdout))

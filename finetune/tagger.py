@@ -28,15 +28,7 @@ def build_tagger(
     overrides: Mapping[str, Any],
     from_scratch: bool = False,
 ) -> tuple[TercetTaggerForTokenClassification, PreTrainedTokenizerBase, list[str]]:
-    """Build a tagger around pretrained models: the tagger, its tokenizer, and its tensors that are drawn.
-
-    Args:
-        models: On disk; their vectors of a word lie beside each other.
-        task: Names the labels.
-        seed: Of the tagger's own weights.
-        overrides: Fields of the tagger's configuration.
-        from_scratch: Whether the word vectors are to be drawn, too, which is refused.
-    """
+    """Build a tagger around pretrained models: the tagger, its tokenizer, and its tensors that are drawn."""
     if task.head != "ForTokenClassification":
         raise ValueError(
             f"model.tagger labels words, but the task is {task.recipe.kind}: leave model.tagger out, or "

@@ -12,13 +12,7 @@ from .tasks.recipes import RowsRecipe
 
 
 def rows_of_texts(recipe: RowsRecipe, texts: Iterable[str | Sequence[Any]], model: str) -> list[Row]:
-    """Make a row of each text, or of the texts of each row.
-
-    Args:
-        recipe: The task's.
-        texts: A text for each row, or one for each column that the task reads.
-        model: What the model is called, for the error.
-    """
+    """Make a row of each text, or of the texts of each row, one for each column; errors name the model."""
     columns = recipe.input_columns
     rows = []
     for own in texts:

@@ -21,14 +21,7 @@ OF_BEAMS = ("early_stopping", "length_penalty")
 def settle_writing(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, longest: int, num_beams: int | None
 ) -> None:
-    """Let a model write targets as a recipe says, in their language.
-
-    Args:
-        model: Can generate.
-        tokenizer: Its own.
-        longest: Tokens that it writes at most.
-        num_beams: Targets that it follows at once; `None`: as it did.
-    """
+    """Let a model write at most `longest` tokens in the targets' language; without `num_beams`, as it did."""
     wanted: dict[str, Any] = {"max_new_tokens": longest, "max_length": None}
     if num_beams is not None:
         wanted["num_beams"] = num_beams

@@ -208,17 +208,7 @@ def bleu_by_length(
     tokenize: str = "13a",
     resamples: int = 200,
 ) -> list[LengthGroup]:
-    """Score translations by the length of their sources; see `score_translations` for the last options.
-
-    Args:
-        sources: What was translated.
-        translations: What came out.
-        references: One for each.
-        num_groups: Groups at most.
-        lowercase: Whether case is ignored.
-        tokenize: How text is cut into tokens.
-        resamples: How often rows are drawn again.
-    """
+    """Score translations by the length of their sources; see `score_translations` for the last options."""
     if not sources or not len(sources) == len(translations) == len(references):
         raise ValueError(
             f"there are {len(sources)} sources, {len(translations)} translations and {len(references)} "

@@ -125,13 +125,6 @@ def find_labels(
 
     Names come from the recipe, else from the data set, else they are the values: numbers in their order,
     others in that of the alphabet. Whoever wrote those names has numbered nothing.
-
-    Args:
-        rows: Have the column.
-        column: Its name.
-        names: Those that the recipe knows.
-        are_lists: Whether its values are lists of labels.
-        least: How many labels have to differ for something to be learned.
     """
     found = listed_values(rows, column) if are_lists else enumerate(label_values(rows, column))
     values, texts, types = set[str](), Counter[str](), set[type]()

@@ -22,12 +22,7 @@ Modules = Mapping[str, "EvaluationModule"]
 
 
 def load_metrics(names: Sequence[str], *, trust_remote_code: bool = False) -> Modules:
-    """Load modules, which runs their code; predictions are kept in memory until they are scored.
-
-    Args:
-        names: Of the modules.
-        trust_remote_code: Load those that are not the library's own, too.
-    """
+    """Load modules, which runs their code; predictions are kept in memory until they are scored."""
     if not names:
         return {}
     import evaluate

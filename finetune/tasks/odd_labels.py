@@ -25,15 +25,7 @@ MOST_SHOWN = 8
 
 
 def describe_odd_labels(found: Iterable[tuple[int, str]], places: Places) -> str:
-    """List the odd ones among labels, with how many rows have them and where the first one stands.
-
-    Args:
-        found: Rows with their labels, in the rows' order; a label may be there several times in a row.
-        places: Of all rows.
-
-    Returns:
-        One line; empty if there are none.
-    """
+    """List odd labels in a line, with how many rows have them and where the first one stands."""
     rows = dict.fromkeys(found)
     counts = Counter(label for _, label in rows)
     first = {label: row for row, label in reversed(rows)}

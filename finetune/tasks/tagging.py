@@ -312,12 +312,7 @@ class Tagging(Task):
         return [self.prediction(words, [usual] * len(words)) for words in words_in(rows, self.recipe.words)]
 
     def tags_in(self, rows: Dataset, labels: Labels | None) -> list[list[str]]:
-        """Return the labels of each row's words, by name.
-
-        Args:
-            rows: Have the recipe's columns.
-            labels: Those that there are; without them, values are names.
-        """
+        """Return the labels of each row's words, by name; without `labels`, values are names."""
         tagged, column = [], self.recipe.tags
         words_and_tags = zip(words_in(rows, self.recipe.words), label_lists(rows, column), strict=True)
         for row, (words, tags) in enumerate(words_and_tags):

@@ -86,46 +86,26 @@ class Task(ABC):
         return {}
 
     def require_inputs(self, rows: Dataset) -> None:
-        """Make sure that a model can read each row, whatever the others hold.
-
-        Raises:
-            RowError: It cannot read one.
-        """
+        """Raise a `RowError` unless a model can read each row, whatever the others hold."""
         for column in self.recipe.input_columns:
             texts_of(rows, column)
 
     def require_labels(self, rows: Dataset) -> None:
-        """Make sure that a model can learn from each row that it can read, whatever the others hold.
-
-        Raises:
-            RowError: One has no label, or what is none.
-        """
+        """Raise a `RowError` unless each row has what a model learns, whatever the others hold."""
         for column in self.recipe.label_columns:
             texts_of(rows, column)
 
     def require_usable(self, rows: Dataset) -> None:
-        """Make sure that each row can be learned from, whatever the others hold.
-
-        Raises:
-            RowError: One cannot.
-        """
+        """Raise a `RowError` unless each row can be read and learned from, whatever the others hold."""
         self.require_inputs(rows)
         self.require_labels(rows)
 
     def require_readable(self, rows: Dataset, encoder: TextEncoder) -> None:
-        """Refuse rows of which the tokenizer can read nothing, or no text that is to be learned.
-
-        Raises:
-            RowError: It cannot read one.
-        """
+        """Raise a `RowError` if the tokenizer reads nothing of a row, or of a text that is to be learned."""
         self.examples(rows, encoder, labelled=self.learns_texts)
 
     def require_consistent(self, rows: Dataset) -> None:
-        """Refuse what no row shows by itself, such as numbers that count from 1; rows may be bad ones.
-
-        Raises:
-            RowError: A row shows it together with the others.
-        """
+        """Raise a `RowError` for what rows show only together, as numbers from 1; some may be bad ones."""
         return
 
     def settled(self, model: Checkpoint) -> tuple[Any, int | None]:
@@ -277,12 +257,7 @@ class Task(ABC):
         return scored
 
     def companions(self, config: TercetConfig, max_length: int) -> dict[str, Any]:
-        """Return JSON files that other programs need beside the finished model, by their names.
-
-        Args:
-            config: The model's.
-            max_length: Tokens of a row that it reads.
-        """
+        """Return JSON files that other programs need beside the finished model, by their names."""
         return {}
 
     def minimized_metric(self, scores: Mapping[str, float | None]) -> float:

@@ -17,13 +17,7 @@ ROWS_TO_TRY = 16
 
 
 def build_task(recipe: RowsRecipe, train: Dataset, *, trust_remote_code: bool = False) -> Task:
-    """Find out what the labels of a task are, and load what else shall score it.
-
-    Args:
-        recipe: Of the task.
-        train: The training rows.
-        trust_remote_code: Run the code of modules in `task.metrics` that are not `evaluate`'s own.
-    """
+    """Find out what the labels of a task are, and load what else shall score it."""
     task = recipe.build(recipe.build().find(train))
     if names := getattr(recipe, "metrics", ()):
         from .library_metrics import load_metrics

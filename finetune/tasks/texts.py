@@ -138,13 +138,7 @@ def evenly_spaced(num_rows: int) -> np.ndarray:
 
 
 def hot_names(rows: Dataset, column: str, names: Sequence[str]) -> list[str]:
-    """Return the names of the places of a column's lists if they are multi-hot; none if they are not.
-
-    Args:
-        rows: Have the column.
-        column: Its name.
-        names: Those that the recipe knows; by default, the places' numbers.
-    """
+    """Return the recipe's names, or numbers, of the places of multi-hot lists; none if there are no such."""
     feature = rows.features[column]
     lists = lists_of(rows, column, "labels")
     widths = {len(values) for values in lists}
@@ -183,15 +177,7 @@ def require_once(values: Sequence[Any], row: int, column: str) -> None:
 
 
 def set_of(values: Sequence[Any], labels: Labels, row: int, column: str, *, is_hot: bool) -> np.ndarray:
-    """Return of each label whether a row's list has it, (L,).
-
-    Args:
-        values: The list.
-        labels: All labels.
-        row: Where it stands.
-        column: The same.
-        is_hot: Whether it holds zeros and ones, not labels.
-    """
+    """Return of each label whether a row's list has it, (L,); the list may hold zeros and ones (`is_hot`)."""
     if is_hot:
         if len(values) != len(labels) or not are_hot(values):
             raise RowError(

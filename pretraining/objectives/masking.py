@@ -100,9 +100,6 @@ class Spans(MaskingUnit):
     Args:
         geometric_p: p, between 0 and 1.
         max_span_length: Words of the longest span.
-
-    Raises:
-        ValueError: One of them is out of range.
     """
 
     def __init__(self, geometric_p: float = 0.2, max_span_length: int = 10):
