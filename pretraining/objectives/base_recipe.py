@@ -244,17 +244,3 @@ def unsuited(kind: str) -> ValueError:
         f"{kind} does not support this corpus: translation needs pairs, and all other objectives need "
         f"running text; set or remove corpus.source_column and corpus.target_column"
     )
-
-
-def check_rate(name: str, value: float) -> float:
-    """Return a share that is neither nothing nor everything, or refuse it by name."""
-    if not 0 < value < 1:
-        raise ValueError(f"{name} is {value}, but must lie between 0 and 1, both excluded: try 0.15")
-    return value
-
-
-def check_share(name: str, value: float) -> float:
-    """Return a share that may also be 0 or 1, or refuse it by name."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value}, but must lie between 0 and 1, both included: try 0.1")
-    return value

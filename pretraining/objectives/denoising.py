@@ -36,7 +36,6 @@ from .base_recipe import (
     Rate,
     Smoothing,
     ZLoss,
-    check_rate,
     single_text,
 )
 from .randomness import SequenceDraws, choose_each, poisson_until
@@ -67,9 +66,7 @@ class Denoising(TeacherForcing):
         z_loss: float = 0.0,
     ):
         super().__init__("denoising", decoder_start_id, label_smoothing, z_loss)
-        self.noise_density = check_rate("noise_density", noise_density)
-        if mean_span_length < 0.1:
-            raise ValueError(f"mean_span_length is {mean_span_length}, but must be 0.1 or more: try 3")
+        self.noise_density = noise_density
         self.mean_span_length = mean_span_length
         self.mask_id = required_token_id(tokenizer, "mask", "denoising")
         self.eos_id = required_token_id(tokenizer, "eos", "denoising")

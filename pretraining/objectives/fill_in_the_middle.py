@@ -36,7 +36,6 @@ from .base_recipe import (
     FullSequence,
     ObjectiveContext,
     Share,
-    check_share,
     single_text,
 )
 from .causal_language_modeling import NextTokenPrediction, bytes_of_sequences, causal_sequences
@@ -60,7 +59,7 @@ class FillInTheMiddle(NextTokenPrediction):
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, fim_rate: float = 0.5, spm_rate: float = 0.5):
         super().__init__("fill_in_the_middle")
-        self.fim_rate, self.spm_rate = check_share("fim_rate", fim_rate), check_share("spm_rate", spm_rate)
+        self.fim_rate, self.spm_rate = fim_rate, spm_rate
         required_token_id(tokenizer, "eos", "filling in the middle")
         (self.end_id,) = frame_ids(tokenizer)[1]
         self.has_beginning = len(frame_ids(tokenizer)[0]) > 0

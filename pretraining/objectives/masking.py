@@ -24,7 +24,6 @@ from ...data.steps.objective import IGNORE, INDEX, Example
 from ...data.steps.packing import stretches
 from ...data.tokenizers.special_tokens import is_special, required_token_id
 from ...training.token_objective import Noise
-from .base_recipe import check_rate, check_share
 from .randomness import TokenDraws
 
 CHOICE, REPLACEMENT, RANDOM_TOKEN, SPAN_LENGTH = range(4)
@@ -103,10 +102,8 @@ class Spans(MaskingUnit):
     """
 
     def __init__(self, geometric_p: float = 0.2, max_span_length: int = 10):
-        if max_span_length < 1:
-            raise ValueError(f"max_span_length is {max_span_length}, but a span has 1 word or more: try 10")
         numbers = np.arange(1, max_span_length + 1)
-        weights = (1 - check_rate("geometric_p", geometric_p)) ** (numbers - 1.0)
+        weights = (1 - geometric_p) ** (numbers - 1.0)
         self.shares = weights / weights.sum()
         """How likely each length is, from 1 on."""
         self.mean = float(self.shares @ numbers)
@@ -216,9 +213,8 @@ class Corruption:
         random_replace_prob: float = 0.1,
         unit: MaskingUnit = TOKENS,
     ):
-        self.mlm_probability = check_rate("mlm_probability", mlm_probability)
-        self.mask_replace_prob = check_share("mask_replace_prob", mask_replace_prob)
-        self.random_replace_prob = check_share("random_replace_prob", random_replace_prob)
+        self.mlm_probability = mlm_probability
+        self.mask_replace_prob, self.random_replace_prob = mask_replace_prob, random_replace_prob
         if (replaced := mask_replace_prob + random_replace_prob) > 1 + 1e-9:
             raise ValueError(
                 f"mask_replace_prob + random_replace_prob is {replaced:g}, more than all targets: lower one "
@@ -231,7 +227,7 @@ class Corruption:
 
     def with_probability(self, mlm_probability: float) -> "Corruption":
         other = copy(self)
-        other.mlm_probability = check_rate("mlm_probability", mlm_probability)
+        other.mlm_probability = mlm_probability
         return other
 
     def __call__(

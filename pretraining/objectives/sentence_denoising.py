@@ -64,7 +64,6 @@ from .base_recipe import (
     ObjectiveContext,
     Rate,
     Trainable,
-    check_rate,
     share_parameters,
     single_text,
 )
@@ -165,7 +164,7 @@ class SentenceDenoising(Objective):
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, deletion_probability: float = 0.6):
         self.weights = {TERM: 1.0}
-        self.deletion_probability = check_rate("deletion_probability", deletion_probability)
+        self.deletion_probability = deletion_probability
         self.special = is_special(tokenizer)
         self.start_id = opening_id(tokenizer)
 

@@ -60,7 +60,6 @@ from ...data.steps.examples import LeftOut, PackableExamples, PackedExamples, co
 from ...data.steps.objective import Example
 from ...data.steps.packing import Ragged, stretches
 from ...data.tokenizers.special_tokens import required_token_id
-from .base_recipe import check_share
 
 NEXT, RANDOM = 0, 1
 """The labels, as in `BertForPreTraining`."""
@@ -166,9 +165,7 @@ class SentencePairSource(ABC):
         self.sep_id = required_token_id(tokenizer, "sep", self.name)
         self.budget = sequence_length - 3
         self.seed = seed
-        self.short_sequence_probability = check_share(
-            "short_sequence_probability", short_sequence_probability
-        )
+        self.short_sequence_probability = short_sequence_probability
         if self.budget < 2:
             raise ValueError(
                 f"sequence_length is {sequence_length}, but [CLS] A [SEP] B [SEP] has 5 or more: raise it"

@@ -35,7 +35,6 @@ from .base_recipe import (
     Rate,
     Smoothing,
     ZLoss,
-    check_rate,
     single_text,
 )
 from .randomness import SequenceDraws, segment_each
@@ -125,11 +124,7 @@ class SpanCorruption(TeacherForcing):
         z_loss: float = 0.0,
     ):
         super().__init__("span_corruption", decoder_start_id, label_smoothing, z_loss)
-        self.noise_density = check_rate("noise_density", noise_density)
-        if mean_span_length < 1:
-            raise ValueError(
-                f"mean_span_length is {mean_span_length}, but a span has at least 1 token: try 3"
-            )
+        self.noise_density = noise_density
         self.mean_span_length = mean_span_length
         self.eos_id = required_token_id(tokenizer, "eos", "span corruption")
         spans = count_noise(np.array([longest]), noise_density, mean_span_length)[1]

@@ -67,10 +67,6 @@ class TeacherForcing(TokenObjective):
     """
 
     def __init__(self, term: str, decoder_start_id: int, label_smoothing: float = 0.0, z_loss: float = 0.0):
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                f"label_smoothing is {label_smoothing}, but must be at least 0 and below 1: try 0.1"
-            )
         super().__init__(term, label_smoothing, z_loss)
         self.decoder_start_id = decoder_start_id
 
