@@ -48,7 +48,7 @@ def counted(number: int, noun: str) -> str:
 
 
 @contextmanager
-def keys_below(part: str, recipe: Any) -> Iterator[None]:
+def keys_below(part: str, values: Any) -> Iterator[None]:
     """Let errors name the keys of a recipe that is a part of another as users write them.
 
     >>> from types import SimpleNamespace as Recipe
@@ -60,7 +60,7 @@ def keys_below(part: str, recipe: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        nested = {name: getattr(value, "__dict__", {}) for name, value in vars(recipe).items()}
+        nested = {name: getattr(value, "__dict__", {}) for name, value in vars(values).items()}
         keys = "|".join(f"{name}[.]{key}" for name, own in nested.items() for key in own)
         if type(error) is not ValueError or not keys:
             raise
