@@ -29,7 +29,6 @@ def cache_folder(choice: str | Path | None = None) -> Path:
 
 
 def name_of(*dependencies: object) -> str:
-    """Name work by all that it depends on."""
     return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:24]
 
 

@@ -92,7 +92,6 @@ class TokenizedCorpus:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Map a saved corpus into memory."""
         about = json.loads((folder / ABOUT).read_text())
         arrays = (mapped(folder / name, np.dtype(about["kinds"][name])) for name in ARRAYS)
         return cls(*arrays, tally=Tally(**about["tally"]), folder=folder)

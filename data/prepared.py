@@ -123,7 +123,6 @@ class Manifest:
 
 
 def shard_of(data: dict[str, Any]) -> Shard:
-    """Build a shard's entry from plain data."""
     return Shard(**{**data, "counts": Counts(**data["counts"]), "tally": Tally(**data["tally"])})
 
 
@@ -171,7 +170,6 @@ class PreparedDocuments(Documents):
         self.refuse("something reads the text itself")
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise a `ValueError` that says why the text itself is needed."""
         raise ValueError(
             f"{self.location} holds tokens, not text ({why}): name the text it was made of, or change that"
         )
@@ -300,7 +298,6 @@ class PiecewiseArray:
         return taken
 
     def astype(self, kind: Any) -> np.ndarray:
-        """Join the values, as another kind."""
         return self._between(0, len(self)).astype(kind)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

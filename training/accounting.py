@@ -44,5 +44,4 @@ def tell_of_weights(run: str, scored: Mapping[str, str], saved: Mapping[str, str
 
 
 def tell(line: str) -> None:
-    """Print a line beside a run's progress."""
     print(line, file=sys.stderr, flush=True)

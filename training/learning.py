@@ -199,7 +199,6 @@ def begin(session: Session, parts: Parts) -> Training:
 
 
 def continue_from(checkpoint: Path, training: Training, about: dict[str, Any]) -> None:
-    """Go on where a checkpoint ends."""
     require_resumable(checkpoint, about["training"])
     load_checkpoint(checkpoint, training)
     tell_of_resuming(checkpoint, read_state(checkpoint), training.model, training.accelerator, about)
@@ -285,7 +284,6 @@ def inspected(
 
 
 def move_average(training: Training, decay: float, metrics: Metrics) -> None:
-    """Move the average of the weights towards them after a step."""
     progress = training.progress
     training.averages[EMA].move(decay, progress.step, progress.skipped, progress.skipped_in_a_row)
 

@@ -87,7 +87,6 @@ class Progress:
 
     @property
     def cursor(self) -> DataCursor:
-        """Where the data of the next step are."""
         return DataCursor(self.epoch, self.position, self.step)
 
     def advance(self, step: Step, skipped: int | Tensor = 0, in_a_row: int | Tensor = 0) -> None:

@@ -26,7 +26,6 @@ def mark(folder: Path, models: Mapping[str, str] = MappingProxyType({})) -> None
 
 
 def is_ours(folder: Path) -> bool:
-    """Return whether a command of ours has written a folder."""
     return (folder / OWN).exists()
 
 

@@ -140,7 +140,6 @@ class RunFolder:
                 )
 
     def require_unused(self, *, resume: bool, overwrite: bool) -> None:
-        """Raise a `ValueError` if the folder holds an earlier run that is not to be continued or replaced."""
         options = {"resume": resume, "overwrite": overwrite, "is_resumable": bool(self.kept)}
         require_unused(self.folder, self.prepared, **options)
 

@@ -42,7 +42,6 @@ def tell_start(lines: Mapping[str, str]) -> None:
 
 
 def as_block(lines: Mapping[str, str]) -> str:
-    """Write lines below one another, each behind its name."""
     return "\n".join(f"{name:<10} {line}" for name, line in lines.items())
 
 

@@ -37,7 +37,6 @@ class RowError(ValueError):
         self.reason = reason or reason_of(complaint)
 
     def moved(self, rows: int) -> "RowError":
-        """Return the same error of a row behind so many others."""
         return RowError(self.row + rows, self.complaint, self.reason)
 
 

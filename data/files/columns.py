@@ -231,7 +231,6 @@ def odd_value(column: str, values: Sequence[Any], error: Exception) -> RowError:
 
 
 def another_kind(column: str) -> str:
-    """Describe why a value does not go with others."""
     return f"has a value of another kind in column {column!r}"
 
 

@@ -170,7 +170,6 @@ def problem_of_bytes(text: str, file: Path) -> str:
 
 
 def conversion(file: Path, encoding: str) -> str:
-    """Return the command that converts a file to UTF-8."""
     name, decompress = shlex.quote(str(file)), DECOMPRESSORS.get(file.suffix.lower())
     convert = f"iconv -f {encoding} -t UTF-8"
     return f"{decompress} {name} | {convert} > NEW_FILE" if decompress else f"{convert} {name} > NEW_FILE"

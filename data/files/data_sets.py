@@ -48,6 +48,5 @@ def load_dataset(
 
 
 def require_own_file(file: str, *, is_own: bool) -> None:
-    """Raise a `ValueError` if a data set names a file that is not its own."""
     if not is_own:
         raise ValueError(f"it names {file}, which is no file of the data set: correct its README.md")

@@ -122,7 +122,6 @@ def is_abandoned(file: Path) -> bool:
 
 
 def require_unheld(folder: Path) -> None:
-    """Raise a `ValueError` if another process holds a folder's lock."""
     if looked_up(file := lock_of(folder)) is False:
         raise ValueError(f"output {folder} is in use by {holder(file)}: wait until it ends")
 
@@ -156,7 +155,6 @@ def own_name() -> str:
 
 
 def holder(file: Path) -> str:
-    """Describe in words who holds a lock."""
     with suppress(OSError):
         return own_name() if file in HELD else file.read_text(encoding="utf-8") or "another process"
     return "another process"  # which has not written its name yet, or no more

@@ -114,11 +114,9 @@ class Tally:
         return whole
 
     def leave_out(self, place: Place, problem: str) -> None:
-        """Count a bad record that is left out."""
         self._count(self.left_out, place, problem)
 
     def repair(self, place: Place, problem: str) -> None:
-        """Count a bad record that is repaired."""
         self._count(self.repaired, place, problem)
 
     def _count(self, counts: dict[str, int], place: Place, problem: str) -> None:

@@ -167,7 +167,6 @@ WRITERS: dict[str, Callable[[Any], RowWriter]] = {
 
 
 def require_ending(output: str) -> None:
-    """Raise a `ValueError` unless rows can be written into a file of such a name."""
     if Path(output).suffix not in WRITERS:
         raise ValueError(f"--output is {output!r}: end its name in {', '.join(WRITERS)}")
 

@@ -230,7 +230,6 @@ def with_repaired_rows(reading: Reading, check: Check, repair: Repair, remedy: s
 
 
 def require_values(rows: Dataset, columns: Sequence[str]) -> None:
-    """Raise a `RowError` if a row has nothing in a column."""
     for column in columns:
         values_of(rows, column)
 

@@ -38,7 +38,6 @@ def rows_of_csv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Nu
 
 
 def rows_of_tsv(file: Path, columns: Sequence[str], limit: Limit) -> Iterator[Numbered]:
-    """Read the rows of a table with tabs."""
     return _rows_of_table(file, columns, limit, "\t")
 
 

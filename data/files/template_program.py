@@ -144,7 +144,6 @@ def filled_in(source: str, row: Row | None, *, is_expression: bool) -> Any:
 
 
 def require_bound(text: str) -> None:
-    """Raise a `ValueError` if a text is too long."""
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"it makes more than {MOST_CHARACTERS:,} characters")
 

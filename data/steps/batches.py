@@ -112,7 +112,6 @@ class Step:
     first process's share, to exchange gradients as the others do, and nothing of it counts."""
 
     def micro_batches(self, device: torch.device) -> list[Batch]:
-        """Cut this process's share into micro-batches on `device`."""
         return [batch for part in self.parts for batch in part.micro_batches(device)]
 
     def whole(self, accelerator: Accelerator) -> "Step":
@@ -130,7 +129,6 @@ class Step:
         )
 
     def pin_memory(self) -> "Step":
-        """Let the data loader pin this object."""
         return replace(self, parts=tuple(part.pin_memory() for part in self.parts))
 
 

@@ -197,12 +197,10 @@ def likely_most(counts: Sequence[int], planned: Sequence[int]) -> float:
 
 
 def rounded(number: float) -> int:
-    """Return the next multiple of `MULTIPLE`."""
     return int(-(-number // MULTIPLE)) * MULTIPLE
 
 
 def doubled(size: int, least: int) -> int:
-    """Double a size until it is large enough."""
     while size < least:
         size = max(2 * size, MULTIPLE)
     return size

@@ -226,7 +226,6 @@ def can_be_compared(values: list[Tensor]) -> bool:
 
 
 def same(left: Tensor | None, right: Tensor | None) -> bool:
-    """Return whether two states of a generator are one."""
     return left is right or (left is not None and right is not None and torch.equal(left, right))
 
 

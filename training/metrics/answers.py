@@ -76,7 +76,6 @@ def right_texts(right_answers: Sequence[str]) -> list[str]:
 
 
 def are_equal(found: str, right: str) -> bool:
-    """Return whether an answer is the right one."""
     if is_as_written(right):
         return found.strip() == right.strip()
     return normalize(found) == normalize(right)

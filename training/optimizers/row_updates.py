@@ -96,7 +96,6 @@ class ReachedRows:
         return reached
 
     def whole(self) -> dict[str, Tensor]:
-        """Return the state of the whole table."""
         size = len(self.place), self.buffers.shape[2]
         moments = (self.buffers.new_zeros(size).index_copy_(0, self.rows, each) for each in self.moments)
         return {STEP: self.step, **dict(zip((AVERAGE, SQUARE), moments, strict=True))}
@@ -194,7 +193,6 @@ class UpdatesRows(Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take a state over, in which tables are whole."""
         super().load_state_dict(state_dict)
         self.reached.clear()
 
