@@ -90,11 +90,6 @@ def test_choices_are_ranked_as_predicted(load, predicted):
     assert {entry.text: entry.value for entry in ranking.entries} == dict(zip(choices, expected, strict=True))
 
 
-def test_one_choice_is_refused(load):
-    with pytest.raises(ValueError, match="there are 1 choices"):
-        abilities_of(load("chooser"))["choose"].answer(["The cat", "sat"], {})
-
-
 def test_a_stock_classifier_gives_the_softmax_of_its_head(stock):
     model = stock(BertForSequenceClassification, id2label={0: "bad", 1: "good", 2: "odd"})
     (ranking,) = abilities_of(model)["classify"].answer([TEXT], {})

@@ -57,25 +57,6 @@ def test_gaps_are_written_in_any_way(fill, gap):
     assert fill.answer([f"The {gap} sat."], {}) == fill.answer(["The ___ sat."], {})
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("The cat sat.", "'The cat sat.' has no gap: write ___ for the missing word"),
-        ("  ", "is empty: write something there"),
-        ("The cat ___ " * 40, "but encoder reads at most 64: shorten the text"),
-    ],
-)
-def test_what_cannot_be_filled_is_refused(fill, text, message):
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
-        fill.answer([text], {})
-
-
-@pytest.mark.parametrize("top", [0, 51, "many", None])
-def test_a_setting_out_of_range_is_refused(fill, top):
-    with pytest.raises(ValueError, match="choose a number from 1 to 50"):
-        fill.answer(["The ___ sat."], {"top": top})
-
-
 def generated(ability, text, **how):
     """Generate with transformers alone."""
     tokenizer, model = ability.model.tokenizer, ability.model.model
@@ -153,5 +134,3 @@ def test_a_continuation_ends_where_the_model_has_no_room(go_on):
     assert 0 < room < 60
     written = go_on.generate(go_on.encode(text), 400, 1.0, seed=0)
     assert len(written) <= room
-    with pytest.raises(ValueError, match="shorten"):
-        go_on.answer([text * 9], {})

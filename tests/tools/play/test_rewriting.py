@@ -39,14 +39,6 @@ def test_a_mask_stands_for_a_gap_where_there_are_no_sentinels(load):
     assert restore.prepare("The ___ sat.") == f"The {restore.model.tokenizer.mask_token} sat."
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("The cat sat.", "has no gap"), ("___ " * 9, "has 9 gaps, but the model knows 8")]
-)
-def test_what_cannot_be_restored_is_refused(load, text, message):
-    with pytest.raises(ValueError, match=message):
-        abilities_of(load("spans"))["restore"].answer([text], {})
-
-
 def test_the_probability_per_token_is_the_geometric_mean_of_a_forward_pass(load, monkeypatch):
     restore = abilities_of(load("denoiser"))["restore"]
     inputs = restore.model.inputs("The cat sat.")

@@ -62,8 +62,3 @@ def test_a_text_is_most_similar_to_itself(load):
     ranking, _ = abilities_of(load("encoder"))["similar"].answer([TEXTS[1], "\n".join(TEXTS)], {})
     assert ranking.entries[0].text == TEXTS[1]
     assert ranking.entries[0].value == pytest.approx(1, abs=1e-5)
-
-
-def test_too_many_texts_are_refused(load):
-    with pytest.raises(ValueError, match="there are 51 texts: write at most 50 lines"):
-        abilities_of(load("encoder"))["similar"].answer(["a", "a\n" * 51], {})
