@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -192,23 +193,27 @@ def complaint(capsys, *arguments: object) -> str:
     return line
 
 
-def test_refusals_are_one_line_and_write_nothing(folder, tmp_path, capsys, tokenizer):
-    source, new = folder("decoder"), tmp_path / "new"
-    line = complaint(capsys, source, "--to", "decoder", "--output", new)
-    assert "is of the member 'decoder' already" in line
-    line = complaint(capsys, source, "--to", "encoder", "--output", new, "--text", tmp_path / "none.txt")
-    assert "none.txt is no file" in line
-    (tmp_path / "empty.txt").write_text("\n\n")
-    line = complaint(capsys, source, "--to", "encoder", "--output", new, "--text", tmp_path / "empty.txt")
-    assert "empty.txt has no text" in line
-    other = folder("encoder", tokenizer)
-    line = complaint(capsys, other, "--decoder", source, "--to", "seq2seq", "--output", new)
-    assert "have different vocabularies" in line
-    for file in source.glob("tokenizer*"):
+@pytest.mark.parametrize(
+    ("source", "arguments", "message"),
+    [
+        ("decoder", "--to decoder", "is of the member 'decoder' already"),
+        ("decoder", "--to encoder --text none.txt", "none.txt is no file"),
+        ("decoder", "--to encoder --text empty.txt", "empty.txt has no text"),
+        ("encoder", "--to seq2seq --decoder decoder", "have different vocabularies"),
+        ("bare", "--to encoder", "has no tokenizer"),
+    ],
+)
+def test_refusals_are_one_line_and_write_nothing(
+    source, arguments, message, folder, tmp_path, capsys, tokenizer, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    folder("encoder", tokenizer)
+    bare = shutil.copytree(folder("decoder"), "bare")
+    for file in Path(bare).glob("tokenizer*"):
         file.unlink()
-    line = complaint(capsys, source, "--to", "encoder", "--output", new)
-    assert "has no tokenizer" in line
-    assert not new.exists()
+    Path("empty.txt").write_text("\n\n")
+    assert message in complaint(capsys, source, *arguments.split(), "--output", "new")
+    assert not Path("new").exists()
 
 
 def test_neither_source_is_overwritten(folder, tmp_path, capsys):

@@ -231,21 +231,39 @@ def test_what_is_left_out_is_counted(described, tmp_path, capsys):
     assert capsys.readouterr().err.endswith("left out 1 of 241 documents: without text\n")
 
 
+SHUFFLED = {"name": "JsonlReader", "arguments": {"data_folder": ".", "shuffle_files": True}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"filters": [{"name": "GopherFilter"}]},
+            "datatrove has no 'GopherFilter': use one of C4BadWordsFilter",
+        ),
+        (
+            {"filters": [{"name": "RegexFilter", "arguments": {"pattern": "x"}}]},
+            "RegexFilter does not take: use regex_exp",
+        ),
+        (
+            {"filters": [{"name": "SamplerFilter", "arguments": {"rate": 0.5}}]},
+            "filters: SamplerFilter may draw at random, and .*: add seed: 0 to its arguments",
+        ),
+        (
+            {"corpus": {"path": None, "reader": SHUFFLED}},
+            r"corpus\.reader: JsonlReader shuffles without a seed, .*leave shuffle_files out",
+        ),
+        ({"executor": {"kind": "slurm"}}, r"executor\.arguments of SlurmExecutor.*'time'"),
+    ],
+)
+def test_blocks_that_cannot_be_built_are_refused(keys, message, described, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        tercet.prepare(described(**keys))
+    assert not (tmp_path / "prepared").exists()
+
+
 def test_what_does_not_fit_is_refused(described, tmp_path, tokenizer):
     prepare = partial(pytest.raises, ValueError)
-    with prepare(match="datatrove has no 'GopherFilter': use one of C4BadWordsFilter"):
-        tercet.prepare(described(filters=[{"name": "GopherFilter"}]))
-    with prepare(match="RegexFilter does not take: use regex_exp"):
-        tercet.prepare(described(filters=[{"name": "RegexFilter", "arguments": {"pattern": "x"}}]))
-    sampler = {"name": "SamplerFilter", "arguments": {"rate": 0.5}}
-    with prepare(match="filters: SamplerFilter may draw at random, and .*: add seed: 0 to its arguments"):
-        tercet.prepare(described(filters=[sampler]))
-    shuffled = {"name": "JsonlReader", "arguments": {"data_folder": str(tmp_path), "shuffle_files": True}}
-    with prepare(match=r"corpus\.reader: JsonlReader shuffles without a seed, .*leave shuffle_files out"):
-        tercet.prepare(described(corpus={"path": None, "reader": shuffled}))
-    with prepare(match=r"executor\.arguments of SlurmExecutor.*'time'"):
-        tercet.prepare(described(executor={"kind": "slurm"}))
-    assert not (tmp_path / "prepared").exists()
     location = tercet.prepare(described())
     with prepare(match="prepared with another tasks and options.*--overwrite"):
         tercet.prepare(described(corpus={"shard_bytes": 4000}))
