@@ -70,12 +70,7 @@ Binding = dict[str, Any]
 
 
 class FixedCopies:
-    """An `ExampleSource` of numbered copies of another one's first epoch.
-
-    Args:
-        source: What is copied.
-        number: How many copies there are.
-    """
+    """An `ExampleSource` of numbered copies of another one's first epoch."""
 
     def __init__(self, source: ExampleSource, number: int):
         self.examples = source.epoch(0)
@@ -89,12 +84,7 @@ class FixedCopies:
 
 
 class NumberedCopy(PackableExamples):
-    """The same examples under other numbers.
-
-    Args:
-        examples: What is copied.
-        offset: Number of the first one.
-    """
+    """The same examples under other numbers."""
 
     def __init__(self, examples: Examples, offset: int):
         self.examples = examples
@@ -311,13 +301,7 @@ MEANINGS = {
 
 
 class CachedTeacher:
-    """A teacher that is not there: what it made of each example is looked up.
-
-    Args:
-        folder: That of the cache.
-        binding: What it has to be of.
-        device: Where its numbers are needed.
-    """
+    """A teacher that is not there: what it made of each example is looked up."""
 
     def __init__(self, folder: Path, binding: Binding, device: torch.device):
         about = read_about(folder)

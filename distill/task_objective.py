@@ -35,12 +35,7 @@ IMPOSSIBLE = -1e9
 
 
 class SoftLabels(ABC):
-    """What a task's answers are, and what parts a student's from a teacher's. Abstract: see below.
-
-    Args:
-        base: What the task learns without a teacher.
-        temperature: Of both answers, where they are distributions.
-    """
+    """What a task's answers are, and what parts a student's from a teacher's. Abstract: see below."""
 
     has_rows = True
     """Whether each sequence has one answer, and filling none that counts."""

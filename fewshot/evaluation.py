@@ -54,13 +54,7 @@ class Outcome:
 
 
 class Evaluation:
-    """Evaluates one model.
-
-    Args:
-        items: The rows.
-        subject: The model.
-        prompting: How it is prompted.
-    """
+    """Evaluates one model."""
 
     def __init__(self, items: Items, subject: Subject, prompting: PromptingRecipe):
         self.items, self.subject, self.conditions = items, subject, conditions_of(prompting)

@@ -54,12 +54,7 @@ def evaluate_rows(
 
 
 class Evaluator:
-    """Evaluates a model on a split while it learns, and keeps the best evaluation: it need not be repeated.
-
-    Args:
-        task: What it learns.
-        split: Its rows, and what the model reads of them.
-    """
+    """Evaluates a model on a split while it learns, and keeps the best evaluation for later."""
 
     def __init__(self, task: Task, split: Split):
         self.task = task

@@ -42,12 +42,7 @@ ROWS_AT_ONCE = 1024
 
 
 class Predictor:
-    """A fine-tuned model and everything it takes to ask it, on the GPU if there is one.
-
-    Args:
-        checkpoint: The model on disk.
-        precision: `fp32`, or `bf16` for the products.
-    """
+    """A fine-tuned model and everything it takes to ask it, on the GPU if there is one."""
 
     def __init__(self, checkpoint: Checkpoint, precision: str = "fp32"):
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

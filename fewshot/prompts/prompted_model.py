@@ -12,13 +12,7 @@ from .request import Request, Score
 
 
 class PromptedModel:
-    """A model that is prompted.
-
-    Args:
-        prompter: Writes the prompts of a model.
-        prompting: How they are scored.
-        columns: A row, for the names of its columns.
-    """
+    """A model that is prompted."""
 
     def __init__(self, prompter: Prompter, prompting: PromptingRecipe, columns: Row):
         self.subject, self.prompter = prompter.subject, prompter

@@ -56,7 +56,7 @@ class Score:
 
 
 class Scorer(ABC):
-    """Scores requests with one model. Abstract: each member reads them in its own way."""
+    """Scores requests with a model in evaluation mode. Abstract: each member reads them in its own way."""
 
     @abstractmethod
     def score(self, requests: Sequence[Request]) -> Iterator[tuple[int, Score]]:

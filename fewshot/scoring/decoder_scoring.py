@@ -34,12 +34,7 @@ from .prefix_tree import PrefixTree, by_size, find_families, grow_trees
 
 
 class TreeScorer(Scorer):
-    """A decoder of ours.
-
-    Args:
-        model: In evaluation mode.
-        tokens_at_once: Tokens of a batch, pads included.
-    """
+    """A decoder of ours."""
 
     def __init__(self, model: TercetDecoderForCausalLM, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once
@@ -124,12 +119,7 @@ class TreeScorer(Scorer):
 
 
 class CacheScorer(Scorer):
-    """A stock decoder: the beginning of a family is cached if it can be, each answer is a row behind it.
-
-    Args:
-        model: In evaluation mode.
-        tokens_at_once: Tokens of a batch, pads included.
-    """
+    """A stock decoder: the beginning of a family is cached if it can be, each answer is a row behind it."""
 
     def __init__(self, model: PreTrainedModel, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once
@@ -202,11 +192,7 @@ MOST_SCORES_ELSEWHERE = 2**26
 
 
 class SharedPrefix:
-    """A kernel of attention, for models of ours: every row reads what is cached of one text, and itself.
-
-    Args:
-        cache: Keys and values of the beginning, of a single row.
-    """
+    """A kernel of attention, for models of ours: every row reads what is cached of one text, and itself."""
 
     def __init__(self, cache: Cache):
         self.layers: list[Any] = list(cache.layers)

@@ -66,14 +66,7 @@ def with_masks(ids: tuple[int, ...], positions: Sequence[int], mask_id: int) -> 
 
 
 class EncoderScorer(Scorer):
-    """An encoder, ours or a stock one.
-
-    Args:
-        model: In evaluation mode.
-        tokens_at_once: Tokens of a batch, pads included.
-        hiding: Which tokens are hidden together.
-        mask_id: What stands for a hidden one.
-    """
+    """An encoder, ours or a stock one."""
 
     def __init__(self, model: PreTrainedModel, tokens_at_once: int, hiding: Hiding, mask_id: int):
         self.model, self.tokens_at_once = model, tokens_at_once

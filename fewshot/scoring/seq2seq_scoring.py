@@ -17,12 +17,7 @@ from .prefix_tree import by_size
 
 
 class Seq2SeqScorer(Scorer):
-    """A sequence-to-sequence model, ours or a stock one.
-
-    Args:
-        model: In evaluation mode.
-        tokens_at_once: Tokens of a batch, pads and repeated sources included.
-    """
+    """A sequence-to-sequence model, ours or a stock one."""
 
     def __init__(self, model: PreTrainedModel, tokens_at_once: int):
         self.model, self.tokens_at_once = model, tokens_at_once

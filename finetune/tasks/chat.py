@@ -79,12 +79,7 @@ class Answered:
 
 
 class ChatObjective(TaskObjective[Answered]):
-    """Cross-entropy of the tokens of the assistant's turns, each from all tokens before it.
-
-    Args:
-        longest_answer: Tokens that a model writes at most.
-        max_length: Tokens of a prompt with its answer at most.
-    """
+    """Cross-entropy of the tokens of the assistant's turns, each from all tokens before it."""
 
     def __init__(self, longest_answer: int, max_length: int):
         super().__init__("token")

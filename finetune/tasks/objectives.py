@@ -24,11 +24,7 @@ Outputs = TypeVar("Outputs")
 
 
 class TaskObjective(Objective, Generic[Outputs]):
-    """An objective of one term that also answers. Abstract: each task adds its outputs and their loss.
-
-    Args:
-        term: What is learned, as logs call it.
-    """
+    """An objective of one term that also answers. Abstract: each task adds its outputs and their loss."""
 
     group_size = 1
     """Examples whose loss depends on each other, about: they are read together."""

@@ -60,11 +60,7 @@ WINDOW_FIELDS = ("rows", "nowhere")
 
 
 class QuestionAnsweringObjective(TaskObjective[Tensor]):
-    """Cross-entropy of the first and of the last token of the answer among those of the window, their mean.
-
-    Args:
-        longest_answer: Tokens of a span at most.
-    """
+    """Cross-entropy of an answer's first and last token among those of the window, their mean."""
 
     def __init__(self, longest_answer: int):
         super().__init__("answer")

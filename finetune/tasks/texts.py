@@ -79,11 +79,7 @@ TextColumns = Sequence[Sequence[str]]
 
 
 class BagOfWords:
-    """Logistic regression on words, for one label or several.
-
-    Args:
-        columns: Texts of the training rows.
-    """
+    """Logistic regression on words, for one label or several."""
 
     def __init__(self, columns: TextColumns):
         self.chosen = evenly_spaced(len(columns[0]))

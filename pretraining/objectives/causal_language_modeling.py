@@ -51,11 +51,7 @@ class NextTokenPrediction(TokenObjective):
 
 
 class CausalLanguageModeling(NextTokenPrediction):
-    """Predict the next token of a text; the term is `clm`.
-
-    Args:
-        z_loss: See `TokenObjective`.
-    """
+    """Predict the next token of a text; the term is `clm`."""
 
     noise = "none"
 

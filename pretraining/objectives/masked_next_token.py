@@ -29,12 +29,7 @@ from .masking import DynamicMasking
 
 
 class MaskedNextTokenPrediction(TokenObjective):
-    """Predict the masked tokens of a decoder's input, each at the position before it; the term is `mntp`.
-
-    Args:
-        masking: Gives the corrupted tokens and their labels.
-        z_loss: See `TokenObjective`.
-    """
+    """Predict the masked tokens of a decoder's input, each at the position before it; the term is `mntp`."""
 
     noise = "dynamic"
 

@@ -27,12 +27,7 @@ PAIR_LABELS = {"nsp": 2, "sop": 2}
 
 
 class MaskedLanguageModelingWithPairs(Objective):
-    """Predict masked tokens, and judge pairs; the terms are `mlm` and `pair_term`, of equal weight.
-
-    Args:
-        masked_language_modeling: Corrupts the pairs and gives the first term.
-        pair_term: Name of the second term.
-    """
+    """Predict masked tokens, and judge pairs; the terms are `mlm` and `pair_term`, of equal weight."""
 
     can_be_recorded = True
 

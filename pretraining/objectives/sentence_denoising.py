@@ -155,12 +155,7 @@ TERM = "reconstruction"
 
 
 class SentenceDenoising(Objective):
-    """Write sentences from vectors of what is left of them; the term is `reconstruction`.
-
-    Args:
-        tokenizer: Puts a token before a text, with which the decoder begins.
-        deletion_probability: Of a word.
-    """
+    """Write sentences from vectors of what is left of them; the term is `reconstruction`."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, deletion_probability: float = 0.6):
         self.weights = {TERM: 1.0}
