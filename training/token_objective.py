@@ -46,8 +46,6 @@ class TokenObjective(Objective):
     """Whether examples are corrupted: never, always the same way, or anew whenever they are seen."""
 
     def __init__(self, term: str, label_smoothing: float = 0.0, z_loss: float = 0.0):
-        if z_loss < 0:
-            raise ValueError(f"z_loss is {z_loss}, but must be at least 0: try 1e-4")
         self.term = term
         self.weights = {term: 1.0}
         self.label_smoothing = label_smoothing
