@@ -144,10 +144,8 @@ class MixedObjective(Objective):
         return MixedObjective([objective.at(progress) for objective in self.objectives], self.shares)
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        first, *others = self.collate_parts(examples, seed)
-        if others:
-            raise ValueError("examples of several objectives make several batches: call collate_parts")
-        return first
+        (batch,) = self.collate_parts(examples, seed)  # of one objective: several would make a batch each
+        return batch
 
     def collate_parts(self, examples: Sequence[Example], seed: int) -> list[Batch]:
         batches = []
