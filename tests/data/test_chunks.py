@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tercet.data.chunks import FullSequences, ParallelPairs
-from tercet.data.corpus import TokenizedCorpus, offsets
+from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.examples import (
     Examples,
     ExampleSource,
@@ -13,20 +13,15 @@ from tercet.data.steps.examples import (
     tell_of_left_out,
 )
 
+from ..corpora import make_corpus
+
 OPENING, CLOSING, END = 1000, 1001, 1002
 
 
 def corpus_of(*documents: list[int]) -> TokenizedCorpus:
-    """A corpus of the ids 0, 1, 2, ... in documents of sentences of these lengths."""
-    sentences = [length for document in documents for length in document]
-    num_tokens = sum(sentences)
-    return TokenizedCorpus(
-        tokens=np.arange(num_tokens, dtype=np.uint16),
-        word_starts=np.arange(num_tokens) % 2 == 0,
-        sentence_offsets=offsets(np.array(sentences)),
-        document_offsets=offsets(np.array([len(document) for document in documents])),
-        document_bytes=np.zeros(len(documents), dtype=np.int64),
-    )
+    """A corpus of the ids 0, 1, 2, ... in documents of sentences of these lengths; even ones begin words."""
+    ids = np.arange(sum(map(sum, documents)), dtype=np.uint16)
+    return make_corpus(documents, ids, ids % 2 == 0)
 
 
 CORPUS = corpus_of([3, 4], [], [10, 1, 1], [2])

@@ -8,20 +8,15 @@ from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.examples import gather, pick
 from tercet.data.steps.objective import IGNORE
 
+from ..corpora import make_corpus
+
 END = 2
 SIZES = (11, 1, 4, 0, 8)
 
 
 @pytest.fixture
 def corpus() -> TokenizedCorpus:
-    offsets = np.concatenate([[0], np.cumsum(SIZES)])
-    return TokenizedCorpus(
-        tokens=np.arange(10, 10 + sum(SIZES)).astype(np.uint16),
-        word_starts=np.ones(sum(SIZES), dtype=bool),
-        sentence_offsets=offsets,
-        document_offsets=np.arange(len(SIZES) + 1),
-        document_bytes=np.array(SIZES),
-    )
+    return make_corpus([[size] for size in SIZES])
 
 
 def stream_of(corpus: TokenizedCorpus) -> list[int]:

@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
-from tercet.data.corpus import TokenizedCorpus
 from tercet.pretraining.recipe import PretrainingRecipe
 
 from ..word_level import ROLES, SIGNS, word_level
@@ -173,16 +171,3 @@ def recipe_on(ragged_texts, tmp_path):
 @pytest.fixture
 def pair_tokenizer() -> PreTrainedTokenizerFast:
     return word_level([*SIGNS, *(f"w{i}" for i in range(50))], **ROLES)
-
-
-def make_corpus(documents: list[list[int]], numbered: bool = True) -> TokenizedCorpus:
-    """Documents as lists of sentence lengths; tokens are numbered from 10 so that each tells its place."""
-    sizes = np.array([size for document in documents for size in document])
-    total = int(sizes.sum())
-    return TokenizedCorpus(
-        tokens=np.arange(10, total + 10, dtype=np.uint32) if numbered else np.full(total, 7, dtype=np.uint16),
-        word_starts=np.ones(total, dtype=bool),
-        sentence_offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        document_offsets=np.concatenate([[0], np.cumsum([len(document) for document in documents])]),
-        document_bytes=np.ones(len(documents), dtype=np.int64),
-    )

@@ -14,7 +14,7 @@ from tercet.pretraining.text import passes_of
 
 from ..pretraining_parts import reader_of
 from .conftest import changed
-from .objectives.test_recipes import make_corpus
+from .objectives.test_recipes import draw_corpus
 
 
 def plan_small_texts_alone(monkeypatch) -> None:
@@ -34,7 +34,7 @@ def data_of(source) -> Any:
 def test_a_pass_over_windows_has_every_sequence_of_the_corpus(
     monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
 ):
-    corpus = make_corpus(43, 0)
+    corpus = draw_corpus(43, 0)
     recipe = recipe_of("masked_language_modeling", texts, tmp_path)
     whole = reader_of(recipe, pair_tokenizer).examples(corpus, 16).epoch(0)
     plan_small_texts_alone(monkeypatch)
@@ -53,19 +53,19 @@ def test_static_masks_are_for_examples_that_keep_their_places(
     monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
 ):
     recipe = changed(recipe_of("masked_language_modeling", texts, tmp_path), "objective", masking="static")
-    reader_of(recipe, pair_tokenizer).examples(make_corpus(43, 0), 16)
+    reader_of(recipe, pair_tokenizer).examples(draw_corpus(43, 0), 16)
     with pytest.raises(ValueError, match=r"masking is static, but corpus\.train is a stream, whose examples"):
         reader_of(changed(recipe, streaming=True), pair_tokenizer).training_source([])
     plan_small_texts_alone(monkeypatch)
     with pytest.raises(ValueError, match="a text of 43 documents, which is read by windows, whose examples"):
-        reader_of(recipe, pair_tokenizer).examples(make_corpus(43, 0), 16)
+        reader_of(recipe, pair_tokenizer).examples(draw_corpus(43, 0), 16)
 
 
 def test_texts_with_shares_are_read_as_often_as_they_are_as_a_whole(
     monkeypatch, recipe_of, texts, tmp_path, pair_tokenizer
 ):
     recipe = recipe_of("masked_language_modeling", texts, tmp_path, steps=1000)
-    corpora, shares = {"large": make_corpus(86, 0), "small": make_corpus(20, 1)}, {"large": 1.0, "small": 1.0}
+    corpora, shares = {"large": draw_corpus(86, 0), "small": draw_corpus(20, 1)}, {"large": 1.0, "small": 1.0}
 
     def times() -> tuple[int, dict[str, float]]:
         data = data_of(reader_of(recipe, pair_tokenizer).weighted_examples(corpora, shares, 16))
@@ -86,7 +86,7 @@ def test_words_are_counted_by_the_tokens_of_all_windows(
             return "some"
 
     recipe = recipe_of("masked_language_modeling", texts, tmp_path, revisions="babylm")
-    corpus, words = make_corpus(43, 0), Text(["some words"] * 43)
+    corpus, words = draw_corpus(43, 0), Text(["some words"] * 43)
     tokens = int(reader_of(recipe, pair_tokenizer).examples(corpus, 16).epoch(0).lengths.sum())
     plan_small_texts_alone(monkeypatch)
     data = data_of(reader_of(recipe, pair_tokenizer).examples(corpus, 16))
@@ -97,7 +97,7 @@ def test_words_are_counted_by_the_tokens_of_all_windows(
 
 
 def test_a_part_of_a_corpus_has_its_documents():
-    corpus = make_corpus(12, 0)
+    corpus = draw_corpus(12, 0)
     part = corpus.part(3, 9)
     assert part.num_documents == 6
     assert np.shares_memory(part.tokens, corpus.tokens)

@@ -8,7 +8,7 @@ from tercet.pretraining.objectives.masked_pairs import MaskedLanguageModelingWit
 from tercet.pretraining.objectives.masking import Corruption, DynamicMasking
 from tercet.pretraining.objectives.sentence_pairs import NextSentencePairs
 
-from ..conftest import make_corpus
+from ...corpora import make_corpus
 from .conftest import read
 from .test_sentence_pairs import random_documents
 
@@ -29,7 +29,7 @@ class TwoHeads(torch.nn.Module):
 
 
 def test_objective_has_two_terms(pair_tokenizer):
-    corpus = make_corpus(random_documents(10), numbered=False)
+    corpus = make_corpus(random_documents(10), tokens=7)
     pairs = NextSentencePairs(corpus, pair_tokenizer, 64, seed=0).epoch(0)
     objective = MaskedLanguageModelingWithPairs(
         MaskedLanguageModeling(DynamicMasking(Corruption(pair_tokenizer))), "nsp"
@@ -55,7 +55,7 @@ def test_the_terms_are_masked_tokens_and_sentence_order(pair_tokenizer):
     recipe = read("masked_language_modeling_with_sentence_order")
     objective = recipe.build(ObjectiveContext(pair_tokenizer, 64))
     pairs = recipe.examples(
-        make_corpus(random_documents(10), numbered=False), ObjectiveContext(pair_tokenizer, 64)
+        make_corpus(random_documents(10), tokens=7), ObjectiveContext(pair_tokenizer, 64)
     ).epoch(0)
     batch = objective.collate([pairs[index] for index in range(8)], 0)
     targets = objective.targets(batch)

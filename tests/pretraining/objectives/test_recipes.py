@@ -19,6 +19,7 @@ from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.masked_pairs import PAIR_LABELS
 from tercet.pretraining.objectives.recipes import OBJECTIVES
 
+from ...corpora import make_corpus
 from .conftest import read
 
 RECIPE_CLASSES = [*OBJECTIVES.values()]
@@ -27,20 +28,15 @@ KINDS.remove("bidirectional_language_modeling")  # it has tests of its own
 LENGTH = 32
 
 
-def make_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
+def draw_corpus(num_documents: int, seed: int) -> TokenizedCorpus:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(3, 9, 3 * num_documents)
-    return TokenizedCorpus(
-        tokens=rng.integers(5, 55, sizes.sum()).astype(np.uint16),
-        word_starts=rng.random(sizes.sum()) < 0.7,
-        sentence_offsets=np.concatenate([[0], np.cumsum(sizes)]),
-        document_offsets=np.arange(0, 3 * num_documents + 1, 3),
-        document_bytes=np.ones(num_documents, dtype=np.int64),
-    )
+    tokens = rng.integers(5, 55, sizes.sum()).astype(np.uint16)
+    return make_corpus(sizes.reshape(-1, 3).tolist(), tokens, rng.random(sizes.sum()) < 0.7)
 
 
 def make_source(kind: str, tokenizer, isolate_documents: bool = True) -> ExampleSource:
-    corpus = (make_corpus(40, 0), make_corpus(40, 1)) if kind == "translation" else make_corpus(40, 0)
+    corpus = (draw_corpus(40, 0), draw_corpus(40, 1)) if kind == "translation" else draw_corpus(40, 0)
     options = {"sequence_length": LENGTH, "isolate_documents": isolate_documents}
     return read(kind).examples(corpus, ObjectiveContext(tokenizer, **options))
 
@@ -97,7 +93,7 @@ def test_documents_of_an_encoder_are_separated_by_what_closes_a_sequence(isolate
 
 def long_source(kind: str, tokenizer, isolate_documents: bool):
     """Examples so long that no document is cut, with their corpus and the signs that open and close texts."""
-    corpus = make_corpus(5, 0)
+    corpus = draw_corpus(5, 0)
     length = 5 * len(corpus.tokens)
     source = read(kind).examples(
         corpus, ObjectiveContext(tokenizer, length, isolate_documents=isolate_documents)
@@ -201,7 +197,7 @@ def test_shares_of_processes_are_the_step_of_one(recipe, tokenizer):
     """Bit for bit, also in what is random; and a process makes no example but its own."""
     context = ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0)
     built = read(**recipe)
-    corpus = (make_corpus(40, 0), make_corpus(40, 1)) if built.reads_pairs else make_corpus(40, 0)
+    corpus = (draw_corpus(40, 0), draw_corpus(40, 1)) if built.reads_pairs else draw_corpus(40, 0)
     source, objective = built.examples(corpus, context), built.build(context)
     assert objective.reads_whole_step == (recipe is NOISY)
 
@@ -248,7 +244,7 @@ def test_an_epoch_holds_every_token_of_the_corpus_once(kind, tokenizer):
         for number in range(len(steps.plan(0)[1])):
             for batch in steps[0, number].micro_batches(torch.device("cpu")):
                 counts += np.bincount(np.concatenate(written(batch, kind)), minlength=len(counts))
-    corpora = [make_corpus(40, 0), make_corpus(40, 1)] if kind == "translation" else [make_corpus(40, 0)]
+    corpora = [draw_corpus(40, 0), draw_corpus(40, 1)] if kind == "translation" else [draw_corpus(40, 0)]
     expected = np.bincount(np.concatenate([corpus.tokens for corpus in corpora]), minlength=len(counts))
     assert counts[FIRST_WORD:LAST_WORD].tolist() == expected[FIRST_WORD:LAST_WORD].tolist()
 
@@ -326,7 +322,7 @@ def test_decoders_predict_every_token_and_the_end_of_documents(tokenizer):
     objective = read("causal_language_modeling").build(ObjectiveContext(tokenizer, LENGTH))
     batch = objective.collate(examples, 0)
     assert (batch["input_ids"] == 2).sum() == 40
-    assert objective.targets(batch)["clm"] == make_corpus(40, 0).num_tokens + 40
+    assert objective.targets(batch)["clm"] == draw_corpus(40, 0).num_tokens + 40
 
 
 def test_static_masks_come_from_the_seed(tokenizer):

@@ -18,8 +18,8 @@ from tercet.pretraining.objectives.prefix_language_modeling import PrefixLanguag
 from tercet.pretraining.objectives.sentence_pairs import SentenceOrderPairs
 from tercet.pretraining.objectives.span_corruption import SpanCorruption, uncorrupted_length
 
+from ...corpora import make_corpus
 from ...word_level import word_level
-from ..conftest import make_corpus
 from .conftest import read, tokenizer_of
 
 PAD, EOS = 0, 2

@@ -11,7 +11,7 @@ from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.randomness import SequenceDraws
 from tercet.pretraining.objectives.sentence_denoising import SentenceDenoising, by_sentences, kept_tokens
 
-from ..conftest import make_corpus
+from ...corpora import make_corpus
 from .conftest import read
 
 CLS, SEP = 1, 2

@@ -24,7 +24,7 @@ from tercet.pretraining.objectives.sentence_pairs import (
     shorten,
 )
 
-from ..conftest import make_corpus
+from ...corpora import make_corpus
 
 CLS, SEP = 1, 2
 SIDES = ("first", "second")

@@ -28,7 +28,7 @@ from tercet.training.loop import accumulate_gradients
 
 from ...fixed_sizes import CPU, META, as_on_a_gpu, learned, sizes_of, watch, watched
 from .conftest import read
-from .test_recipes import KINDS, LENGTH, MIXTURE, make_corpus, make_source, make_steps
+from .test_recipes import KINDS, LENGTH, MIXTURE, draw_corpus, make_source, make_steps
 
 PREDICTING = [kind for kind in KINDS if kind != "character_language_modeling"]
 """Objectives of Transformers, whose micro-batches may have one size."""
@@ -86,7 +86,7 @@ RECIPES = [
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: "-".join([*recipe, recipe["kind"]]))
 def test_all_micro_batches_of_an_objective_have_one_size(recipe, tokenizer):
-    source, objective = read_from(recipe, (make_corpus(40, 0), make_corpus(40, 1)), tokenizer, LENGTH)
+    source, objective = read_from(recipe, (draw_corpus(40, 0), draw_corpus(40, 1)), tokenizer, LENGTH)
     steps = make_steps(source, objective, has_fixed_sizes=True, num_steps=200)
     assert sizes_of(steps) == dict.fromkeys(steps.shapes, 1)
 

@@ -8,7 +8,6 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from tercet.configs.recipe import load_preset
-from tercet.data.corpus import TokenizedCorpus
 from tercet.data.steps.objective import Batch, Objective
 from tercet.data.steps.packing import sequence_lengths
 from tercet.modeling import TercetDecoderForCausalLM
@@ -31,6 +30,7 @@ from tercet.tools.plan.plan import plan_run
 from tercet.training.devices.gradient_checkpointing import enable_gradient_checkpointing
 from tercet.training.optimizers.optimizers import build_optimizer
 
+from ...corpora import make_corpus
 from ...pretraining.conftest import unread_recipe
 from ...pretraining_parts import model_of
 from ...word_level import ROLES, SIGNS, word_level
@@ -100,17 +100,9 @@ def full_batch(recipe: PretrainingRecipe, tokenizer, objective: Objective, size:
         rng = np.random.default_rng(seed)
         length = recipe.corpus.sequence_length
         # A translation is a document, and has an end.
-        sizes = np.full(40, length - 1 if recipe.objective.kind == "translation" else 20 * length)
-        sentences = sizes if recipe.objective.kind == "translation" else np.full(sizes.sum() // 10, 10)
-        corpora.append(
-            TokenizedCorpus(
-                tokens=rng.integers(5, len(WORDS), sizes.sum()).astype(np.uint16),
-                word_starts=np.ones(sizes.sum(), dtype=bool),
-                sentence_offsets=np.concatenate([[0], np.cumsum(sentences)]),
-                document_offsets=np.linspace(0, len(sentences), 41).astype(int),
-                document_bytes=np.ones(40, dtype=np.int64),
-            )
-        )
+        document = [length - 1] if recipe.objective.kind == "translation" else [10] * (2 * length)
+        tokens = rng.integers(5, len(WORDS), 40 * sum(document)).astype(np.uint16)
+        corpora.append(make_corpus([document] * 40, tokens))
     corpus = tuple(corpora) if recipe.objective.kind == "translation" else corpora[0]
     source = recipe.objective.examples(
         corpus, ObjectiveContext(tokenizer, recipe.corpus.sequence_length)
