@@ -16,7 +16,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.utils import logging
 
 from .attention.dot_product import is_sparse
-from .attention.kernels import kernel_form, reads_packed, with_tiles
+from .attention.kernels import kernel_form, kernel_of_packed, reads_packed, with_tiles
 from .attention.masks import kernel_masks
 from .attention.packing import (
     Layout,
@@ -27,6 +27,7 @@ from .attention.packing import (
     filling,
     has_holes,
     is_padding_mask,
+    share_rows,
 )
 from .attention.patterns import PATTERNS, AttentionPattern
 from .attention.relative_bias import dtype_of_scores
@@ -410,7 +411,13 @@ class TercetStack(TercetPreTrainedModel):
         if output_positions is not None and layout.padding is not None and layout.padding.has_pads:
             output_positions, is_token = layout.padding.places(output_positions)
         num_tokens, position_ids = x.shape[1], layout.position_ids
-        if can_round and cache is None:
+        slots = None
+        if can_round and cache is None and (shared := self.share_rows(masks, x, arguments)) is not None:
+            slots, masks = shared.shared, dict.fromkeys(masks, shared)
+            assert slots is not None
+            x, position_ids = (slots.arrange(each[0])[None] for each in (x, position_ids))
+            output_positions = None if output_positions is None else slots.slot_of_token[output_positions]
+        elif can_round and cache is None:
             x, position_ids, masks, source, source_mask = filled(x, position_ids, masks, source, source_mask)
         masks, source_mask = self.kernel_forms(masks, source_mask, x, cache, arguments)
         packed_bias = self.relative_bias.of_packed(masks, x.device)
@@ -427,22 +434,31 @@ class TercetStack(TercetPreTrainedModel):
             if output_positions is not None and layer is layers[-1]:
                 arguments = arguments | {"output_positions": output_positions}
             mask, rotation = masks[layer.layer_type], rotations[layer.layer_type]
-            x = layer(
-                x,
-                mask,
-                rotation,
-                source,
-                source_mask,
-                packed_bias,
-                cache=cache,
-                **arguments,
-            )
+            x = layer(x, mask, rotation, source, source_mask, packed_bias, cache=cache, **arguments)
         x = self.dropout(self.norm(x)).to(dtype)
         if noted is not None:
             noted[self].append(x)
         if output_positions is None:
-            return layout.unpack(x[:, :num_tokens])
+            return layout.unpack(x[:, :num_tokens] if slots is None else slots.restore(x[0])[None])
         return x if is_token is None else x.masked_fill(~is_token[:, None], 0.0)
+
+    def share_rows(self, masks: Masks, x: Tensor, arguments: dict[str, Any]) -> PackedSequences | None:
+        """Let short sequences of a stream (1, N, C) share rows of slots, on a CPU; `None`: they do not.
+
+        Direction and distance alone must decide which pairs attend, and layers not depend on sizes.
+        """
+        sequences, *others = masks.values()
+        if not isinstance(sequences, PackedSequences) or not all(mask is sequences for mask in others):
+            return None
+        layers, dropout = cast(list[Block], list(self.layers)), self.config.attention_dropout
+        is_grouped = all(
+            pattern.is_window and kernel_of_packed(self.config, pattern, x, dropout=dropout) == "grouped"
+            for pattern in self.patterns.values()
+        )
+        has_more = self.config.has_score_bias or sequences.global_tokens is not None
+        is_kept = arguments.get("layer_states") is not None or any(layer.is_compiled for layer in layers)
+        can_share = x.is_cpu and is_grouped and not (has_more or is_kept or layers[0].cross_attention)
+        return share_rows(sequences) if can_share else None
 
     def kernel_forms(
         self, masks: Masks, source_mask: Mask, x: Tensor, cache: Cache | None, arguments: dict[str, Any]

@@ -164,8 +164,9 @@ class Group:
 
         Pads stand behind, so a causal group needs no mask for them. Any other mask forbids the future itself.
         """
-        keys = None if self.pattern.is_causal else self.slots.key_mask(self.number)
-        if self.is_full:
+        are_shared = self.slots.numbers is not None
+        keys = None if self.pattern.is_causal and not are_shared else self.slots.key_mask(self.number)
+        if self.is_full and not (self.pattern.is_causal and are_shared):
             return keys
         pairs = self.pattern.allows(self.positions[:, None], self.positions)
         if (is_global := self.global_tokens) is not None:
@@ -192,9 +193,13 @@ def short_group(
     **_: Any,
 ) -> Tensor:
     """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
-    mask = group.mask()
-    is_causal = group.pattern.is_causal and mask is None
-    added = additive(mask, is_causal, key.shape[1], like=query, bias=group.bias(bias, query))
+    kind = group.pattern, query.dtype
+    if (added := group.slots.added.get(kind)) is None:
+        mask = group.mask()
+        is_causal = group.pattern.is_causal and mask is None
+        added = additive(mask, is_causal, key.shape[1], like=query, bias=group.bias(bias, query))
+        if group.slots.numbers is not None:
+            group.slots.added[kind] = added
     return short_attention(query, key, value, added, scaling=scaling, dropout=dropout)
 
 

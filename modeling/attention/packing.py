@@ -10,6 +10,9 @@ length and cut into groups, each padded to its own longest member, so that few p
 directions are gathers whose gradients are gathers too (every token has exactly one slot), which is several
 times cheaper than the scatter-adds that autograd would make of them.
 
+Where all sequences are short, several share a row of slots, and a mask keeps them apart. So few slots are
+pads then that the stream itself takes the order of the slots, once for all layers, and none of them gathers.
+
 Where nothing is cached, a prompt attends to itself alone. Long prompts of sparse patterns can then be packed
 and computed by blocks, as without a cache. Tokens behind the prompt need its
 keys and values as rows of the padded batch, with zeros at pads, which their masks forbid.
@@ -19,7 +22,7 @@ heads, D head width; P slots (tokens and the groups' pads), b sequences of a gro
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeGuard
@@ -40,6 +43,13 @@ MOST_GROUPS, GROUP_COST = 4, 4096
 LEAST_LENGTH = 16
 """Slots of a group's sequences: with fewer, a row fills no register, and softmax goes number by number."""
 
+LONGEST_SHARING = 128
+"""Tokens of the longest sequence up to which sequences share rows."""
+
+ROW_STEP, ROW_CHOICES, SLOT_COST = 16, 4, 384
+"""Of shared rows: what their length is a multiple of, how many lengths are tried, and what the products of a
+slot cost, in pairs of slots."""
+
 LEAST_STEP, LARGEST_STEP = 8, 64
 """Bounds of the steps between the sizes to which streams are filled up, in tokens."""
 
@@ -55,6 +65,10 @@ class Slots:
         is_pad: Which slots are pads, (P,).
         lengths: Real tokens of each sequence, in sorted order, one (b,) per group.
         sizes: Slots of each group, as (b, t).
+        numbers: Which sequence stands in a slot, (b, t), -1 at pads, if there is one group, whose rows
+            sequences share; the stream that layers read then has the order of the slots. `None`: a sequence
+            has a row.
+        added: What masks of shared rows add to scores, by pattern and type, once it is known.
     """
 
     token_of_slot: Tensor
@@ -62,10 +76,20 @@ class Slots:
     is_pad: Tensor
     lengths: tuple[Tensor, ...]
     sizes: tuple[tuple[int, int], ...]
+    numbers: Tensor | None = None
+    added: dict[Any, Tensor | None] = field(default_factory=dict)
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """Bring a stream (N, ...) into the order of the slots (P, ...)."""
+        return _ToSlots.apply(x, self.token_of_slot, self.slot_of_token)
+
+    def restore(self, slots: Tensor) -> Tensor:
+        """Bring slots (P, ...) back into the order of the stream (N, ...)."""
+        return _FromSlots.apply(slots, self.token_of_slot, self.slot_of_token, self.is_pad)
 
     def split(self, x: Tensor) -> Iterator[Tensor]:
         """Rearrange a stream (N, ...) into one batch (b, t, ...) per group."""
-        return self.cut(_ToSlots.apply(x, self.token_of_slot, self.slot_of_token))
+        return self.cut(self.arrange(x) if self.numbers is None else x)
 
     def split_gradient(self, gradient: Tensor) -> Iterator[Tensor]:
         """Rearrange the gradient of a joined stream (N, ...): that of pads, which were dropped, is zero."""
@@ -78,11 +102,17 @@ class Slots:
 
     def join(self, parts: list[Tensor]) -> Tensor:
         """Bring the groups' batches (b, t, ...) back into the stream (N, ...)."""
-        slots = torch.cat([part.flatten(0, 1) for part in parts])
-        return _FromSlots.apply(slots, self.token_of_slot, self.slot_of_token, self.is_pad)
+        if self.numbers is not None:
+            return parts[0].flatten(0, 1)
+        return self.restore(torch.cat([part.flatten(0, 1) for part in parts]))
 
     def key_mask(self, group: int) -> Tensor | None:
-        """Return which keys of a group are real, (b, 1, 1, t); `None` if it has no pads."""
+        """Return which keys of a group are real, (b, 1, 1, t); `None` if it has no pads.
+
+        In shared rows each query has its own, (b, 1, t, t), those of its sequence.
+        """
+        if self.numbers is not None:
+            return (self.numbers[:, :, None] == self.numbers[:, None])[:, None]
         lengths, (_, longest) = self.lengths[group], self.sizes[group]
         if int(lengths.min()) == longest:
             return None
@@ -147,6 +177,41 @@ def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torc
     slot_of_token[token_of_slot[~is_pad]] = np.flatnonzero(~is_pad)
     arrays = (torch.from_numpy(array).to(device) for array in (token_of_slot, slot_of_token, is_pad))
     return Slots(*arrays, lengths=tuple(group_lengths), sizes=tuple(sizes))
+
+
+def share_rows(sequences: "PackedSequences") -> "PackedSequences | None":
+    """Let the sequences of a stream share rows, in whose order it then has to be; `None`: one is long."""
+    bounds = sequences.cu_seq_lens_q.numpy().astype(np.int64)
+    lengths = np.diff(bounds)
+    least = max(-(-int(lengths.max()) // ROW_STEP), 2) * ROW_STEP
+    if least > LONGEST_SHARING:
+        return None
+    choices = (fill_rows(lengths, least + more * ROW_STEP) for more in range(ROW_CHOICES))
+    numbers = min(choices, key=lambda each: each.size * (each.shape[1] + SLOT_COST))
+    is_pad = numbers < 0
+    starts = np.flatnonzero(np.diff(numbers.ravel(), prepend=-2))  # of sequences and of pads between them
+    first = bounds[numbers.ravel()[starts]].repeat(np.diff(starts, append=numbers.size))
+    offsets = np.arange(numbers.size) - starts.repeat(np.diff(starts, append=numbers.size))
+    token_of_slot = np.where(is_pad.ravel(), 0, first + offsets)
+    slot_of_token = np.empty(bounds[-1], dtype=np.int64)
+    slot_of_token[token_of_slot[~is_pad.ravel()]] = np.flatnonzero(~is_pad)
+    arrays = map(torch.from_numpy, (token_of_slot, slot_of_token, is_pad.ravel()))
+    in_rows = torch.from_numpy((~is_pad).sum(1))
+    slots = Slots(*arrays, (in_rows,), (numbers.shape,), torch.from_numpy(numbers))
+    edges = torch.from_numpy(np.append(starts, numbers.size).astype(np.int32))
+    return PackedSequences(edges, edges, shared=slots)
+
+
+def fill_rows(lengths: np.ndarray, width: int) -> np.ndarray:
+    """Put each sequence, long ones first, into the first row of slots that has room: its number, (b, t)."""
+    rows: list[list[int]] = []
+    for number in np.argsort(-lengths, kind="stable").tolist():
+        length = int(lengths[number])
+        row = next((row for row in rows if len(row) + length <= width), None)
+        if row is None:
+            rows.append(row := [])
+        row += [number] * length
+    return np.array([row + [-1] * (width - len(row)) for row in rows])
 
 
 def rounded_length(length: int) -> int:
@@ -217,6 +282,7 @@ class PackedSequences:
         global_tokens: (N,), true at tokens that are chosen to be global, in self-attention.
         key_padding: The padded batch in whose layout a cache keeps the keys; `None`: theirs is the stream's.
         tiles: Those of the pattern of some layers, if flex attention computes them.
+        shared: The rows of slots that sequences share, if they do.
     """
 
     cu_seq_lens_q: Tensor
@@ -226,6 +292,7 @@ class PackedSequences:
     global_tokens: Tensor | None = None
     key_padding: "Padding | None" = None
     tiles: Tiles | None = None
+    shared: Slots | None = None
 
     @classmethod
     def of(cls, cu_seq_lens: Tensor, max_length: int | None = None) -> "PackedSequences":
@@ -235,6 +302,8 @@ class PackedSequences:
     @cached_property
     def groups(self) -> SequenceGroups:
         """Sequences of similar length, for kernels that know padded batches only."""
+        if self.shared is not None:
+            return SequenceGroups(self.shared, self.shared)
         return group_sequences(self.cu_seq_lens_q, self.cu_seq_lens_k)
 
     def extended(self, num_queries: int, num_keys: int) -> "PackedSequences":

@@ -11,23 +11,31 @@ import torch
 from torch.testing import assert_close
 
 from tercet.modeling.attention import kernels, packing
-from tercet.modeling.attention.packing import MOST_GROUPS, group_cuts, group_sequences, rounded_length
+from tercet.modeling.attention.packing import (
+    MOST_GROUPS,
+    PackedSequences,
+    group_cuts,
+    group_sequences,
+    rounded_length,
+    share_rows,
+)
 from tercet.modeling.layers.block import Block
 
 from ..tolerances import CLOSE
 from .one_lesson import assert_one_lesson, gradients, inputs_of, packed_inputs_of
 
 
-@pytest.mark.parametrize("variant", ["grouped", "t5", "sliding", "sliding_t5", "alibi"])
-def test_short_and_long_sequences_take_two_ways_to_one_result(
+@pytest.mark.parametrize("variant", ["bert", "grouped", "t5", "sliding", "sliding_t5", "alibi"])
+def test_short_and_long_sequences_take_several_ways_to_one_result(
     member, variant, builder, batch, targets, monkeypatch
 ):
     model = builder(member, variant).train()
     results = []
     # In a single group the shorter sequences are padded.
-    for longest, most_groups in ((256, 4), (0, 4), (256, 1), (0, 1)):
+    for longest, most_groups, sharing in ((256, 4, 128), (256, 4, 0), (0, 4, 0), (256, 1, 0), (0, 1, 0)):
         monkeypatch.setattr(kernels, "SHORT", longest)
         monkeypatch.setattr(packing, "MOST_GROUPS", most_groups)
+        monkeypatch.setattr(packing, "LONGEST_SHARING", sharing)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
         results.append((loss.detach(), gradients(model)))
@@ -40,6 +48,7 @@ def test_filled_streams_give_the_same_loss_and_gradients(
     member, variant, builder, batch, targets, monkeypatch
 ):
     model, results, seen = builder(member, variant).train(), [], []
+    monkeypatch.setattr(packing, "LONGEST_SHARING", 0)
     blocks = [module for module in model.modules() if isinstance(module, Block)]
     for block in blocks:
         block.register_forward_pre_hook(lambda block, given: seen.append(given[0].shape[1]))
@@ -287,6 +296,32 @@ def test_pads_stand_behind_and_are_known():
         assert part.shape[1] == (rounded_length(int(lengths.max())) if has_pads else lengths.max())
         if mask is not None:
             assert torch.equal(mask.sum(-1).flatten(), lengths)
+
+
+@pytest.mark.parametrize("lengths", [[1], [40, 3, 33, 0, 5, 60, 20, 20, 7, 7], [*range(40)], [128] * 3])
+def test_sequences_that_share_rows_are_whole_and_apart(lengths):
+    sequences = share_rows(PackedSequences.of(bounds(lengths)))
+    assert sequences is not None
+    assert sequences.shared is not None
+    slots = sequences.shared
+    (size,) = slots.sizes
+    assert size[1] % 16 == 0
+    stream = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    (rows,) = slots.split(slots.arrange(stream))
+    real = ~slots.is_pad.view(size)
+    numbers = torch.where(real, rows, -1)
+    assert torch.equal(slots.key_mask(0), (numbers[:, :, None] == numbers[:, None])[:, None])
+    runs = numbers.flatten().tensor_split(sequences.cu_seq_lens_q[1:-1].long())
+    assert all((run == run[0]).all() for run in runs)
+    found = [(int(run[0]), len(run)) for run in runs if run[0] >= 0]
+    assert sorted(found) == [pair for pair in enumerate(lengths) if pair[1]]
+    x = torch.randn(sum(lengths), 2, dtype=torch.double, requires_grad=True)
+    assert torch.equal(slots.restore(slots.join([*slots.split(slots.arrange(x))])), x)
+    assert torch.autograd.gradcheck(lambda x: slots.restore(slots.arrange(x) * 2), x, fast_mode=True)
+
+
+def test_long_sequences_share_no_rows():
+    assert share_rows(PackedSequences.of(bounds([3, 129, 4]))) is None
 
 
 def test_sources_follow_their_targets():
