@@ -150,7 +150,6 @@ def draw_comparison(
 
     Args:
         scores: By the names of the students, the one that counts first.
-        teacher: Its score.
         intervals: Of the scores that have one.
     """
     names = list(scores)
@@ -245,11 +244,7 @@ class Band:
 
 
 def draw_shots(bands: Mapping[str, Band], levels: Mapping[str, float], title: str, file: Path) -> str:
-    """Draw a score against K, a line with its interval for each model.
-
-    Args:
-        levels: What needs no model, by its name.
-    """
+    """Draw a score against K, a line with its interval for each model; `levels` are what needs no model."""
     shots = sorted({count for band in bands.values() for count in band.shots})
     places = {count: place for place, count in enumerate(shots)}
     with rc_context(LOOK):

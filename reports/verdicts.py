@@ -49,11 +49,9 @@ def judge(
     Args:
         other: What the score is compared with, in words.
         own: The score and its 95 % interval.
-        theirs: The other score.
         difference: The 95 % interval of how far the score is above the other one, on the same rows; without
             one, the other score is taken to be known exactly.
         subject: What has the score; it goes without saying if left out.
-        metric: What the score is.
         is_higher_better: Whether more of it is better.
 
     >>> judge("a random answer", (0.7, (0.6, 0.8)), 0.5, subject="GPT-2").text

@@ -128,7 +128,6 @@ def command(
     """Declare a command, by the function that carries it out on the command line: `NAME_command`.
 
     Args:
-        parts: What it takes.
         function: What carries it out in Python, if Python has it: `NAME`.
     """
 

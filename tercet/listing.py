@@ -34,7 +34,6 @@ def list_configs(what: str | None = None, *, everything: bool = False) -> None:
 
     Args:
         what: One of `LISTED`, whose recipes alone are listed, or the name of a recipe or a preset.
-        everything: Print the line of every recipe and preset.
     """
     from .configs.recipe import preset_names, recipe_names, shipped_file
 

@@ -193,11 +193,7 @@ def digest_of(table: "Dataset") -> str:
 
 @contextmanager
 def calling(files: Mapping[str, str]) -> Iterator[None]:
-    """Let errors about files call them as the program knows them.
-
-    Args:
-        files: Paths, and what they are called.
-    """
+    """Let errors call `files` by the names that the program knows: path -> name."""
     try:
         yield
     except ValueError as error:

@@ -400,11 +400,7 @@ CUT = (
 
 
 def truncation(results: Mapping[str, Any], names: list[str]) -> Iterator[Block]:
-    """Yield what fitted, if not everything did.
-
-    Args:
-        names: What the report calls each model.
-    """
+    """Yield what fitted, if not everything did."""
     yield Prose(COLUMNS)
     told = [
         sentence

@@ -204,7 +204,6 @@ def build_report(
     Args:
         predictions: Of the best seed, for the last split.
         folder: Of the run, for the charts.
-        begins_with: The pretrained model.
         epochs: Of a whole run.
     """
     criterion, split, task = summary["criterion"], summary["split"], prepared.task

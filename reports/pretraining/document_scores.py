@@ -104,7 +104,6 @@ def unit_scores(
     Args:
         model: On the device, in evaluation mode.
         steps: What the model is measured on, cut as in the evaluation, if anything.
-        device: That computes.
     """
     if steps is None:
         return {}

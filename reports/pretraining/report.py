@@ -188,7 +188,6 @@ def about_the_end(log: Sequence[Record], kind: str = LAST) -> Iterator[Verdict]:
     """Yield a verdict if the held-out loss had risen by the end.
 
     Args:
-        log: The records of steps and evaluations.
         kind: Of the finished model's weights. A mean exists at the end alone: what it is of is judged.
     """
     name = f"evaluation/{EMA}/loss" if kind == EMA else "evaluation/loss"

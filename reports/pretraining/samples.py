@@ -78,8 +78,6 @@ def samples(
     """Let a model answer held-out texts; there are no samples if it has no such ability.
 
     Args:
-        model: In evaluation mode.
-        tokenizer: Its own.
         held_out: The held-out examples, with the objective that they are measured by.
     """
     if held_out is None:

@@ -185,7 +185,6 @@ def convert_model(
     Args:
         source: A folder or a repository on the Hub, of Tercet's or a stock model.
         to: The member.
-        output: The folder to write.
         decoder: For `seq2seq`, the model that becomes the decoder.
         text: A text file, on whose first paragraphs predictions are compared; `None`: on six sentences.
         seed: Of the weights that no source has.

@@ -135,7 +135,6 @@ def export_graphs(source: str, output: str, *, int8: bool = False, overwrite: bo
 
     Args:
         source: A folder with a model of ours, or a repository on the Hub.
-        output: The folder to write.
         int8: Write the graphs with matrices of 8-bit integers, too.
         overwrite: Replace what an earlier call has written there.
     """

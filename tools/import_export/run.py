@@ -48,7 +48,6 @@ def import_model(
 
     Args:
         source: A folder, or a repository on the Hub.
-        output: The folder to write.
         revision: Branch, tag or commit on the Hub.
         overwrite: Replace what an earlier call has written there.
     """

@@ -116,8 +116,6 @@ def ablation_effects(
     """Remove each head in turn, and measure what that changes.
 
     Args:
-        model: The model, which is evaluated.
-        batches: What it reads, padded or packed.
         measure: Compares outputs with and without the head: `loss_increase`, `divergence`, or your own.
 
     Returns:

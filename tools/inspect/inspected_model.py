@@ -59,7 +59,6 @@ class AttentionLayer:
 
     Args:
         name: Path of the module.
-        module: The module.
         output: Its output projection, a `Linear` or transformers' `Conv1D`, which reads (..., H * D).
         num_heads: H.
         kind: Where it stands.

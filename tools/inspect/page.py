@@ -50,7 +50,6 @@ def inspect_model(
 
     Args:
         name: The model's folder, or its name on the Hub.
-        text: What it reads.
         output: The HTML file to write, which is replaced.
         target: What a sequence-to-sequence model writes for it; its own greedy answer by default.
         trust_remote_code: Run the code that a model brings along.
@@ -79,9 +78,7 @@ class Reading:
     """What a model reads for a page.
 
     Args:
-        model: The model.
         baseline: The same with random weights.
-        tokenizer: That of the model.
         inputs: What both read.
         folder: Where pictures are drawn.
     """

@@ -124,8 +124,6 @@ def kept_by(
     """Count what is kept of models that learn together.
 
     Args:
-        parts: The models and their sequences.
-        products: Format of the products.
         weights: Format of the weights: half precision is what sharding engines compute with.
         is_cpu: Whether the planned device is one: it keeps attention's weights of short sequences.
         computes_again: Whether layers keep their inputs alone, and the layer at work, one on average, all.

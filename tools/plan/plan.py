@@ -199,7 +199,6 @@ class Plan:
 
         Args:
             layout: Its devices take equally many.
-            stage: Whose step it is.
             limit: Tokens of a micro-batch at most; by default what the recipe allows.
         """
         limit = limit or self.recipe.training.tokens_per_micro_batch or stage.tokens_limit
@@ -273,7 +272,6 @@ def plan_stages(
 
     Args:
         longest: Tokens of a full sequence.
-        model: What learns.
     """
     blocks = blocks_of(model)
     remembered, products, is_cpu = optimizer_bytes(model, training), DTYPES[precision], machines.kind.is_cpu

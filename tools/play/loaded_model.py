@@ -41,8 +41,6 @@ class LoadedModel:
 
     Args:
         name: The folder or the Hub id, as the user gave it.
-        checkpoint: The model on disk.
-        model: Loaded from there.
         run: What is known of its training.
         predictor: What answers rows of its task, if `tercet finetune` made it.
     """

@@ -214,7 +214,6 @@ def serve(session: Session, *, port: int | None = None, wait: bool = True) -> tu
     """Serve the page to this machine alone, and give it with its address.
 
     Args:
-        session: The models.
         port: Port to listen on; by default, and for 0, the first free one from 7860.
         wait: Return only when the user interrupts.
     """

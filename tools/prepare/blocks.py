@@ -229,10 +229,8 @@ class ManifestWriter(PipelineStep):
 
     Args:
         output: Folder or address of the prepared corpus.
-        shards: How many there are.
         tokenizer: `digest` and `files` of the manifest's.
         size: Ids of the tokenizer.
-        sources: The files that were read.
         options: Keys of the recipe that decide what is in the corpus.
         name: Of the text, for errors.
     """

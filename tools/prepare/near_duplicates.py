@@ -42,9 +42,7 @@ def find_duplicates(
     """Build what finds near duplicates, and the block that leaves them out.
 
     Args:
-        recipe: How alike documents are.
         beginning: Reads and filters.
-        tasks: How many tasks read.
         folder: For what is found.
         then: Builds an executor of blocks, their tasks, a name, and what has to be done before.
 

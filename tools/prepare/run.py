@@ -184,7 +184,6 @@ def claim(
     Args:
         plan: By which a preparation is known again.
         files: The recipe's and the tokenizer's, by their names.
-        overwrite: Whether another corpus is replaced.
     """
     listed = target.ls("", detail=False) if target.exists("") else []
     found = {own for own in (Path(str(each)).name for each in listed) if not own.startswith(".")}

@@ -32,7 +32,6 @@ def push(
         publication: From `prepare`.
         private: Whether a repository that is made for it is private; one that exists must be.
         revision: Branch to commit to, made if there is none; `main` if left out.
-        message: Of the commit.
 
     Raises:
         ValueError: There is no token, or it does not suffice, or the repository is not as it should be.

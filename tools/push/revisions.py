@@ -105,12 +105,7 @@ def push_revision(publication: Publication, *, private: bool = False, message: s
 
 
 class BackgroundPush:
-    """Pushes a run's intermediate models while it goes on.
-
-    Args:
-        folder: Of the run.
-        repo: Where they go.
-    """
+    """Pushes a run's intermediate models to a repository while the run goes on."""
 
     def __init__(self, folder: Path, repo: str):
         self.folder, self.repo = folder, repo
