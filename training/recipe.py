@@ -95,27 +95,28 @@ class OptimizerRecipe:
         for name in ("learning_rate", "matrix_learning_rate"):
             if sets_learning_rate and (rate := getattr(self, name)) is not None:
                 raise ValueError(
-                    f"optimizer.{name} = {rate}: the noam schedule derives the learning rate from the hidden "
-                    f"size; remove it, and scale the learning rate with schedule.factor"
+                    f"training.optimizer.{name} = {rate}: the noam schedule derives the learning rate from "
+                    f"the hidden size; remove it, and scale the learning rate with training.schedule.factor"
                 )
         if self.kind == "adam" and self.weight_decay:
             raise ValueError(
-                f"optimizer.weight_decay = {self.weight_decay}: adam has no weight decay; choose kind adamw"
+                f"training.optimizer.weight_decay = {self.weight_decay}: adam has no weight decay; choose "
+                "kind adamw"
             )
         if self.kind != "adamw" and self.layer_decay < 1:
             raise ValueError(
-                f"optimizer.layer_decay = {self.layer_decay}: {self.kind} has one learning rate for all "
-                f"layers; remove it, or choose kind adamw"
+                f"training.optimizer.layer_decay = {self.layer_decay}: {self.kind} has one learning rate for "
+                f"all layers; remove it, or choose kind adamw"
             )
         if self.kind not in ("muon", "normuon") and self.matrix_learning_rate is not None:
             raise ValueError(
-                f"optimizer.matrix_learning_rate = {self.matrix_learning_rate}: {self.kind} has one "
+                f"training.optimizer.matrix_learning_rate = {self.matrix_learning_rate}: {self.kind} has one "
                 f"learning rate for all weights; remove it, or choose kind muon or normuon"
             )
         if self.kind != "normuon" and self.neuron_beta is not None:
             raise ValueError(
-                f"optimizer.neuron_beta = {self.neuron_beta}: {self.kind} does not normalize neurons; remove "
-                f"it, or choose kind normuon"
+                f"training.optimizer.neuron_beta = {self.neuron_beta}: {self.kind} does not normalize "
+                f"neurons; remove it, or choose kind normuon"
             )
 
 
@@ -157,8 +158,8 @@ class ScheduleRecipe:
             )
         if self.kind in ("noam", "inverse_square_root") and warmup == 0:
             raise ValueError(
-                f"schedule.kind = {self.kind} is infinite at the first step without a warm-up: set "
-                f"warmup_steps to 1 or more"
+                f"training.schedule.kind = {self.kind} is infinite at the first step without a warm-up: set "
+                f"training.schedule.warmup_steps to 1 or more"
             )
         return warmup
 
@@ -168,8 +169,8 @@ class ScheduleRecipe:
             value = getattr(self, key)
             if self.kind not in kinds and value != getattr(ScheduleRecipe, key):
                 raise ValueError(
-                    f"schedule.{key} = {value}: the {self.kind} schedule {problem}; remove it, or choose "
-                    f"kind {' or '.join(kinds)}"
+                    f"training.schedule.{key} = {value}: the {self.kind} schedule {problem}; remove it, or "
+                    f"choose kind {' or '.join(kinds)}"
                 )
 
 
