@@ -43,7 +43,6 @@ TOKENIZERS = {"encoder": "wordpiece", "decoder": "byte_bpe", "seq2seq": "unigram
 
 
 def pretraining_data(member: str, **overrides: Any) -> dict[str, Any]:
-    """Describe a teacher."""
     return {
         "model": {"preset": f"{member}-tiny", "overrides": TINY | overrides},
         "corpus": {"train": "x.txt", "validation": "x.txt", "sequence_length": 64},
@@ -135,7 +134,6 @@ class Setup:
         return {"input_ids": ids, "index": index} | (pair if self.member == "seq2seq" else {})
 
     def batch(self, objective: Any, seed: int = 0) -> dict[str, Any]:
-        """Collate all examples."""
         return objective.collate(self.examples, seed)
 
     def objective(self, *losses: DistillationLoss, base_weight: float = 2.0) -> Distillation:
@@ -144,14 +142,11 @@ class Setup:
         return Distillation(self.base, base_weight, losses, teacher)
 
     def learner(self, objective: Distillation, **arguments: Any) -> Learner:
-        """Return the student as it is trained."""
         return Learner(self.student, objective.needs, **arguments)
 
 
 @pytest.fixture
 def make_setup(teachers) -> Callable[..., Setup]:
-    """Make setups."""
-
     def make(member: str = "encoder", student: StudentRecipe | None = None) -> Setup:
         return Setup(teachers, member, student)
 

@@ -24,7 +24,6 @@ MEMBER = {
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """Write labelled rows."""
     file = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     texts = [f"the {('cat', 'dog')[number % 2]} sat over the tree {number}" for number in range(COUNT)]
     lines = [json.dumps({"text": text, "label": "ab"[number % 2]}) for number, text in enumerate(texts)]

@@ -89,7 +89,6 @@ OF_TOKENIZERS = {
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch) -> None:
-    """Let nothing ask the Hub."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
@@ -183,7 +182,6 @@ def subject(saved) -> Callable[[str], Subject]:
 
 
 def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """Write rows as lines of JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
     return file
@@ -253,6 +251,5 @@ def recipe_of(tmp_path):
 
 
 def read(folder):
-    """Read results and items."""
     items = [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
     return json.loads((folder / "scores.json").read_text()), items

@@ -26,7 +26,6 @@ ITEMS = [
 
 
 def cloze(text, row):
-    """Fill in a cloze with two choices."""
     recipe = ClozeRecipe(kind="cloze", text=text, choices=("good", "bad"), target="'good'")
     return recipe.build().item(0, row)
 

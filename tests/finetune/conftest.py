@@ -161,7 +161,6 @@ ROWS: dict[str, Callable[[int, int], list[dict[str, Any]]]] = {
 
 
 def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """Write rows as lines of JSON."""
     file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), encoding="utf-8")
     return file
 
@@ -235,10 +234,8 @@ def wrapped(backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def splits_of(recipe: FineTuningRecipe) -> SplitRows:
-    """Read the rows that a recipe names."""
     return read_splits(recipe.data, recipe.task.build())
 
 
 def found_task(recipe: FineTuningRecipe) -> Task:
-    """Find the labels in the rows that a recipe names."""
     return find_task(recipe.task.build(), splits_of(recipe))

@@ -55,7 +55,6 @@ def rows_of(name: str, count: int, seed: int) -> list[Row]:
 
 
 def dialogue(question: str, answer: str) -> Row:
-    """Make a dialogue of one turn."""
     return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
 
 

@@ -44,7 +44,6 @@ CHATML = (
 
 
 def encode(messages, tokenizer) -> EncodedDialogue:
-    """Encode one dialogue, however long."""
     return encode_dialogues([messages], tokenizer, 10**6)[0]
 
 
@@ -391,7 +390,6 @@ def test_an_answer_does_not_depend_on_those_written_beside_it(recipe_on):
 
 
 def build_chat(dialogues=None):
-    """Make the task of a few dialogues."""
     return build_task(ChatRecipe("chat"), Dataset.from_list(dialogues or rows(4, 0)))
 
 

@@ -12,7 +12,6 @@ from tercet.finetune.prepared import Prepared, prepare
 
 @pytest.fixture
 def prepared(recipe_of) -> Prepared:
-    """Prepare a classification with an encoder."""
     return prepare(find_inputs(recipe_of("classification", "encoder")))
 
 

@@ -44,7 +44,6 @@ def prepared_for(recipe_of):
 
 
 def encode(prepared: Prepared, rows: list[dict[str, Any]]) -> tuple[TextEncoder, LabelledExamples]:
-    """Encode rows as the prepared model reads them."""
     encoder = encoder_of(prepared.pretrained.model, prepared.pretrained.tokenizer, None)
     return encoder, prepared.task.examples(Dataset.from_list(rows), encoder)
 
@@ -138,7 +137,6 @@ def test_a_long_text_leaves_every_choice_its_place(member, prepared_for):
 
 
 def task_of(rows: list[dict[str, Any]]) -> MultipleChoice:
-    """Make the task that some rows are of."""
     recipe = MultipleChoiceRecipe(kind="multiple_choice")
     return MultipleChoice(recipe, MultipleChoice(recipe).find(Dataset.from_list(rows)))
 

@@ -26,7 +26,6 @@ AT_ONCE = 4
 
 @pytest.fixture(scope="module")
 def folder(bases, tmp_path_factory):
-    """Fine-tune a tiny model."""
     from tercet.configs.recipe import parse_recipe
     from tercet.finetune.recipe import FineTuningRecipe
 

@@ -129,12 +129,10 @@ def unread_data(kind: str, model: dict, sequence_length: int = 32, **changes) ->
 
 
 def unread_recipe(kind: str, model: dict, sequence_length: int = 32, **changes) -> PretrainingRecipe:
-    """Make a recipe whose text nobody reads."""
     return parse_recipe(PretrainingRecipe, unread_data(kind, model, sequence_length, **changes))
 
 
 def changed(recipe: PretrainingRecipe, part: str = "corpus", **fields) -> PretrainingRecipe:
-    """Give a part of a recipe other values."""
     return replace(recipe, **{part: replace(getattr(recipe, part), **fields)})
 
 

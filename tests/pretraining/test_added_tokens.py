@@ -41,12 +41,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def causal_recipe(**model) -> PretrainingRecipe:
-    """Make a recipe of a decoder."""
     return unread_recipe("causal_language_modeling", model)
 
 
 def preset(**model) -> PretrainingRecipe:
-    """Make a recipe of a new decoder."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 2}
     return causal_recipe(preset="decoder-tiny", overrides=sizes, **model)
 

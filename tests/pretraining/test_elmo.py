@@ -17,7 +17,6 @@ from .conftest import changed
 
 @pytest.fixture
 def recipe_in(texts, tmp_path, recipe_of):
-    """Give the function that makes recipes of a small ELMo."""
     return lambda name: recipe_of("bidirectional_language_modeling", texts, tmp_path / name)
 
 

@@ -13,7 +13,6 @@ from .conftest import unread_recipe
 
 
 def recipe_for(folder, **changes) -> PretrainingRecipe:
-    """Make a recipe that writes into a folder."""
     changes = {"training": {"steps": 10}, "output": str(folder)} | changes
     return unread_recipe("causal_language_modeling", {"preset": "decoder-tiny"}, **changes)
 
@@ -27,12 +26,10 @@ def claim_output(recipe, *, resume, overwrite):
 
 
 def visible(folder) -> list[str]:
-    """Name what lies in a folder, but for the list of it."""
     return sorted(path.name for path in folder.iterdir() if path.name != ".tercet.json")
 
 
 def leave_run(folder) -> None:
-    """Leave what a run leaves."""
     claim_output(recipe_for(folder), resume=False, overwrite=False)
     for name in ("tokenizer", "checkpoints", "model"):
         (folder / name).mkdir()

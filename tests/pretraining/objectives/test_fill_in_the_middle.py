@@ -30,7 +30,6 @@ def make_sequences(lengths: list[int], are_ended: list[bool]) -> Ragged:
 
 
 def numbered(rows: Ragged) -> list[dict]:
-    """Make examples of sequences."""
     return [{"input_ids": row, "index": index} for index, row in enumerate(rows)]
 
 
