@@ -5,16 +5,16 @@ reads the output any more, as after `tercet recipes | head`.
 """
 
 import atexit
-import gc
 import os
 import select
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import NoReturn, TextIO
 
-from .calls import bound_spinning
+from . import calls
 from .command_line import parse
 from .configs.messages import LinesError, is_panic
 from .configs.processes import safe_path
@@ -29,14 +29,25 @@ LONGEST = 1200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; `--debug` lets exceptions through with their traceback."""
-    bound_spinning()
+    """Run one command and return its exit code; `--debug` lets exceptions through with their traceback.
+
+    Without arguments, those of the process are meant, and it ends with the command.
+    """
+    calls.bound_spinning()
     hide_bars()
-    atexit.register(gc.freeze)  # Python need not look for garbage among all that was imported when it ends
+    calls.imports_stay = arguments is None
+    status = run_one(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        end_process(status)
+    return status
+
+
+def run_one(arguments: Sequence[str]) -> int:
+    """Run one command, and tell what its output was if nobody reads it any more; return the exit code."""
     try:
         try:
             with plain_streams():
-                return carry_out(sys.argv[1:] if arguments is None else arguments)
+                return carry_out(arguments)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here an error can still be told, and not when Python ends
@@ -129,10 +140,16 @@ def leave_processes() -> None:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return
     distributed.destroy_process_group()
+    end_process(0)
+
+
+def end_process(status: int) -> NoReturn:
+    """End this process as Python does, but for its teardown, which would take all apart that was imported."""
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
     atexit._run_exitfuncs()  # trackers send their last values here
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 def one_line(error: BaseException) -> str:

@@ -271,12 +271,16 @@ def test_warnings_look_as_before_afterwards():
     assert sys.stderr is not None
 
 
-def test_python_looks_for_no_garbage_when_a_command_ends():
+def test_a_command_ends_as_python_does_but_for_the_teardown():
     program = (
-        "import atexit, gc\n"
-        "atexit.register(lambda: print('frozen' if gc.get_freeze_count() else 'looked through'))\n"
+        "import atexit, sys, time\n"
+        "from threading import Thread\n"
         "from tercet.__main__ import main\n"
-        "main(['recipes'])\n"
+        "atexit.register(lambda: print('exit handlers ran'))\n"
+        "Thread(target=lambda: [time.sleep(0.5), print('a thread ended')]).start()\n"
+        "sys.argv = ['tercet', 'recipes', 'no-such-recipe']\n"
+        "main()\n"
+        "print('the interpreter goes on')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("frozen\n")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "a thread ended\nexit handlers ran\n"), done.stderr

@@ -528,6 +528,16 @@ def test_a_table_of_arrow_holds_rows():
     assert as_dataset(pyarrow.table({"a": [1]}), "rows").to_list() == [{"a": 1}]
 
 
+@pytest.mark.parametrize("stay", [False, True])
+def test_what_a_command_imports_is_looked_through_no_more(stay, monkeypatch):
+    monkeypatch.setattr("tercet.calls.imports_stay", stay)
+    gc.unfreeze()
+    with collecting_no_garbage():
+        pass
+    assert (gc.get_freeze_count() > 0) is stay
+    gc.unfreeze()
+
+
 def test_imports_leave_the_garbage_collector_as_they_found_it():
     with collecting_no_garbage():
         assert not gc.isenabled()
