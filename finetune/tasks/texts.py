@@ -1,15 +1,10 @@
 """Tasks about a text, or a pair of texts, as a whole: one label, or several.
 
-`BagOfWords` is the classifier that a Transformer must beat: logistic regression on TF-IDF weights of words.
-It learns from the same training rows. Texts that are written without spaces are read as pairs of characters.
-Punctuation counts as words, too. The two texts of a pair have separate weights. Its time is bounded: it reads
-at most `MOST_ROWS` rows, evenly spaced, `MOST_WORDS` words of each column, and every row `EPOCHS` times.
-
 A column holds sets of labels as lists of a row's labels, or as a 0 or 1 for each label (multi-hot). Lists of
 equal length that hold nothing but zeros and ones are multi-hot: as lists of labels, they would all name two
 labels again and again. Their places are the labels' numbers, which `task.label_names` names.
 
-Shapes: E training rows, F other rows, L labels.
+Shapes: E rows, L labels.
 """
 
 import warnings
@@ -23,10 +18,7 @@ import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, List
 from pydantic import Field
-from scipy.sparse import hstack
 from scipy.special import softmax
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import SGDClassifier
 from transformers import PreTrainedTokenizerBase
 
 from ...data.files.bad_rows import RowError
@@ -40,7 +32,6 @@ from ...training.metrics.labels import (
     label_table,
     set_scores,
 )
-from ...training.metrics.texts import tokenization_for
 from ..encoding import TextEncoder
 from ..examples import LabelledExamples, numbers, vectors
 from ..frames import separate_pairs
@@ -58,79 +49,6 @@ from .labels import (
 from .objectives import MultiLabelObjective, SingleLabelObjective
 from .recipes import ColumnFields, Columns, Modules, RowsRecipe
 from .task import Facts, Prediction, Predictions, RowScore, Task
-
-MOST_ROWS = 20_000
-"""Training rows that are read."""
-
-MOST_WORDS = 30_000
-"""Words of a column: the most frequent ones."""
-
-EPOCHS = 10
-"""Of stochastic gradient descent. With 30, accuracies of seven data sets changed by 0.6 points at most."""
-
-REGULARIZATION = 3e-5
-"""Strength of the L2 penalty, which was chosen once for all tasks."""
-
-SAMPLED_TEXTS = 1000
-"""Texts that decide whether words are separated by spaces."""
-
-TextColumns = Sequence[Sequence[str]]
-"""One column of texts, or two."""
-
-
-class BagOfWords:
-    """Logistic regression on words, for one label or several."""
-
-    def __init__(self, columns: TextColumns):
-        self.chosen = evenly_spaced(len(columns[0]))
-        chosen = [[texts[int(row)] for row in self.chosen] for texts in columns]
-        # A vocabulary needs a word, also where all texts are blank.
-        self.vectorizers = [vectorizer_for(texts).fit([*texts, "."]) for texts in chosen]
-        self.learned = self.weights_of(chosen)
-
-    def weights_of(self, columns: TextColumns) -> Any:
-        """Weigh the words of rows."""
-        pairs = zip(self.vectorizers, columns, strict=True)
-        return hstack([vectorizer.transform(texts) for vectorizer, texts in pairs]).tocsr()
-
-    def probabilities(self, labels: np.ndarray, num_labels: int, columns: TextColumns) -> np.ndarray:
-        """Learn labels, (E,), or sets of labels, (E, L); give their probabilities for other rows, (F, L)."""
-        if labels.ndim == 1:
-            return self.one_label(labels, num_labels, columns)
-        shares = [self.one_label(own, 2, columns)[:, 1] for own in labels.T]
-        return np.stack(shares, axis=1)
-
-    def one_label(self, labels: np.ndarray, num_labels: int, columns: TextColumns) -> np.ndarray:
-        """Learn a label for each training row, (E,); give the probabilities of all for other rows, (F, L).
-
-        A label that no training row has gets no probability.
-        """
-        known, found = labels[self.chosen], np.zeros((len(columns[0]), num_labels))
-        if len(present := np.unique(known)) == 1:
-            found[:, present[0]] = 1.0
-            return found
-        model = regression().fit(self.learned, known)
-        found[:, present] = model.predict_proba(self.weights_of(columns))
-        return found
-
-
-def regression() -> SGDClassifier:
-    """Make an untrained logistic regression; of more than two labels, one against the rest for each."""
-    settings: dict[str, Any] = {"max_iter": EPOCHS, "tol": None, "random_state": 0}  # its stubs allow no None
-    return SGDClassifier(loss="log_loss", alpha=REGULARIZATION, **settings)
-
-
-def vectorizer_for(texts: Sequence[str]) -> TfidfVectorizer:
-    """Choose what counts as a word of such texts: what stands between spaces, or one or two characters."""
-    options: dict[str, Any] = {"sublinear_tf": True, "max_features": MOST_WORDS, "dtype": np.float32}
-    if tokenization_for(texts[:SAMPLED_TEXTS]) == "zh":
-        return TfidfVectorizer(analyzer="char", ngram_range=(1, 2), **options)
-    return TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", **options)
-
-
-def evenly_spaced(num_rows: int) -> np.ndarray:
-    """Return the indices of at most `MOST_ROWS` rows."""
-    return np.unique(np.linspace(0, num_rows - 1, min(MOST_ROWS, num_rows)).round().astype(int))
 
 
 def hot_names(rows: Dataset, column: str, names: Sequence[str]) -> list[str]:
@@ -226,6 +144,8 @@ class LabellingTask(TextTask):
         """Predict from the probabilities of the labels, (L,)."""
 
     def count_words(self, train: Dataset, rows: Dataset) -> list[Prediction]:
+        from .bag_of_words import BagOfWords  # reports alone count words, by what takes long to import
+
         columns = [[texts_of(split, column) for column in self.recipe.texts] for split in (train, rows)]
         bag, references = BagOfWords(columns[0]), self.references(train)
         return [*map(self.prediction, bag.probabilities(references, len(self.labels), columns[1]))]

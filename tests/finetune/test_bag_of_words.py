@@ -1,12 +1,17 @@
 """Counting words: the baseline of every task with labels, on the same rows, in any language."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from datasets import Dataset
 
-from tercet.finetune.tasks import texts as task_of_texts
+from tercet.finetune.tasks import bag_of_words
+from tercet.finetune.tasks.bag_of_words import BagOfWords
 from tercet.finetune.tasks.tasks import build_task
-from tercet.finetune.tasks.texts import BagOfWords, ClassificationRecipe, MultiLabelRecipe
+from tercet.finetune.tasks.texts import ClassificationRecipe, MultiLabelRecipe
+from tercet.training.metrics import labels
 
 GOOD, BAD = ["a fine film", "fine and warm", "a warm film"], ["a dull film", "dull and long", "a long film"]
 
@@ -40,7 +45,7 @@ def test_a_single_label_is_what_all_rows_get():
 
 
 def test_long_tables_are_read_in_part(monkeypatch):
-    monkeypatch.setattr(task_of_texts, "MOST_ROWS", 10)
+    monkeypatch.setattr(bag_of_words, "MOST_ROWS", 10)
     bag = BagOfWords([GOOD * 100])
     assert bag.learned.shape[0] == 10
     assert {0, 299} <= set(bag.chosen.tolist())
@@ -61,3 +66,16 @@ def test_both_texts_of_a_pair_count_on_their_own():
     rows = Dataset.from_dict({"one": ["yes", "no"] * 8, "two": ["no", "yes"] * 8, "label": [1, 0] * 8})
     task = build_task(ClassificationRecipe("classification", texts=("one", "two")), rows)
     assert [each["label"] for each in task.count_words(rows, rows) or ()] == rows["label"][:]
+
+
+def test_no_other_task_or_metric_loads_its_library_before_it_is_called():
+    """All tasks are imported for the names of their metrics, also by reports of pretraining."""
+    folders = [Path(bag_of_words.__file__).parent, Path(labels.__file__).parent]
+    loading = {
+        file.name
+        for folder in folders
+        for file in folder.glob("*.py")
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(("sklearn", "scipy.stats"))
+    }
+    assert loading == {"bag_of_words.py"}

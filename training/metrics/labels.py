@@ -1,6 +1,7 @@
 """Scores of labels: one for each example, or any number of them.
 
-All but accuracy are scikit-learn's; where a ratio has nothing below its line, it is 0.
+All but accuracy are scikit-learn's, which takes half a second to import; where a ratio has nothing below its
+line, it is 0.
 
 Legend: E examples, L labels.
 """
@@ -11,12 +12,6 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.metrics import (
-    confusion_matrix,
-    f1_score,
-    matthews_corrcoef,
-    precision_recall_fscore_support,
-)
 
 from .calibration import calibration_error
 
@@ -78,6 +73,8 @@ def accuracy(found: np.ndarray, references: np.ndarray) -> float:
 
 def f1(found: np.ndarray, references: np.ndarray, average: Average) -> float:
     """Return the F1 of labels (E,), or of sets of labels (E, L)."""
+    from sklearn.metrics import f1_score
+
     labels: Any = None  # those that occur
     if found.ndim == 2:
         occurs = (found | references).any(axis=0)
@@ -95,6 +92,8 @@ def several(found: np.ndarray) -> np.ndarray:
 
 def matthews_correlation(found: np.ndarray, references: np.ndarray) -> float:
     """Return the correlation of labels (E,), -1 to 1; 0 if one side does not vary (Gorodkin, 2004)."""
+    from sklearn.metrics import matthews_corrcoef
+
     both_vary = np.ptp(found) > 0 and np.ptp(references) > 0
     return float(matthews_corrcoef(references, found)) if both_vary else 0.0
 
@@ -111,6 +110,8 @@ DECISION_SCORES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 def count_confusions(found: np.ndarray, references: np.ndarray, num_labels: int) -> np.ndarray:
     """Count what was found (columns) for what is right (rows), (L, L)."""
+    from sklearn.metrics import confusion_matrix
+
     return confusion_matrix(references, found, labels=range(num_labels))
 
 
@@ -121,6 +122,8 @@ def label_table(found: np.ndarray, references: np.ndarray, names: Sequence[str])
         found: Labels (E,), or sets of labels (E, L).
         references: What is right, of the same shape.
     """
+    from sklearn.metrics import precision_recall_fscore_support
+
     columns: Any = precision_recall_fscore_support(
         several(references), several(found), labels=range(len(names)), zero_division=NOTHING_OF_NOTHING
     )

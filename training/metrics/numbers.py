@@ -1,4 +1,4 @@
-"""Scores of numbers.
+"""Scores of numbers. SciPy's statistics are imported where they are called.
 
 Legend: E examples.
 """
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from scipy.stats import pearsonr, rankdata
 
 
 def number_scores(found: np.ndarray, references: np.ndarray) -> dict[str, float]:
@@ -21,12 +20,16 @@ def pearson(found: np.ndarray, references: np.ndarray) -> float:
     It is 0 / 0 then. But a model that says the same of every text tells nothing of their order, and scores as
     guessing does; and a run whose first evaluation is like that still has scores to compare.
     """
+    from scipy.stats import pearsonr
+
     both_vary = np.ptp(found) > 0 and np.ptp(references) > 0
     return float(cast(Any, pearsonr(found, references)).statistic) if both_vary else 0.0
 
 
 def spearman(found: np.ndarray, references: np.ndarray) -> float:
     """Return the correlation of the ranks, -1 to 1; 0 if one side does not vary."""
+    from scipy.stats import rankdata
+
     return pearson(rankdata(found), rankdata(references))
 
 
