@@ -44,7 +44,6 @@ def tested_range() -> str:
 
 
 def minor_release(version: str) -> tuple[int, ...]:
-    """Return the first two numbers of a version, such as (5, 24) of "5.24.0"."""
     return tuple(int(part) for part in version.split(".")[:2])
 
 
@@ -114,7 +113,6 @@ def cache_parameter(model: nn.Module) -> str | None:
 
 
 def by_name(cache: Any) -> dict[str, Any]:
-    """Give a cache the name by which transformers knows it."""
     return {CACHE: cache}
 
 
@@ -149,11 +147,6 @@ def known_arguments(
     Known are the names in its signature, in that of the model inside (`self.model`), `more`, and `KEYWORDS`.
     What `drops` lists, or is unknown and `None`, is left out. Pages of continuous batching bring names of
     their own.
-
-    Raises:
-        TypeError: If a keyword is unknown and not `None`. With a version of transformers that is newer than
-            the tested ones, which may pass something new, it is one warning.
-        ValueError: If the cache is given by both names.
     """
 
     def checking(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -290,7 +283,6 @@ def compiler_settings() -> Any:
 
 
 def graphs_at_most(number: int) -> AbstractContextManager[None]:
-    """Let one function have so many graphs meanwhile."""
     patch = compiler_settings()
     return nullcontext() if patch is None else patch(recompile_limit=number)
 

@@ -150,7 +150,6 @@ class NeuralConfig(PreTrainedConfig):
 
     @property
     def embedding_width(self) -> int:
-        """Width of token, segment and position vectors."""
         return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     @property
@@ -159,11 +158,7 @@ class NeuralConfig(PreTrainedConfig):
         return self.embedding_width if self.tie_word_embeddings else self.hidden_size
 
     def validate_architecture(self) -> None:
-        """Refuse sizes that no member can have (run by `@strict` after construction).
-
-        Raises:
-            ValueError: Naming the field, its value and a remedy.
-        """
+        """Refuse sizes that no member can have (run by `@strict` after construction)."""
         require_neural(self)
         self.require_own_fields()
         super().validate_architecture()
@@ -212,7 +207,6 @@ def require_neural(config: NeuralConfig) -> None:
 
 
 def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a `ValueError` if the field `name` is none of the choices."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
@@ -227,18 +221,15 @@ def require_finite(name: str, value: Any) -> None:
 
 
 def require_positive(name: str, value: float) -> None:
-    """Raise a `ValueError` if the field `name` is not above zero."""
     if not value > 0:
         raise ValueError(f"{name} is {value}: choose a number above 0")
 
 
 def require_at_least(smallest: float, name: str, value: float) -> None:
-    """Raise a `ValueError` if the field `name` is below `smallest`."""
     if value < smallest:
         raise ValueError(f"{name} is {value}: choose {smallest} or more")
 
 
 def require_probability(name: str, value: float) -> None:
-    """Raise a `ValueError` if the field `name` is not a probability below one."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")

@@ -77,7 +77,6 @@ def require_flash_options(implementation: str, dropout: float, window: int | Non
 
 @cache
 def flash_options(implementation: str) -> tuple[str, ...]:
-    """Name the arguments of the function by which a flash kernel reads bounds."""
     return tuple(inspect.signature(lazy_import_flash_attention(implementation)[0][1]).parameters)
 
 
@@ -401,14 +400,12 @@ class TercetConfig(RotaryConfig, NeuralConfig):
         return plan_of_stack(self)
 
     def require_own_fields(self) -> None:
-        """Refuse sizes that no Transformer can have."""
         require_architecture(self)
 
     def validate_layer_type(self) -> None:
         """Leave the check to `require_layer_types`: transformers knows its own names alone."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields, but those of `NAMED_IF_SET` only where they are set."""
         given = super().to_dict()
         return {name: value for name, value in given.items() if not is_unset(name, value, NAMED_IF_SET)}
 
@@ -497,7 +494,6 @@ class TercetSeq2SeqConfig(TercetConfig):
         super().__post_init__(**kwargs)
 
     def require_own_fields(self) -> None:
-        """Check the encoder's sizes, then the decoder's."""
         super().require_own_fields()
         require_decoder(self)
 
@@ -508,7 +504,6 @@ class TercetSeq2SeqConfig(TercetConfig):
         return self.tie_word_embeddings if shared is None else shared
 
     def tensor_parallel_plan(self) -> dict[str, str]:
-        """Plan how the weights of both stacks are split among devices."""
         of_decoder = plan_of_stack(self, has_cross_attention=True)
         return with_prefix("encoder", plan_of_stack(self)) | with_prefix("decoder", of_decoder)
 

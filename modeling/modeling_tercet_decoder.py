@@ -343,7 +343,6 @@ class TercetDecoderForCausalLM(TercetGenerativeModel, GenerationMixin):
         cache: Cache,
         attention_mask: Tensor | None = None,
     ) -> CausalLMOutputWithPast:
-        """Predict what follows one more token of each sequence (B, 1): logits (B, 1, V)."""
         states = self.model.decode_step(input_ids, position_ids, attention_mask, cache)
         return CausalLMOutputWithPast(logits=self.compute_logits(states), **by_name(cache))
 
@@ -356,11 +355,8 @@ class TercetDecoderForMaskedLM(TercetLMHeadModel):
     """A decoder without its causal mask, and a prediction of masked tokens.
 
     It has the parameters of `TercetDecoderForCausalLM`, by the same names: either class loads what the other
-    has saved.
-
-    Raises:
-        ValueError: If positions add a bias that is learned for one direction, since a causal decoder's would
-            be read with the buckets of the other one.
+    has saved. A bias of positions that is learned for one direction is refused, since it would be read with
+    the buckets of the other one.
     """
 
     config: TercetDecoderConfig

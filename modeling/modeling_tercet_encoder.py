@@ -199,15 +199,12 @@ class TercetEncoderForNextSentencePrediction(TercetLabelModel):
     finds_pads = False  # the first token stands for a pair, whatever it is, as in a model with both heads
 
     def build_head(self) -> None:
-        """Build `next_sentence_head`."""
         self.next_sentence_head = NextSentenceHead(self.config)
 
     def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
-        """Judge each pair, (B, 2)."""
         return self.next_sentence_head(states[sequences.first])
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
-        """Compute the loss of labels (B,)."""
         return next_sentence_loss(logits, targets, loss_arguments)
 
 
@@ -328,19 +325,15 @@ class TercetEncoderForReplacedTokenDetection(TercetLabelModel):
     output = TokenClassifierOutput
 
     def build_head(self) -> None:
-        """Build `replaced_token_head`."""
         self.replaced_token_head = ReplacedTokenHead(self.config)
 
     def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
-        """Judge each token, (B, T)."""
         return self.replaced_token_head(states)
 
     def targets(self, labels: Tensor, sequences: Sequences) -> Tensor:
-        """Ignore the labels of pads."""
         return without_pads(labels, sequences)
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
-        """Compute the loss of labels (B, T)."""
         return replaced_token_loss(logits, targets, loss_arguments)
 
 
@@ -348,9 +341,6 @@ def replaced_token_loss(logits: Tensor, labels: Tensor, loss_arguments: LossArgu
     """Binary cross-entropy of `labels` (B, T) under logits (B, T): 1 replaced, 0 original, -100 ignored.
 
     A replacement that equals the original token counts as original (section 2).
-
-    Raises:
-        ValueError: If labels shall be smoothed, a z-loss is asked for, or a label is none of the three.
     """
     require_plain_loss("whether a token is replaced", loss_arguments)
     require_size(labels, logits.shape)

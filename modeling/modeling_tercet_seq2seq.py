@@ -68,7 +68,6 @@ class TercetSeq2SeqPreTrainedModel(TercetPreTrainedModel):
         pad_to_multiple_of: int | None = None,
         mean_resizing: bool = True,
     ) -> nn.Embedding:
-        """Resize the table of token vectors as transformers does, and the target's if it has its own."""
         table = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         decoder = self.get_decoder()
         if decoder.get_input_embeddings().num_embeddings != table.num_embeddings:
@@ -163,7 +162,6 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         return joined_output(source, target)
 
     def find_target(self, *told: Any) -> Sequences:
-        """Find the sequences of a target by its tokens, mask, positions, further arguments and cache."""
         return self.decoder.find_sequences(*told, prefix="decoder_")
 
     def recordings(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +259,6 @@ class TercetSeq2SeqForConditionalGeneration(
         encoder_outputs: BaseModelOutput,
         attention_mask: Tensor | None = None,
     ) -> Seq2SeqLMOutput:
-        """Predict what follows one more token of each target (B, 1): logits (B, 1, V)."""
         positions = torch.full_like(decoder_input_ids, cache.get_seq_length())
         states = self.model.decoder.decode_step(
             decoder_input_ids,
@@ -274,11 +271,7 @@ class TercetSeq2SeqForConditionalGeneration(
         return Seq2SeqLMOutput(logits=self.compute_logits(states), **by_name(cache))
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Shift labels (B, T) right, behind the start token: the decoder's input in training.
-
-        Raises:
-            ValueError: If the configuration names no token to start with, or a label is out of range.
-        """
+        """Shift labels (B, T) right, behind the start token: the decoder's input in training."""
         return behind_start(labels, self.config)
 
 

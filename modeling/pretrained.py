@@ -45,17 +45,12 @@ class HeadTransform(nn.Module):
 
 
 def build_head_transform(config: NeuralConfig) -> nn.Module:
-    """Build the transform if the configuration has one.
-
-    Raises:
-        ValueError: If there is none, and states have another width than the LM head reads.
-    """
+    """Build the transform if the configuration has one."""
     if not config.head_transform and config.head_width != config.hidden_size:
         raise ValueError(
             f"the LM head is tied to token embeddings of embedding_size ({config.embedding_size}), but "
             f"there is no projection from hidden_size ({config.hidden_size}): choose head_transform=True as "
-            f"in "
-            "ELECTRA, tie_word_embeddings=False, or the same size for both"
+            "in ELECTRA, tie_word_embeddings=False, or the same size for both"
         )
     return HeadTransform(config) if config.head_transform else nn.Identity()
 
@@ -245,9 +240,6 @@ class TercetLMHeadModel(TercetPreTrainedModel, NeuralLMHeadModel):
         They are those that the caller names, or in training those of the targets (B, T): no others reach the
         vocabulary, so that the last layer computes no others. It computes all of them in a compiled graph,
         where states are to be returned or some logits kept, and behind an encoder.
-
-        Raises:
-            ValueError: If there are not as many targets as tokens of `size` (B, T).
         """
         if targets is not None:
             require_size(targets, size)

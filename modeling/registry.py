@@ -98,7 +98,6 @@ class OfferedModels(dict[Any, Any]):
     """The models that an Auto class has besides transformers' own; ours are imported on demand."""
 
     def __contains__(self, configuration: object) -> bool:
-        """Return whether there is a model for a class of configurations."""
         if isinstance(configuration, type) and issubclass(configuration, NeuralConfig):
             configuration_of(configuration.model_type)
         return super().__contains__(configuration)

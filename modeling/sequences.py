@@ -92,7 +92,6 @@ class PaddedRows:
 
     @property
     def count(self) -> int:
-        """How many sequences there are, S."""
         return self.size[0]
 
     @property
@@ -132,7 +131,7 @@ class PaddedRows:
 
 
 class PackedStream:
-    """One row of N tokens for all sequences.
+    """One row of N tokens for all sequences, of which it tells what `PaddedRows` does.
 
     Args:
         size: (1, N).
@@ -147,43 +146,35 @@ class PackedStream:
 
     @property
     def begins(self) -> Tensor:
-        """Where each sequence begins, (S,)."""
         return self.cu_seq_lens[:-1].long()
 
     @property
     def ends(self) -> Tensor:
-        """Where each sequence ends, (S,)."""
         return self.cu_seq_lens[1:].long()
 
     @property
     def is_own(self) -> Tensor:
-        """True at the tokens of each sequence, (S, N)."""
         stream = torch.arange(self.size[1], device=self.cu_seq_lens.device)
         return (self.begins[:, None] <= stream) & (stream < self.ends[:, None])
 
     @property
     def is_first(self) -> Tensor:
-        """True behind each bound, (1, N)."""
         return self.positions == 0
 
     @property
     def numbers(self) -> Tensor:
-        """Number of the sequence of each token, (1, N)."""
         return sequence_ids(self.cu_seq_lens, self.size[1])
 
     @property
     def positions(self) -> Tensor:
-        """They restart with every sequence, (1, N)."""
         return positions_of(self.cu_seq_lens, self.size[1])
 
     @property
     def count(self) -> int:
-        """One less than there are bounds."""
         return self.cu_seq_lens.shape[0] - 1
 
     @property
     def lengths(self) -> Tensor:
-        """From one bound to the next, (S,)."""
         return self.cu_seq_lens.diff()
 
     @property
@@ -194,25 +185,20 @@ class PackedStream:
 
     @property
     def last(self) -> TokenIndices:
-        """Before the next bound."""
         ends = self.ends
         return torch.zeros_like(ends), ends - 1
 
     @property
     def origins(self) -> Tensor:
-        """Column of the first token of each sequence, (S,)."""
         return self.begins
 
     def total(self, states: Tensor) -> Tensor:
-        """Sum of the vectors (1, N, C) of each sequence, (S, C)."""
         return self.is_own.to(states.dtype) @ states[0]
 
     def with_pads(self, tokens: Tensor | None, pad_token_id: int | None) -> "PackedStream":
-        """Keep all tokens: the bounds say that they are of sequences."""
         return self
 
     def packed(self) -> "tuple[PackedStream, Padding | None]":
-        """Stay as they are."""
         return self, None
 
 
@@ -242,9 +228,6 @@ def find_sequences(
         num_heads: Query heads; `None`: there is no attention, and masks are of tokens alone.
         past_length: Tokens in a cache, behind which positions begin no sequence; `None` without a cache.
         names: What the caller calls mask and cumulative lengths.
-
-    Raises:
-        ValueError: If the mask or the cumulative lengths do not fit the tokens, or each other.
     """
     size, (mask_name, bounds_name) = tokens.shape[:2], names
     num_keys = None if isinstance(past_length, Tensor) else size[1] + (past_length or 0)

@@ -43,11 +43,7 @@ logger = logging.get_logger(__name__)
 
 
 def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """Return whichever of the two is given.
-
-    Raises:
-        ValueError: If both are, or none is, or there is no token in them.
-    """
+    """Return whichever of the two is given; there must be a token in it."""
     tokens = input_ids if inputs_embeds is None else inputs_embeds
     if tokens is None or (input_ids is not None and inputs_embeds is not None):
         raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
@@ -126,11 +122,7 @@ def filled(
 
 
 def separate_by_mask(implementation: str | None) -> None:
-    """Warn once that packed sequences take the slow path; in a compiled graph there is no other.
-
-    Raises:
-        ValueError: If attention takes no mask, so that they would attend to each other.
-    """
+    """Warn once that packed sequences take the slow path; in a compiled graph there is no other."""
     if takes_bounds(implementation) or implementation not in ALL_MASK_ATTENTION_FUNCTIONS:
         raise ValueError(
             f"attn_implementation='{implementation}' takes no mask, which packed sequences of several rows, "
@@ -169,12 +161,7 @@ def refuse_output_positions(arguments: dict[str, Any], reader: str) -> None:
 def require_global_tokens(
     global_attention_mask: Tensor | None, size: torch.Size, attention_mask: object, implementation: str | None
 ) -> Tensor | None:
-    """Return which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are.
-
-    Raises:
-        ValueError: If a choice is no tensor, has another size, or lies outside the text, or the mask or the
-            kernel cannot take it up.
-    """
+    """Return which tokens of a batch of `size` (B, T) are chosen to be global, (B, T); `None`: none are."""
     if global_attention_mask is None:
         return None
     if not isinstance(global_attention_mask, Tensor):
@@ -255,10 +242,7 @@ class TercetStack(TercetPreTrainedModel):
     def lay_out(self, sequences: Sequences, position_ids: Tensor | None, call: StackCall) -> Layout:
         """Choose the layout in which to compute: packed by the user, to be packed here, or padded.
 
-        Args:
-            sequences: Where those of the tokens lie.
-            position_ids: (B, T); by default real tokens are counted.
-            call: What is recorded and cached.
+        By default `position_ids` (B, T) count the real tokens.
         """
         if isinstance(sequences, PackedStream):
             positions = sequences.positions if position_ids is None else position_ids

@@ -25,9 +25,6 @@ class AttentionPattern(ABC):
     Args:
         config: A `TercetConfig`.
         is_causal: Whether keys behind the query are forbidden, as in a decoder.
-
-    Raises:
-        ValueError: If the pattern has no causal form, and is to be causal.
     """
 
     is_local: ClassVar[bool] = False
@@ -48,7 +45,7 @@ class AttentionPattern(ABC):
     """Whether the pattern has no causal form, and so serves no decoder."""
 
     def __init_subclass__(cls) -> None:
-        """Raise a `TypeError` if a pattern promises a decoder what no cache can keep."""
+        """Refuse a pattern that promises a decoder what no cache can keep."""
         if (cls.adds_to_scores or cls.depends_on_length) and not cls.is_bidirectional_only:
             raise TypeError(
                 f"{cls.__name__} adds to scores or depends on the length of a text, which is unknown while a "
@@ -65,11 +62,9 @@ class AttentionPattern(ABC):
         self.is_causal = is_causal
 
     def __eq__(self, other: object) -> bool:
-        """Compare by what the pattern allows."""
         return isinstance(other, AttentionPattern) and self.identity == other.identity
 
     def __hash__(self) -> int:
-        """Agree with equality."""
         return hash(self.identity)
 
     @property
@@ -124,9 +119,7 @@ class AttentionPattern(ABC):
     def map_of(self, length: int, global_tokens: Tensor | None = None) -> Tensor:
         """Return which pairs of a whole text may attend, (T, T): the definition of everything faster.
 
-        Args:
-            length: T.
-            global_tokens: (T,), true at tokens that are chosen to be global.
+        `global_tokens` (T,) are true at tokens that are chosen to be global.
         """
         positions = torch.arange(length)
         allowed = self.allows(positions[:, None], positions)

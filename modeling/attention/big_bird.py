@@ -84,7 +84,6 @@ class BigBirdAttention(MappedPattern):
 
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
-        """Raise a `ValueError` unless blocks exist, queries see their own, and global tokens exist."""
         for name, smallest in SMALLEST_FIELDS.items():
             if getattr(config, name) < smallest:
                 raise ValueError(
@@ -103,7 +102,6 @@ class BigBirdAttention(MappedPattern):
             )
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Allow near blocks, pairs with a global token, and blocks of which the later drew the earlier."""
         size, num_global = self.config.attention_block_size, self.config.attention_global_tokens
         query_blocks, key_blocks = queries // size, keys // size
         allowed = (query_blocks - key_blocks).abs() < self.config.attention_window_blocks
@@ -114,7 +112,7 @@ class BigBirdAttention(MappedPattern):
         return allowed & (queries >= keys) if self.is_causal else allowed
 
     def is_full(self, length: int) -> bool:
-        """The last block of a short sequence draws every block that it does not see otherwise."""
+        # The last block of a short sequence draws every block that it does not see otherwise.
         num_blocks = -(-length // self.config.attention_block_size)
         return self.num_choices(num_blocks - 1) <= self.config.attention_random_blocks
 
@@ -124,7 +122,6 @@ class BigBirdAttention(MappedPattern):
         return block - (self.config.attention_window_blocks - 1) - num_global
 
     def key_blocks(self, num_blocks: int) -> list[list[int]]:
-        """List near, global and random blocks; a block with a global token sees all, or all before it."""
         num_global = -(-self.config.attention_global_tokens // self.block_size)
         reach = self.config.attention_window_blocks
         seen = [{*range(num_global), *range(block - reach + 1, block + reach)} for block in range(num_blocks)]
@@ -183,7 +180,6 @@ class StockBigBirdAttention(MappedPattern):
 
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
-        """Raise a `ValueError` unless there are blocks, random ones too, which transformers needs."""
         for name in cls.fields:
             if getattr(config, name) < 1:
                 raise ValueError(
@@ -192,27 +188,22 @@ class StockBigBirdAttention(MappedPattern):
                 )
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Allow near blocks and the first one; the last one and short texts are `own_global_tokens`."""
         query_blocks, key_blocks = (x // self.config.attention_block_size for x in (queries, keys))
         near = (query_blocks - key_blocks).abs() <= 1
-        return near | (query_blocks == 0) | (key_blocks == 0)
+        return near | (query_blocks == 0) | (key_blocks == 0)  # the last block: `own_global_tokens`
 
     def own_global_tokens(self, positions: Tensor, lengths: Tensor | int) -> Tensor:
-        """Make the tokens of the last block global, and all those of short texts."""
         size = self.config.attention_block_size
         return (positions // size == (lengths - 1) // size) | (lengths <= self.longest_full)
 
     def added(self, queries: Tensor, keys: Tensor, dtype: torch.dtype) -> Tensor:
-        """Let queries behind the first block count its keys once more for each random block."""
         size, num_counts = self.config.attention_block_size, 1 + self.config.attention_random_blocks
         return ((queries >= size) & (keys < size)).to(dtype) * log(num_counts)
 
     def is_full(self, length: int) -> bool:
-        """Short texts have full attention, as transformers changes to it there."""
         return length <= self.longest_full
 
     def key_blocks(self, num_blocks: int) -> list[list[int]]:
-        """List near blocks and the first one; the first sees all."""
         near = [
             sorted({0, *range(max(0, block - 1), min(num_blocks, block + 2))}) for block in range(num_blocks)
         ]

@@ -162,7 +162,6 @@ class Attended(NamedTuple):
         return cls(masked(weights, is_kept) @ value, query, key, value, weights, is_kept, factor)
 
     def gradients(self, gradient: Tensor, scaling: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return those of queries, keys, values and scores."""
         gradient = gradient.contiguous()
         d_value = masked(self.weights, self.is_kept).mT @ gradient
         d_weights = masked(gradient @ self.value.mT, self.is_kept)
@@ -222,7 +221,7 @@ class BlockRows(NamedTuple):
     allowed: Tensor | None
 
     def split(self, size: int) -> Iterator["BlockRows"]:
-        """Cut the rows into parts of `size` blocks of queries, at most."""
+        """Cut the rows into parts of at most `size` blocks of queries."""
         for start in range(0, len(self.queries), size):
             part = slice(start, start + size)
             allowed = None if self.allowed is None else self.allowed[part]

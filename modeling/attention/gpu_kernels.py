@@ -278,7 +278,6 @@ def compiled_attention(*arguments: Any, **options: Any) -> Any:
 
 @cache
 def compiled_kernel() -> Callable[..., Any]:
-    """Compile flex attention when it is first called, and never compute otherwise."""
     return torch.compile(flex_attention, fullgraph=True)
 
 

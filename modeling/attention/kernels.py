@@ -107,12 +107,10 @@ class Situation(NamedTuple):
     num_keys: int = 0
 
     def also(self, need: Need) -> "Situation":
-        """Return the situation in which something more is needed."""
         return self._replace(needs=(*self.needs, need))
 
 
 def only_needed(**needs: object) -> tuple[Any, ...]:
-    """List what is true of some needs."""
     return tuple(name for name, is_needed in needs.items() if is_needed)
 
 
@@ -153,10 +151,7 @@ def name_kernel(situation: Situation) -> str | None:
 
 
 def runs_varlen(situation: Situation) -> bool:
-    """Return whether the device runs torch's flash kernel on heads of such a type and width.
-
-    Some GPUs have no gradients of wide heads.
-    """
+    """Return whether the device runs torch's flash kernel on heads of such a type and width."""
     _, _, device, dtype, width, needs, _ = situation
     if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
         return False

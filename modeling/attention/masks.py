@@ -98,9 +98,6 @@ def kernel_masks(given: Mask | Masks, config: PreTrainedConfig, x: Tensor, cache
         config: Whose `attn_implementation` names the kernel.
         x: States of the queries (B, T, C).
         cache: The cache before them, of which sliding layers may have dropped the first tokens.
-
-    Raises:
-        ValueError: The kernel does not take such a mask, or a type of layer has none.
     """
     types = config.types_of_layers
     if isinstance(given, dict):

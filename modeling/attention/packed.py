@@ -48,11 +48,7 @@ def flash_attention(
     dropout: float = 0.0,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attend by the flash kernel that the configuration names: (1, H, N, D) to (1, N, H, D).
-
-    Raises:
-        ValueError: It cannot drop weights, or knows no window, as it should.
-    """
+    """Attend by the flash kernel that the configuration names: (1, H, N, D) to (1, N, H, D)."""
     implementation = str(cast(TercetConfig, module.config)._attn_implementation)
     flash = ALL_ATTENTION_FUNCTIONS[implementation]
     if flash is flash_attention_forward and (dropout or sliding_window is not None):
@@ -146,7 +142,6 @@ class Group:
 
     @property
     def positions(self) -> Tensor:
-        """Those of the longest sequence, (t,)."""
         return torch.arange(self.slots.sizes[self.number][1], device=self.slots.is_pad.device)
 
     @property
@@ -262,7 +257,6 @@ class Grouped:
 
     @cached_property
     def groups(self) -> SequenceGroups:
-        """Where the tokens stand in the groups."""
         return group_sequences(self.cu_seq_lens_q, self.cu_seq_lens_k)
 
     def split(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None]]:
@@ -288,16 +282,13 @@ class Grouped:
         return additive(mask, False, key.shape[2], like=query, bias=bias)
 
     def attended(self) -> Iterator[Attended]:
-        """Let each group attend."""
         for query, key, value, added in self.split():
             yield Attended.compute(query, key, value, added, self.scaling, self.dropout)
 
     def values(self) -> Tensor:
-        """Return the values of all tokens, (N, H, D)."""
         return self.groups.queries.join([group.values.transpose(1, 2) for group in self.attended()])
 
     def gradients(self, gradient: Tensor) -> list[Tensor]:
-        """Return those of queries, keys, values and the bias."""
         queries, keys = self.groups.queries, self.groups.keys
         of_groups: list[list[Tensor]] = [[], [], []]
         d_bias = None if self.bias is None else torch.zeros_like(self.bias)
@@ -360,7 +351,6 @@ def packed_attention_backward(
     is_causal: bool,
     window: int,
 ) -> list[Tensor]:
-    """Return the gradients of queries, keys and values, and of a bias, if there is one."""
     streams = query, key, value, cu_seq_lens_q, cu_seq_lens_k, bias
     with torch.no_grad(), drawn_from(seed):
         return Grouped(*streams, scaling, dropout, is_causal, window).gradients(gradient)
@@ -380,7 +370,6 @@ def _(
 
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    """Keep what the backward pass needs."""
     *tensors, ctx.scaling, ctx.dropout, ctx.is_causal, ctx.window = inputs
     ctx.save_for_backward(*tensors)
 

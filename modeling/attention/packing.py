@@ -301,7 +301,6 @@ class PackedSequences:
 
     @cached_property
     def groups(self) -> SequenceGroups:
-        """Sequences of similar length, for kernels that know padded batches only."""
         if self.shared is not None:
             return SequenceGroups(self.shared, self.shared)
         return group_sequences(self.cu_seq_lens_q, self.cu_seq_lens_k)
@@ -319,7 +318,6 @@ class PackedSequences:
 
     @property
     def flash_arguments(self) -> dict[str, Any]:
-        """Return the same as keywords of transformers' flash kernels."""
         return {
             "cu_seq_lens_q": self.cu_seq_lens_q,
             "cu_seq_lens_k": self.cu_seq_lens_k,
@@ -351,7 +349,6 @@ class Padding:
 
     @property
     def has_pads(self) -> bool:
-        """Whether some tokens are pads."""
         return len(self.indices) < self.shape.numel()
 
     def pack(self, x: Tensor) -> Tensor:
@@ -426,7 +423,6 @@ def filling(num_tokens: int) -> int:
 
 
 def longest(cu_seq_lens: Tensor) -> int:
-    """Length of the longest sequence."""
     return int(cu_seq_lens.diff().max())
 
 
@@ -467,13 +463,8 @@ def is_of_pairs(mask: object) -> bool:
 def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> Tensor | None:
     """Return the places at which the sequences of a batch begin.
 
-    Args:
-        attention_mask: (B, S), 0 at pads; another form of mask tells nothing.
-        sequence_ids: (B, T), which number the sequences of a row.
-
-    Returns:
-        (B, T), for each token, if rows have several sequences; (B,) if they have pads; `None` if all begin
-        at 0.
+    They are (B, T), for each token, if `sequence_ids` (B, T) number several sequences of a row; (B,) if
+    `attention_mask` (B, S) tells of pads, which no other form of mask does; `None` if all begin at 0.
     """
     if sequence_ids is not None:
         places = torch.arange(sequence_ids.shape[1], device=sequence_ids.device).expand_as(sequence_ids)
@@ -487,10 +478,8 @@ def first_tokens(attention_mask: Tensor | None, sequence_ids: Tensor | None) -> 
 def text_lengths(attention_mask: Tensor | None, sequence_ids: Tensor | None, length: int) -> Tensor | int:
     """Return the length of the text of each token, in places: (B, T), (B, 1), or one number for all.
 
-    Args:
-        attention_mask: (B, S), 0 at pads; another form of mask tells nothing.
-        sequence_ids: (B, T), which number the sequences of a row.
-        length: That of rows about which nothing is known.
+    `sequence_ids` (B, T) number the sequences of a row, `attention_mask` (B, S) is 0 at pads. Rows of which
+    they tell nothing have `length` places.
     """
     if sequence_ids is not None:
         return (sequence_ids[:, :, None] == sequence_ids[:, None]).sum(-1)
@@ -534,8 +523,7 @@ def extend(
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Extend a layer of a cache by keys and values (B, G, S, D), or (1, G, M, D) of a packed prompt.
 
-    Returns:
-        What the layer then gives, padded; and what queries attend to, in their own layout.
+    Return what the layer then gives, padded; and what queries attend to, in their own layout.
     """
     padding = mask.key_padding if isinstance(mask, PackedSequences) else None
     if padding is None:

@@ -45,15 +45,13 @@ class FullAttention(AttentionPattern):
 
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
-        """Require nothing: a window is for other layers."""
+        pass  # a window is for other layers
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Allow every pair, or those whose key is not behind the query."""
         distances = queries - keys
         return distances >= 0 if self.is_causal else torch.ones_like(distances, dtype=torch.bool)
 
     def is_full(self, length: int) -> bool:
-        """Nothing is forbidden at any length."""
         return True
 
     def build_mask(
@@ -65,7 +63,6 @@ class FullAttention(AttentionPattern):
         sequence_ids: Tensor | None,
         global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
-        """Forbid pads, and what is behind a decoder's query."""
         create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
         apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
         return create(config, x, attention_mask, **by_name(cache), and_mask_function=apart)
@@ -87,7 +84,6 @@ class SlidingAttention(AttentionPattern):
 
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
-        """Raise a `ValueError` unless there is a window."""
         if (config.sliding_window or 0) < SMALLEST_WINDOW:
             raise ValueError(
                 f"sliding_window is {config.sliding_window}, but {layer_types} has sliding layers: "
@@ -95,12 +91,10 @@ class SlidingAttention(AttentionPattern):
             )
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Allow near pairs, and in a decoder only those whose key is not behind the query."""
         distances = queries - keys
         return (distances < self.window) & (distances >= 0 if self.is_causal else -distances < self.window)
 
     def key_blocks(self, num_blocks: int) -> list[list[int]]:
-        """List the blocks that the windows of a block's queries touch."""
         reach = -(-(self.window - 1) // self.block_size)
         ahead = 0 if self.is_causal else reach
         return [
@@ -109,7 +103,6 @@ class SlidingAttention(AttentionPattern):
         ]
 
     def is_full(self, length: int) -> bool:
-        """Short sequences fit into the window."""
         return length <= self.window
 
     def build_mask(
@@ -121,7 +114,6 @@ class SlidingAttention(AttentionPattern):
         sequence_ids: Tensor | None,
         global_tokens: Tensor | None = None,
     ) -> Tensor | BlockMask | None:
-        """Forbid pads, what is far, and what is behind a decoder's query."""
         if global_tokens is not None or not self.is_read_as_built:
             return super().build_mask(config, x, attention_mask, cache, sequence_ids, global_tokens)
         sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
@@ -140,7 +132,6 @@ class StridedAttention(MappedPattern):
 
     @classmethod
     def require(cls, config: PreTrainedConfig, layer_types: str) -> None:
-        """Raise a `ValueError` unless there is a stride."""
         if config.attention_stride < 1:
             raise ValueError(
                 f"attention_stride is {config.attention_stride}, but {layer_types} has strided layers: "
@@ -148,13 +139,11 @@ class StridedAttention(MappedPattern):
             )
 
     def allows(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Allow near pairs, and those at a multiple of the stride."""
         distances, stride = queries - keys, self.config.attention_stride
         allowed = (distances.abs() <= stride) | (distances % stride == 0)
         return allowed & (distances >= 0) if self.is_causal else allowed
 
     def is_full(self, length: int) -> bool:
-        """Short sequences fit into the last positions; all keys are a multiple of 1 away."""
         return length <= self.config.attention_stride + 1 or self.config.attention_stride == 1
 
 

@@ -53,7 +53,11 @@ class NoBias(nn.Module):
         return masks
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
-        """Return what is added to the scores of packed sequences, if something is and they are packed."""
+        """Return what is added to the scores of packed sequences, if something is and they are packed.
+
+        It is that of the longest one, (1, H, T, T), of which others take a part; kernels of tiles get it by
+        distance, (H, 2T - 1).
+        """
         return None
 
     def require_direction(self, is_causal: bool | None) -> None:
@@ -69,7 +73,6 @@ class DistanceBias(NoBias):
         self.layer_types = config.types_of_layers
 
     def require_direction(self, is_causal: bool | None) -> None:
-        """Raise a `ValueError` unless the direction is the one whose distances the bias knows."""
         if self.is_directed and is_causal not in (None, self.is_causal):
             raise ValueError(
                 f"is_causal={is_causal}, but a bias of relative positions is learned for is_causal="
@@ -77,7 +80,6 @@ class DistanceBias(NoBias):
             )
 
     def forward(self, masks: Masks, x: Tensor, cache: Cache | None, is_causal: bool | None = None) -> Masks:
-        """Join the bias with each mask, to (1 or B, H, T, S); packed sequences get it from `of_packed`."""
         if isinstance(next(iter(masks.values())), PackedSequences):
             return masks
         is_causal = self.is_causal if is_causal is None else is_causal
@@ -87,10 +89,6 @@ class DistanceBias(NoBias):
         }
 
     def of_packed(self, masks: Masks, device: torch.device) -> Tensor | None:
-        """Return what is added in the longest sequence, (1, H, T, T); others take a part of it.
-
-        Kernels of tiles get it by distance, (H, 2T - 1).
-        """
         sequences = next(iter(masks.values()))  # the same for all types of layers, but for their tiles
         if not isinstance(sequences, PackedSequences):
             return None
@@ -138,7 +136,6 @@ class RelativeBias(DistanceBias):
         self.max_distance = config.relative_attention_max_distance
 
     def of_distances(self, distances: Tensor) -> Tensor:
-        """Look up the bucket of each distance."""
         return self.table(self.buckets(distances)).T
 
     def buckets(self, distances: Tensor) -> Tensor:
@@ -194,17 +191,16 @@ def dtype_of_scores(x: Tensor) -> torch.dtype:
 
 
 class LinearBias(DistanceBias):
-    """Minus a slope for each head, times the distance. It has no parameters."""
+    """Minus a slope for each head, times the distance. It has no parameters.
+
+    transformers' BLOOM adds a constant for each query, which softmax ignores.
+    """
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):
         super().__init__(config, is_causal=is_causal)
         self.num_heads = config.num_attention_heads
 
     def of_distances(self, distances: Tensor) -> Tensor:
-        """Compute the bias in float32.
-
-        transformers' BLOOM adds a constant for each query, which softmax ignores.
-        """
         return -slopes(self.num_heads, distances.device)[:, None] * distances.abs()
 
 

@@ -149,11 +149,9 @@ class PlainScore(AttentionScore):
     """Dot products of queries and keys as they are. Abstract: the two below scale them."""
 
     def prepare_query(self, query: Tensor) -> Tensor:
-        """Leave queries as they are."""
         return query
 
     def prepare_key(self, key: Tensor) -> Tensor:
-        """Leave keys as they are."""
         return key
 
 
@@ -186,15 +184,12 @@ class BilinearScore(AttentionScore):
         self.draw()
 
     def prepare_query(self, query: Tensor) -> Tensor:
-        """Multiply each query by the matrix of its head."""
         return query @ self.matrix
 
     def prepare_key(self, key: Tensor) -> Tensor:
-        """Leave keys as they are."""
         return key
 
     def draw(self) -> None:
-        """Start with the identity."""
         set_to_identity(self.matrix)
 
 
@@ -215,16 +210,13 @@ class ConcatenatedScore(AttentionScore):
         self.draw()
 
     def prepare_query(self, query: Tensor) -> Tensor:
-        """Ask for v; the query times zero gives its projection a gradient, for which processes wait."""
         vector = self.vector.to(query.dtype).view(query.shape[1], 1, query.shape[-1])
-        return vector + 0.0 * query
+        return vector + 0.0 * query  # a gradient for its projection, for which processes wait
 
     def prepare_key(self, key: Tensor) -> Tensor:
-        """Leave keys as they are."""
         return key
 
     def draw(self) -> None:
-        """Draw v from a normal distribution."""
         init.normal_(self.vector, std=self.head_dim**-0.5)
 
 
@@ -245,19 +237,16 @@ class AdditiveScore(PairScore):
         self.draw()
 
     def prepare_query(self, query: Tensor) -> Tensor:
-        """Compute W q."""
         return query @ self.query_matrix.mT
 
     def prepare_key(self, key: Tensor) -> Tensor:
-        """Compute U k."""
         return key @ self.key_matrix.mT
 
     def define(self, query: Tensor, key: Tensor) -> Tensor:
-        """Compute v^T tanh(W q + U k) for all pairs at once."""
         return additive_scores(*self.per_head(query, key))
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
-        """Compute it for some queries at a time, unless a compiler is to join the operations."""
+        # A compiler joins the operations itself.
         compute = additive_scores if is_tracing() else blocked_additive_scores
         return compute(*self.per_head(query, key))
 
@@ -267,7 +256,6 @@ class AdditiveScore(PairScore):
         return query, key.repeat_interleave(groups, dim=1), self.vector.view(-1, query.shape[-1])
 
     def draw(self) -> None:
-        """Start with v^T tanh(q + k)."""
         set_to_identity(self.query_matrix)
         set_to_identity(self.key_matrix)
         init.normal_(self.vector, std=self.query_matrix.shape[-1] ** -0.5)
@@ -311,7 +299,6 @@ class NoGate(AttentionGate):
     """Everything is passed on (Vaswani et al., 2017)."""
 
     def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
-        """Leave the values as they are."""
         return values
 
 
@@ -325,7 +312,6 @@ class HeadwiseGate(AttentionGate):
         self.g_proj = nn.Linear(config.hidden_size, config.num_attention_heads, bias=config.attention_bias)
 
     def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
-        """Scale all channels of a head alike."""
         gate = self.g_proj(select_positions(hidden_states, output_positions)).sigmoid()  # (B, T, H)
         return (values.unflatten(-1, (gate.shape[-1], -1)) * gate[..., None]).flatten(start_dim=-2)
 
@@ -341,7 +327,6 @@ class ElementwiseGate(AttentionGate):
         self.g_proj = nn.Linear(config.hidden_size, width, bias=config.attention_bias)
 
     def forward(self, values: Tensor, hidden_states: Tensor, output_positions: Tensor | None) -> Tensor:
-        """Scale each channel by itself."""
         return values * self.g_proj(select_positions(hidden_states, output_positions)).sigmoid()
 
 

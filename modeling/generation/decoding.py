@@ -222,7 +222,6 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
 
     @wraps(GenerationMixin.generate)
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Generate token ids: see `GenerationMixin.generate`."""
         kwargs = with_one_cache(kwargs, CACHE)
         if self.config.is_encoder_decoder:
             refuse_prompt_chunks(self, *args, **kwargs)
@@ -242,7 +241,6 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
 
     @wraps(GenerationMixin.init_continuous_batching)
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
-        """Start continuous batching: see `GenerationMixin.init_continuous_batching`."""
         require_key_positions(self.config)
         return super().init_continuous_batching(*args, **kwargs)
 
@@ -303,7 +301,6 @@ def is_hooked(model: TercetGenerativeModel) -> bool:
 
 
 def models_in(model: nn.Module) -> list[PreTrainedModel]:
-    """Return the model and the models that it is made of."""
     return [module for module in model.modules() if isinstance(module, PreTrainedModel)]
 
 

@@ -93,7 +93,6 @@ class PrepackedProduct:
         self.checksums = checksums(*layers)
 
     def __call__(self, x: Tensor, *fused: str) -> tuple[Tensor, ...]:
-        """Return the result of each layer, with the activation of these names."""
         results = multiply_blocks(x, self.blocks, self.bias, *fused)
         return (results,) if len(self.widths) == 1 else results.split_with_sizes(self.widths, dim=-1)
 
@@ -226,7 +225,6 @@ def activated_forward(act_fn: nn.Module, x: Tensor) -> Tensor:
 
 
 def free_prepacked_weights(model: nn.Module) -> None:
-    """Free the blocks that are kept for a model."""
     _kept.pop(model, None)
 
 
@@ -266,5 +264,4 @@ def applies_in_products(kind: type[nn.Module], dtype: torch.dtype) -> bool:
 
 
 def joined(tensors: list[Tensor]) -> Tensor:
-    """Concatenate tensors; a single one needs no copy."""
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors)

@@ -64,7 +64,6 @@ def before_end(ids: np.ndarray, ends: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 def read_out(tokenizer: PreTrainedTokenizerBase, targets: Sequence[np.ndarray]) -> list[str]:
-    """Turn what was written into texts."""
     return [cast(str, tokenizer.decode(ids, skip_special_tokens=True)) for ids in targets]
 
 

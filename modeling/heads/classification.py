@@ -29,12 +29,10 @@ from .losses import (
 
 
 def pool_first(states: Tensor, sequences: Sequences) -> Tensor:
-    """Take the state of each sequence's first token."""
     return states[sequences.first]
 
 
 def pool_last(states: Tensor, sequences: Sequences) -> Tensor:
-    """Take the state of each sequence's last token."""
     return states[sequences.last]
 
 
@@ -73,7 +71,7 @@ class SequenceClassificationHead(nn.Module):
         )
 
     def forward(self, states: Tensor, sequences: Sequences) -> Tensor:
-        """Scores of the labels (S, L) of sequences in states (B, T, C)."""
+        """Score the labels (S, L) of sequences in states (B, T, C)."""
         pooled = self.input_dropout(self.pool(states, sequences))
         return self.out_proj(self.dropout(self.transform(pooled)))
 
@@ -107,7 +105,6 @@ class ClassifierTransform(nn.Module):
 
 
 def count_labels(config: NeuralConfig) -> int:
-    """Number of labels that a configuration names, or two if it names none."""
     return len(config.id2label or ())
 
 
@@ -123,10 +120,6 @@ def classification_loss(
     transformers, whose pipelines read it. Labels are integers (S,) in single-label classification, and
     numbers (S, L), or (S,) if L is 1, in the others, whose mean is over all of them.
     `checked_labels` and `checked_shares` say which are refused.
-
-    Raises:
-        ValueError: If labels are out of range or of another size than what they are for, or a loss is to be
-            changed that has no softmax over labels.
     """
     if config.problem_type is None:
         config.problem_type = problem_of(labels, count_labels(config))

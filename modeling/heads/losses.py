@@ -53,8 +53,7 @@ def require_size(labels: Tensor, size: torch.Size, instead: str = "") -> None:
 def checked_labels(labels: Tensor, num_classes: int | None, name: str = "labels") -> Tensor:
     """Return labels of any shape as int64, once they are known to be `IGNORE` or in [0, num_classes).
 
-    Raises:
-        ValueError: If they are no integers, or one of them is out of range (found on the CPU).
+    Their values are looked at on the CPU alone.
     """
     if labels.is_floating_point() or labels.is_complex():
         raise ValueError(
@@ -79,9 +78,6 @@ def behind_start(labels: Tensor, config: PreTrainedConfig, is_first: Tensor | No
     """Shift labels (B, T) right, behind the start token: a decoder's input in training.
 
     `is_first`, broadcasting to (B, T), is true at other labels, too, before which the start token stands.
-
-    Raises:
-        ValueError: If the configuration names no token to start with, or a label is out of range.
     """
     if config.decoder_start_token_id is None or config.pad_token_id is None:
         raise ValueError(
@@ -98,8 +94,7 @@ def behind_start(labels: Tensor, config: PreTrainedConfig, is_first: Tensor | No
 def checked_shares(labels: Tensor) -> Tensor:
     """Return labels that say of each class whether it holds, once they are known to be in [0, 1].
 
-    Raises:
-        ValueError: If one of them is not (found on the CPU; elsewhere it becomes nan, and the loss with it).
+    Elsewhere than on the CPU, a label that is not becomes nan, and the loss with it.
     """
     is_wrong = ~((labels >= 0) & (labels <= 1))
     if labels.is_cpu and not is_tracing():
@@ -266,11 +261,7 @@ def require_plain_loss(problem: str, loss_arguments: LossArguments) -> None:
 def cross_entropy_sum(
     logits: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> Tensor:
-    """Sum of the cross-entropies of `labels` (...) under `logits` (..., V), in float32.
-
-    Raises:
-        ValueError: If a label is neither `IGNORE` nor in [0, V); see `checked_labels`.
-    """
+    """Sum of the cross-entropies of `labels` (...) under `logits` (..., V), in float32."""
     require_size(labels, logits.shape[:-1])
     logits = at_least_float32(logits.flatten(0, -2))
     labels = checked_labels(labels, logits.shape[-1]).flatten()
@@ -284,7 +275,6 @@ def cross_entropy_sum(
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Raise half precision to float32; float64 stays."""
     return x if x.dtype == torch.float64 else x.float()
 
 
@@ -315,9 +305,6 @@ def linear_cross_entropy(
             the factors of so small a weight are nothing to a probability in 16 bits.
         has_gaps: Whether some labels may be `IGNORE`, where there is no target.
         chunk: Computes a chunk; by default, one that is not compiled.
-
-    Raises:
-        ValueError: If a label is not in [0, V); see `checked_labels`.
     """
     labels = checked_labels(labels, len(weight))
     device = hidden_states.device.type

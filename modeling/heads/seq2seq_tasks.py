@@ -82,11 +82,7 @@ class TercetSeq2SeqTaskModel(TercetSeq2SeqPreTrainedModel):
         position_ids: Tensor | None,
         arguments: dict[str, Any],
     ) -> tuple[dict[str, Any], Sequences]:
-        """Shift the source right behind the start token, for the decoder, and find its sequences.
-
-        Raises:
-            ValueError: If there are no ids that could be shifted, or the configuration names no start.
-        """
+        """Shift the source right behind the start token, for the decoder, and find its sequences."""
         start = self.config.decoder_start_token_id
         if input_ids is None or start is None:
             missing = "input_ids" if input_ids is None else "config.decoder_start_token_id"
@@ -178,7 +174,6 @@ class TercetSeq2SeqForQuestionAnswering(TercetSeq2SeqTaskModel):
     config: TercetSeq2SeqConfig
 
     def build_head(self) -> None:
-        """Build `qa_outputs`."""
         self.qa_outputs = ANSWER_HEADS[self.config.answer_head](self.config)
 
     @known_arguments(*LOSS_KEYWORDS)

@@ -56,7 +56,6 @@ class LabelTask(NeuralPreTrainedModel):
     """What a stack of blocks with this head returns."""
 
     def build_head(self) -> None:
-        """Build the head of the task."""
         raise NotImplementedError
 
     def as_rows(self, given: Any, num_dims: int = 2) -> Any:
@@ -86,15 +85,12 @@ class SequenceLabels(LabelTask):
     pools = True
 
     def build_head(self) -> None:
-        """Build `classifier`."""
         self.classifier = SequenceClassificationHead(self.config, count_labels(self.config))
 
     def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
-        """Score the labels of each sequence, (S, L)."""
         return self.classifier(states, sequences)
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
-        """Compute the loss by `config.problem_type`."""
         return classification_loss(logits, targets, self.config, **loss_arguments)
 
 
@@ -106,19 +102,15 @@ class TokenLabels(LabelTask):
     output = TokenClassifierOutput
 
     def build_head(self) -> None:
-        """Build `classifier`."""
         self.classifier = TokenClassificationHead(self.config, count_labels(self.config))
 
     def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
-        """Score the labels of each token, (B, T, L)."""
         return self.classifier(states)
 
     def targets(self, labels: Tensor, sequences: Sequences) -> Tensor:
-        """Ignore the labels of pads."""
         return without_pads(labels, sequences)
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
-        """Compute the cross-entropy of labels (B, T)."""
         return logits_loss(logits, targets, **loss_arguments)
 
 
@@ -134,19 +126,15 @@ class ChosenText(LabelTask):
     pools = True
 
     def build_head(self) -> None:
-        """Build `classifier`, which has one label."""
         self.classifier = SequenceClassificationHead(self.config, num_labels=1)
 
     def as_rows(self, given: Any, num_dims: int = 2) -> Any:
-        """Give each choice a row: (B, K, T) -> (B K, T)."""
         return given.flatten(0, -num_dims) if isinstance(given, Tensor) else given
 
     def scores(self, states: Tensor, sequences: Sequences, num_rows: int) -> Tensor:
-        """Score each choice, (B, K)."""
         return self.classifier(states, sequences).view(num_rows, -1)
 
     def loss(self, logits: Tensor, targets: Tensor, loss_arguments: LossArguments) -> Tensor:
-        """Compute the cross-entropy of the correct choices (B,)."""
         return logits_loss(logits, targets.view(-1), **loss_arguments)
 
 
@@ -247,7 +235,6 @@ class TercetForQuestionAnswering(TercetTaskModel):
     """Where an answer starts and where it ends. Abstract."""
 
     def build_head(self) -> None:
-        """Build `qa_outputs`."""
         self.qa_outputs = ANSWER_HEADS[self.config.answer_head](self.config)
 
     @known_arguments(*LOSS_KEYWORDS)
@@ -298,7 +285,6 @@ class TercetForSentenceEmbedding(TercetTaskModel):
     pools = True
 
     def build_head(self) -> None:
-        """Choose what stands for a sequence."""
         self.pool = POOLING[self.config.classifier_pooling]
 
     @known_arguments()

@@ -123,7 +123,6 @@ class PreNormBlock(Block):
     def apply_sublayers(
         self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
-        """Normalize the input of each sub-layer."""
         x = x + attend(self.self_attention_norm(stream))
         if self.cross_attention is not None:
             x = x + attend_to_encoder(self.cross_attention_norm(x))
@@ -136,7 +135,6 @@ class PostNormBlock(Block):
     def apply_sublayers(
         self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
-        """Normalize each sum."""
         x = self.self_attention_norm(x + attend(stream)).to(x.dtype)
         if self.cross_attention is not None:
             x = self.cross_attention_norm(x + attend_to_encoder(x)).to(x.dtype)
@@ -149,7 +147,6 @@ class ParallelBlock(Block):
     def apply_sublayers(
         self, stream: Tensor, x: Tensor, attend: SubLayer, attend_to_encoder: SubLayer
     ) -> Tensor:
-        """Let all sub-layers see the same state, each through its norm."""
         result = x + attend(self.self_attention_norm(stream))
         if self.cross_attention is not None:
             result = result + attend_to_encoder(self.cross_attention_norm(x))

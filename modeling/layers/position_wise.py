@@ -134,7 +134,6 @@ class RMSNorm(nn.RMSNorm):
     """Root-mean-square norm in the type of its weights, as autocast computes layer norm."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize each token's vector (..., C)."""
         return super().forward(x.to(self.weight.dtype))
 
 
@@ -145,7 +144,6 @@ class HeadRMSNorm(RMSNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize each head (..., D)."""
         return super().forward(x).to(x.dtype)
 
 
@@ -165,7 +163,6 @@ class Dropout(nn.Dropout):
     """Set elements to zero with probability `p` in training, and scale the others by 1 / (1 - p)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Drop elements of a tensor of any shape."""
         return drop(input, self.p) if self.training else input
 
 
@@ -242,7 +239,6 @@ class TanhGelu(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Activate a tensor of any shape."""
         if not (self.training and is_tracing()):
             return F.gelu(x, approximate="tanh")
         exact = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -263,7 +259,6 @@ class PlainFeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the same two-layer network to every position."""
         return self.down_proj(self.dropout(self.act_fn(self.up_proj(x))))
 
 
@@ -281,7 +276,6 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the same gated network to every position."""
         gate, up = project(x, self.gate_proj, self.up_proj)
         return self.down_proj(self.dropout(self.act_fn(gate) * up))
 
@@ -316,11 +310,7 @@ class Embeddings(nn.Module):
         token_type_ids: Tensor | None,
         position_ids: Tensor,
     ) -> Tensor:
-        """Embed tokens (B, T), or take their vectors (B, T, E), and add position and segment: (B, T, C).
-
-        Raises:
-            ValueError: If segments are given to a model that has no embedding for them.
-        """
+        """Embed tokens (B, T), or take their vectors (B, T, E), and add position and segment: (B, T, C)."""
         x = look_up(self.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
         x = (x if self.scale == 1.0 else x * self.scale) + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids, position_ids)
@@ -342,11 +332,7 @@ class Embeddings(nn.Module):
 
 
 def look_up(table: nn.Embedding, input_ids: Tensor | None) -> Tensor:
-    """Look up the vectors of tokens (B, T): (B, T, E).
-
-    Raises:
-        ValueError: If one of them has none (found on the CPU).
-    """
+    """Look up the vectors of tokens (B, T): (B, T, E)."""
     if is_tracing():
         return table(input_ids)
     try:

@@ -94,12 +94,9 @@ class ReadingOrders(NamedTuple):
 
 
 def reading_orders(bounds: Tensor, num_characters: int, max_length: int | None = None) -> ReadingOrders:
-    """Find both orders of a stream whose sequences lie between `bounds` (S + 1,).
+    """Find both orders of a stream of N characters whose sequences lie between `bounds` (S + 1,).
 
-    Args:
-        bounds: Cumulative lengths.
-        num_characters: N.
-        max_length: T, if it is known.
+    `max_length` is T, if it is known.
     """
     begins, ends = bounds[:-1].long(), bounds[1:].long()
     steps = torch.arange(longest(bounds) if max_length is None else max_length, device=bounds.device)[:, None]
@@ -128,11 +125,7 @@ class Characters(NamedTuple):
 
     @classmethod
     def of(cls, input_ids: Tensor, sequences: Sequences) -> "Characters":
-        """Put the ids (B, T) or (1, N) of sequences into a stream, and find the orders in which it is read.
-
-        Raises:
-            ValueError: Nothing but pads is given.
-        """
+        """Put the ids (B, T) or (1, N) of sequences into a stream, and find both orders of reading it."""
         packed, padding = sequences.packed()
         if packed.size[1] == 0:
             raise ValueError(
@@ -162,9 +155,7 @@ class CharacterStates(Protocol):
     """What has states of both directions (`TercetCharacterModel`)."""
 
     @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        ...
+    def device(self) -> torch.device: ...
 
     def read(self, text: Characters, places: Sequence[Tensor | None]) -> Tensor:
         """Return the forward states at the first places, beside the backward ones at the second."""
@@ -194,17 +185,8 @@ def embed_words(
 ) -> list[Tensor]:
     """Embed the words of sentences, many sentences at a time: for each its vectors (W, 2 C).
 
-    Gradients flow where torch records them: use `torch.no_grad()` for vectors that are only read.
-
-    Args:
-        model: Gives states of both directions (`TercetCharacterModel`), in evaluation mode, or what it drops
-            changes the vectors.
-        tokenizer: That of the model.
-        sentences: As lists of words.
-
-    Raises:
-        ValueError: A sentence is a text, or has no words, or a word no characters that the tokenizer keeps;
-            or the tokenizer lacks what ends a text.
+    Gradients flow where torch records them: use `torch.no_grad()` for vectors that are only read. What a
+    model drops that is not in evaluation mode changes them.
     """
     return embed_encoded(model, encode_sentences(tokenizer, sentences))
 
@@ -237,11 +219,7 @@ def vectors_of(model: CharacterStates, batch: Sequence[SentenceCharacters]) -> S
 def encode_sentences(
     tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
 ) -> list[SentenceCharacters]:
-    """Encode sentences word by word.
-
-    Raises:
-        ValueError: As in `embed_words`.
-    """
+    """Encode sentences word by word."""
     if (end := tokenizer.eos_token_id) is None:
         raise ValueError("the tokenizer has no eos_token, which ends a text: use the model's own tokenizer")
     for number, sentence in enumerate(sentences):
@@ -366,9 +344,6 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
             max_length_q: The longest of them, if it is known.
             **kwargs: What models with attention take; `output_attentions` and `output_hidden_states` are
                 refused.
-
-        Raises:
-            ValueError: The bounds do not cut the stream, or attentions or states of layers are requested.
         """
         refuse_recording(kwargs)
         told = attention_mask, position_ids, cu_seq_lens_q, max_length_q
@@ -377,7 +352,6 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
 
     @property
     def readers(self) -> tuple[CharacterReader, CharacterReader]:
-        """Return what reads forwards, and what reads backwards."""
         return self.forward_reader, self.backward_reader
 
     def read(self, text: Characters, places: Sequence[Tensor | None] = (None, None)) -> Tensor:
@@ -395,7 +369,6 @@ class TercetCharacterModel(TercetCharacterPreTrainedModel):
     def embed_words(
         self, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[Sequence[str]]
     ) -> list[Tensor]:
-        """Embed the words of sentences, (W, 2 C) for each; see `embed_words`."""
         return embed_words(self, tokenizer, sentences)
 
 
@@ -418,7 +391,6 @@ class TercetCharacterLanguageModel(TercetCharacterPreTrainedModel):
 
     @property
     def predictions(self) -> tuple[CharacterPrediction, CharacterPrediction]:
-        """Return what predicts the next character, and what predicts the one before."""
         return self.forward_prediction, self.backward_prediction
 
     @known_arguments(*LOSS_KEYWORDS)

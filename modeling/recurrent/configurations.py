@@ -26,7 +26,6 @@ from .words import NUM_IDS, PAD
 
 
 def require_halves(hidden_size: int) -> None:
-    """Raise a `ValueError` unless each of two directions can have half of a width."""
     if hidden_size % 2:
         raise ValueError(f"hidden_size is {hidden_size}: choose an even one, half for each direction")
 
@@ -67,7 +66,6 @@ class TercetCharacterConfig(NeuralConfig):
     initializer_range: float = 0.05
 
     def require_own_fields(self) -> None:
-        """Raise a `ValueError` unless there are layers, and no fields that have no meaning here."""
         require_at_least(1, "num_hidden_layers", self.num_hidden_layers)
         for name, only in WITHOUT_MEANING.items():
             if (value := getattr(self, name)) != only:
@@ -140,11 +138,9 @@ class TercetElmoConfig(NeuralConfig):
 
     @property
     def head_width(self) -> int:
-        """Width of what the softmax reads: the states of one direction."""
         return self.direction_width
 
     def require_own_fields(self) -> None:
-        """Raise a `ValueError` unless the fields describe an ELMo."""
         for name in ("num_hidden_layers", "character_embedding_size"):
             require_at_least(1, name, getattr(self, name))
         require_at_least(0, "num_highway_layers", self.num_highway_layers)
@@ -226,16 +222,11 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
 
     @property
     def head_dim(self) -> int:
-        """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
     @property
     def num_key_value_heads(self) -> int:
-        """As many as there are heads of queries: scores of attention ask for both numbers.
-
-        Raises:
-            ValueError: On assignment of another number.
-        """
+        """As many as there are heads of queries: scores of attention ask for both numbers."""
         return self.num_attention_heads
 
     @num_key_value_heads.setter
@@ -247,7 +238,6 @@ class TercetRecurrentSeq2SeqConfig(NeuralConfig):
             )
 
     def require_own_fields(self) -> None:
-        """Refuse sizes that no recurrent translator can have."""
         for name in ("num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
             require_at_least(1, name, getattr(self, name))
         require_choice("attention_score", self.attention_score, (*SCORES, NO_ATTENTION))
@@ -292,7 +282,6 @@ class TercetWordVectorsConfig(NeuralConfig):
     pad_token_id: int | None = PAD
 
     def require_own_fields(self) -> None:
-        """Raise a `ValueError` unless the fields describe vectors of words."""
         require_at_least(NUM_IDS, "vocab_size", self.vocab_size)
         for name in ("num_words", "num_word_bytes", "shortest_ngram"):
             require_at_least(1, name, getattr(self, name))
@@ -362,11 +351,9 @@ class TercetTaggerConfig(NeuralConfig):
 
     @property
     def direction_width(self) -> int:
-        """Width of the states of one direction."""
         return self.hidden_size // 2
 
     def require_own_fields(self) -> None:
-        """Raise a `ValueError` unless the fields describe a tagger."""
         require_at_least(NUM_IDS, "vocab_size", self.vocab_size)
         require_at_least(1, "num_hidden_layers", self.num_hidden_layers)
         require_at_least(1, "projection_size", self.projection_size or 1)

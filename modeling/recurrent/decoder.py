@@ -48,29 +48,20 @@ class RecurrentCache(Cache):
         self.state, self.keys, self.num_tokens = state, keys, num_tokens
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Count the tokens that the decoder has read."""
         return self.num_tokens
 
     def get_max_length(self, layer_idx: int | None = None) -> int:
-        """Return -1: there is no maximum."""
         return -1
 
     @property
     def batch_size(self) -> int:
-        """Count the sequences."""
         return len(self.state)
 
     @property
     def is_croppable(self) -> bool:
-        """A state cannot be undone."""
         return False
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to forget tokens.
-
-        Raises:
-            ValueError: Always, unless there is nothing to remove.
-        """
         if tokens_to_remove:
             raise ValueError(
                 f"crop({tokens_to_remove}) of the cache of a recurrent decoder: its state holds no single "
@@ -78,24 +69,16 @@ class RecurrentCache(Cache):
             )
 
     def reset(self) -> None:
-        """Refuse to start anew: a decoder begins with the final state of its encoder.
-
-        Raises:
-            ValueError: Always.
-        """
         raise ValueError("reset() of the cache of a recurrent decoder: pass cache=None to start anew")
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Take the beams that go on, by their numbers (B,)."""
         self.batch_select_indices(beam_idx.to(self.state.device))
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep the sequences with these numbers, in this order."""
         self.state = self.state[indices]
         self.keys = None if self.keys is None else self.keys[indices]
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat each sequence."""
         self.state = self.state.repeat_interleave(repeats, dim=0)
         self.keys = None if self.keys is None else self.keys.repeat_interleave(repeats, dim=0)
 
@@ -122,14 +105,8 @@ class StateAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Let states (B, T, C) attend to a source (B, S, C) with prepared keys.
 
-        Args:
-            states: Of the decoder.
-            source: The encoder's states.
-            keys: What `prepare_keys` makes of them.
-            is_real: Which positions of the source are no pads, broadcasting to (B, H, T, S); `None`: all.
-
-        Returns:
-            What the vocabulary reads (B, T, C), and the attention weights (B, H, T, S).
+        Return what the vocabulary reads (B, T, C), and the attention weights (B, H, T, S). `is_real`
+        broadcasts to these, false at pads of the source; `None`: there are none.
         """
         query = self.score.prepare_query(self.parted(states))
         mask = None if is_real is None else additive(is_real, False, keys.shape[2], like=query)
@@ -212,9 +189,6 @@ class RecurrentDecoder(nn.Module):
             source: What is attended to.
             state: Before the first token, (B, L, P, C); a cache has its own.
             cache: What the decoder has read before.
-
-        Raises:
-            ValueError: If a sequence is empty.
         """
         state = state if cache is None else cache.state
         hidden_states, state = self.read(x, sequences, state)

@@ -67,16 +67,11 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.ones(()))
 
     def draw(self) -> None:
-        """Let all layers count alike, with a scale of 1."""
         init.zeros_(self.weights)
         init.ones_(self.gamma)
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """Mix the states of all layers, (..., C) each, to (..., C).
-
-        Raises:
-            ValueError: There are more or fewer layers than weights.
-        """
+        """Mix the states of all layers, (..., C) each, to (..., C)."""
         if len(layers) != len(self.weights):
             raise ValueError(f"{len(layers)} layers to mix, but {len(self.weights)} weights: give all layers")
         shares = (self.gamma * self.weights.softmax(0)).unbind()
@@ -135,9 +130,6 @@ class TercetElmoPreTrainedModel(NeuralPreTrainedModel):
         """Learn how the tokens of a tokenizer are spelled, so that the model can be given their ids.
 
         It is saved with the weights: only a model that begins with random weights needs this.
-
-        Raises:
-            ValueError: The tokenizer is none of words and bytes, or has more tokens than the model.
         """
         cast(TercetElmoModel, self.base_model).spelling.learn(spelling_of(tokenizer))
         self.config.unk_token_id = cast(int | None, tokenizer.unk_token_id)
@@ -193,9 +185,6 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
             cu_seq_lens_q: Cumulative lengths (S+1,) of packed sequences, which never see each other.
             **kwargs: `output_hidden_states`, whether all n + 1 layers are returned, (B, T, C) each. Others
                 have no meaning: an LSTM has no attention.
-
-        Raises:
-            ValueError: Tokens and characters are given, or neither; or the spelling of tokens is unknown.
         """
         told = attention_mask, position_ids, cu_seq_lens_q
         words, characters = self.read(
@@ -271,9 +260,6 @@ class TercetElmoModel(TercetElmoPreTrainedModel):
         """Return all layers of states (n + 1, words, C) of each sentence, any words, for use as features.
 
         The model should be in evaluation. Begin and end of a sentence are read, but have no states here.
-
-        Raises:
-            ValueError: As in `encode_words`.
         """
         inputs = encode_words(sentences, self.config.max_characters_per_word)
         inputs = {name: value.to(self.device) for name, value in inputs.items()}
@@ -318,7 +304,6 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         self.post_init()
 
     def build_lm_head(self, config: NeuralConfig) -> None:
-        """Build `lm_head`, which reads the states of one direction."""
         self.transform = nn.Identity()
         self.lm_head = nn.Linear(config.head_width, config.vocab_size, bias=config.head_bias)
         self.loss_chunk = LossChunk()
@@ -342,9 +327,6 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
         returned when, and `LossArguments` for the loss. `labels` (B, T) are the words themselves, as in
         causal language modeling: `input_ids`, or ids of the words that `character_ids` spell. -100 is no
         target, and a word of several tokens counts as unknown.
-
-        Raises:
-            ValueError: As in `TercetElmoModel.forward` and `known_words`.
         """
         loss_arguments = take_loss_arguments(kwargs)
         told = attention_mask, position_ids, cu_seq_lens_q
@@ -374,11 +356,7 @@ class TercetElmoForLanguageModeling(TercetElmoPreTrainedModel, NeuralLMHeadModel
 
 
 def known_words(labels: Tensor, words: Words, unknown: int | None) -> Tensor:
-    """Return the word of each label (B, T) where a word begins, (N,): words of several tokens are unknown.
-
-    Raises:
-        ValueError: There are such words, and no id stands for what is unknown.
-    """
+    """Return the word of each label (B, T) where a word begins, (N,): words of several tokens are unknown."""
     if unknown is None and not words.is_whole.all():
         raise ValueError(
             "words of several tokens are predicted as unknown, but unk_token_id is None: set it, or let the "

@@ -26,11 +26,7 @@ from .layers import RecurrentLayer, build_layers
 
 
 class TimeSteps:
-    """Where the tokens of sequences stand in the order of steps, and back.
-
-    Raises:
-        ValueError: If a sequence is empty.
-    """
+    """Where the tokens of sequences stand in the order of steps, and back."""
 
     def __init__(self, sequences: Sequences):
         numbers, lengths = sequences.numbers.flatten(), sequences.lengths.cpu()
@@ -126,10 +122,6 @@ class RecurrentEncoder(nn.Module):
             output_attentions: Ignored: an encoder without attention has no weights of it.
             output_hidden_states: Whether the states of all layers are returned.
             return_dict: Ignored: outputs are always named.
-
-        Raises:
-            ValueError: If there is nothing to read, both or neither of ids and vectors are given, or a
-                sequence is empty.
         """
         x = embed(self.embeddings, input_ids, inputs_embeds, token_type_ids)
         if sequences is None:
@@ -163,11 +155,7 @@ def embed(
 
 
 def given_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None, prefix: str = "") -> Tensor:
-    """Return whichever of ids (B, T) and vectors (B, T, C) is given.
-
-    Raises:
-        ValueError: If both or neither are given; `prefix` begins their names.
-    """
+    """Return whichever of ids (B, T) and vectors (B, T, C) is given; `prefix` begins their names."""
     tokens = input_ids if inputs_embeds is None else inputs_embeds
     if tokens is None or (input_ids is not None and inputs_embeds is not None):
         given = "both are missing" if tokens is None else "both are given"

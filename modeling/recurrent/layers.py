@@ -89,7 +89,6 @@ class LongShortTermMemory(RecurrentLayer, nn.LSTM):
     num_parts = 2
 
     def step(self, projected: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Compute c' = f * c + i * g and h' = o * tanh(c')."""
         hidden, cell = state.unbind(1)
         gates = projected + F.linear(hidden, weight, bias)
         enter, forget, new, leave = gates.chunk(4, dim=-1)
@@ -97,11 +96,9 @@ class LongShortTermMemory(RecurrentLayer, nn.LSTM):
         return torch.stack((leave.sigmoid() * cell.tanh(), cell), dim=1)
 
     def parts(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return h and c, each (1, B, C)."""
         return state[None, :, 0].contiguous(), state[None, :, 1].contiguous()
 
     def joined(self, parts: tuple[Tensor, Tensor]) -> Tensor:
-        """Join h and c, each (directions, B, H)."""
         return torch.stack([side_by_side(part) for part in parts], dim=1)
 
 
@@ -115,7 +112,6 @@ class GatedRecurrentUnit(RecurrentLayer, nn.GRU):
     num_parts = 1
 
     def step(self, projected: Tensor, state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Compute h' = (1 - z) * tanh(x + r * W h) + z * h."""
         hidden = state[:, 0]
         of_input, of_state = projected.chunk(3, dim=-1), F.linear(hidden, weight, bias).chunk(3, dim=-1)
         reset, keep = ((x + h).sigmoid() for x, h in zip(of_input[:2], of_state[:2], strict=True))
@@ -123,11 +119,9 @@ class GatedRecurrentUnit(RecurrentLayer, nn.GRU):
         return ((1 - keep) * new + keep * hidden)[:, None]
 
     def parts(self, state: Tensor) -> Tensor:
-        """Return h, (1, B, C)."""
         return state[None, :, 0].contiguous()
 
     def joined(self, parts: Tensor) -> Tensor:
-        """Join both directions of h, (directions, B, H)."""
         return side_by_side(parts)[:, None]
 
 

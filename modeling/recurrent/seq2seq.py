@@ -51,11 +51,9 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the table of token vectors (V, C), of source and target."""
         return self.encoder.embeddings.embed_tokens
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the table."""
         self.encoder.embeddings.embed_tokens = value
 
     @known_arguments()
@@ -84,10 +82,6 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         Arguments are those of `TercetSeq2SeqModel.forward`. Positions say where packed sequences begin, and
         nothing else. `cache` is the cache of an earlier call; `attention_mask` is the source's all
         the same. A head may have found the `decoder_sequences`.
-
-        Raises:
-            ValueError: If there is nothing to read, masks or bounds do not fit, or packed sequences cannot
-                give what is asked for.
         """
         x = embed(
             self.encoder.embeddings,
@@ -208,7 +202,6 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
 
     @wraps(GenerationMixin.generate)  # pyright: ignore[reportAttributeAccessIssue]
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Generate token ids: see `GenerationMixin.generate`."""
         kwargs = with_one_cache(kwargs, CACHE)
         refuse_prompt_chunks(self, *args, **kwargs)
         return super().generate(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
@@ -218,20 +211,12 @@ class TercetRecurrentSeq2SeqForConditionalGeneration(
         return attention_mask
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Shift labels (B, T) right, behind the start token: the decoder's input in training.
-
-        Raises:
-            ValueError: If the configuration names no token to start with, or a label is out of range.
-        """
+        """Shift labels (B, T) right, behind the start token: the decoder's input in training."""
         return behind_start(labels, self.config)
 
 
 def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor, Tensor]:
-    """Return the encoder's outputs by name, and those that the decoder reads: all states, and the final ones.
-
-    Raises:
-        ValueError: If they have none.
-    """
+    """Return the encoder's outputs by name, all its states, and the final ones."""
     if isinstance(encoder_outputs, tuple | list):
         encoder_outputs = RecurrentEncoderOutput(*encoder_outputs)
     if encoder_outputs.get("final_state") is None:
@@ -243,11 +228,7 @@ def required_state(encoder_outputs: Any) -> tuple[RecurrentEncoderOutput, Tensor
 
 
 def own_cache(cache: Cache | None) -> RecurrentCache | None:
-    """Return the cache of an earlier call. An empty one of transformers is none: the first step makes ours.
-
-    Raises:
-        ValueError: If it is another one.
-    """
+    """Return the cache of an earlier call; an empty one of transformers is none, as at the first step."""
     if cache is None or isinstance(cache, RecurrentCache):
         return cache
     if isinstance(cache, Cache) and is_empty(cache):
@@ -261,14 +242,7 @@ def own_cache(cache: Cache | None) -> RecurrentCache | None:
 def require_layouts(
     targets: Sequences, sources: Sequences, cache: RecurrentCache | None, has_maps: bool
 ) -> None:
-    """Raise a `ValueError` unless source and target are both padded, or both packed for what packing can do.
-
-    Args:
-        targets: What the decoder reads.
-        sources: What the encoder has read.
-        cache: Of an earlier call.
-        has_maps: Whether attention weights are requested.
-    """
+    """Refuse a source and a target of different layouts, and what packed ones cannot do."""
     bounds = sources.cu_seq_lens if isinstance(sources, PackedStream) else None
     require_pairs(bounds, sources.size, targets.count if isinstance(targets, PackedStream) else None)
     if bounds is not None and (cache is not None or has_maps):

@@ -43,7 +43,6 @@ class CharacterEmbedding(nn.Embedding):
     """A vector for each code, drawn from [-1, 1], as in the paper's implementation."""
 
     def draw(self) -> None:
-        """Draw the weights."""
         init.uniform_(self.weight, -1.0, 1.0)
 
 
@@ -51,7 +50,6 @@ class CharacterConvolution(nn.Conv1d):
     """Filters of one width, drawn from [-0.05, 0.05] (Kim et al., 2016), and their best fit in a word."""
 
     def draw(self) -> None:
-        """Draw the weights."""
         init.uniform_(self.weight, -0.05, 0.05)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -63,7 +61,6 @@ class EvenLinear(nn.Linear):
     """A linear layer whose results have the variance of its input, as in the paper's implementation."""
 
     def draw(self) -> None:
-        """Draw the weights."""
         init.normal_(self.weight, std=self.in_features**-0.5)
 
 
@@ -84,9 +81,8 @@ class HighwayGate(EvenLinear):
     """The logits of a highway layer's gate, which begins nearly closed."""
 
     def draw(self) -> None:
-        """Draw the weights; the bias is negative, as Srivastava et al. (2015, section 2.2) recommend."""
         super().draw()
-        init.constant_(self.bias, -2.0)
+        init.constant_(self.bias, -2.0)  # negative, as in Srivastava et al., 2015, section 2.2
 
 
 class CharacterEncoder(nn.Module):
@@ -164,16 +160,10 @@ class Spelling(nn.Module):
         self.register_buffer("is_special", torch.zeros(config.vocab_size, dtype=torch.bool))
 
     def draw(self) -> None:
-        """Begin without a token."""
         for buffer in self.buffers():
             init.zeros_(buffer)
 
     def learn(self, spelling: TokenSpelling) -> None:
-        """Take over what a tokenizer says.
-
-        Raises:
-            ValueError: It has more tokens than the model.
-        """
         if len(spelling.codes) > len(self.codes):
             raise ValueError(
                 f"the tokenizer has {len(spelling.codes):,} tokens, but vocab_size is {len(self.codes):,}: "
@@ -188,11 +178,7 @@ class Spelling(nn.Module):
         self.is_special[: len(spelling.codes)] = spelling.is_special
 
     def begins_word(self, input_ids: Tensor) -> Tensor:
-        """Return which tokens (B, T) begin a word.
-
-        Raises:
-            ValueError: The model knows no spelling.
-        """
+        """Return which tokens (B, T) begin a word."""
         if not self.num_codes.any():
             raise ValueError(
                 "the model does not know how its tokens are spelled: call model.learn_spelling(tokenizer), "
@@ -230,9 +216,6 @@ def spelling_of(tokenizer: PreTrainedTokenizerBase) -> TokenSpelling:
 
     What opens and closes a text has the codes of begin and end of a sequence; other special tokens are
     spelled as they are named.
-
-    Raises:
-        ValueError: It is another kind of tokenizer.
     """
     require_words_and_bytes(tokenizer)
     names = {token: name for name, token in tokenizer.get_vocab().items()}

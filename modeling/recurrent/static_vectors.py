@@ -61,16 +61,11 @@ class Lexicon(nn.Module):
         self.read: tuple[tuple[int, int | None], dict[str, int]] | None = None
 
     def draw(self) -> None:
-        """Begin without a text."""
         for buffer in self.buffers():
             init.zeros_(buffer)
 
     def learn(self, entries: Mapping[str, int]) -> None:
-        """Take over texts and their numbers, as many as there is room for.
-
-        Raises:
-            ValueError: There are more or fewer.
-        """
+        """Take over texts and their numbers, as many as there is room for."""
         encoded = [encode(text) for text in entries]
         if sizes(entries) != (len(self.ends), len(self.bytes)):
             raise ValueError(
@@ -158,7 +153,6 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the table of the known words' vectors."""
         return self.word_vectors
 
     @known_arguments()
@@ -174,9 +168,6 @@ class TercetWordVectorsModel(NeuralPreTrainedModel):
         """Vectors (B, T, C) of bytes (B, T): each byte has the vector of its word, pads have zeros.
 
         See `read_words` for the inputs. Of `kwargs`, `output_hidden_states` asks for the only layer again.
-
-        Raises:
-            ValueError: As in `read_words`.
         """
         words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
         states = words.to_tokens(torch.cat(self.embed_words(texts)))

@@ -101,7 +101,6 @@ class WordFeatures(nn.Module):
 
     @property
     def parts(self) -> list[WordEmbedder]:
-        """The embedders."""
         return [each for each in self.embedders if isinstance(each, WordEmbedder)]
 
     def train(self, mode: bool = True) -> Self:
@@ -150,7 +149,6 @@ class WordFeatures(nn.Module):
             return self.compute(sentences)
 
     def compute(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Compute the vectors (W, R) of each sentence's words."""
         parts = zip(*(part.embed(sentences) for part in self.parts), strict=True)
         return [torch.cat(each, dim=-1) for each in parts]
 
@@ -181,17 +179,14 @@ class ConditionalRandomField(nn.Module):
         self.ends = nn.Parameter(torch.zeros(num_labels))
 
     def draw(self) -> None:
-        """Prefer no sequence of labels."""
         for parameter in self.parameters():
             init.zeros_(parameter)
 
     def negative_log_likelihood(self, emissions: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
-        """Compute -log p of the labels of each sentence, (S,).
+        """Compute -log p of the labels (S, W) of each sentence, (S,), where `IGNORE` is an unknown label.
 
-        Args:
-            emissions: Scores of the labels of each word, (S, W, L).
-            lengths: Words of each sentence, (S,); one without words has no loss.
-            labels: (S, W); `IGNORE` where the label of a word is unknown.
+        `emissions` (S, W, L) score the labels of each word, of which a sentence has `lengths` (S,); one
+        without words has no loss.
         """
         emissions = emissions.float()
         is_known = (labels != IGNORE) | (places(emissions) >= lengths[:, None])
@@ -360,11 +355,6 @@ class TercetTaggerPreTrainedModel(NeuralPreTrainedModel):
     config: TercetTaggerConfig
 
     def get_input_embeddings(self) -> nn.Module:
-        """Refuse: words have vectors of several models.
-
-        Raises:
-            NotImplementedError: Always, as transformers expects of models without a table of tokens.
-        """
         raise NotImplementedError("a tagger has no table of token vectors: its words come as bytes")
 
     def remember(self, sentences: Iterable[Sequence[str]]) -> None:
@@ -374,12 +364,7 @@ class TercetTaggerPreTrainedModel(NeuralPreTrainedModel):
         features.remember(sentences)
 
     def remember_tokens(self, input_ids: Tensor, edges: Tensor) -> None:
-        """Do the same for packed sentences.
-
-        Args:
-            input_ids: (1, N), the bytes of the words.
-            edges: (S + 1,), where the sentences begin, and where the last one ends.
-        """
+        """Do the same for packed sentences of bytes (1, N), which begin and end at `edges` (S + 1,)."""
         self.remember(read_words(input_ids, cu_seq_lens=edges)[1])
 
 
@@ -427,9 +412,6 @@ class TercetTaggerModel(TercetTaggerPreTrainedModel):
 
         See `read_words` for the inputs. Of `kwargs`, `output_hidden_states` asks for what each layer reads
         and says: the words' vectors, of their own width, and the states of all layers.
-
-        Raises:
-            ValueError: As in `read_words`.
         """
         words, texts = read_words(input_ids, attention_mask, position_ids, cu_seq_lens_q)
         record: list[Tensor] | None = [] if self.records("output_hidden_states", kwargs) else None
@@ -522,9 +504,6 @@ class TercetTaggerForTokenClassification(TercetTaggerPreTrainedModel):
             labels: (B, T), read where a word begins; -100 there: its label is unknown.
             **kwargs: `reduction` and `num_items_in_batch`, where an item is a word with a label, and
                 `output_hidden_states`, as `TercetTaggerModel.forward` has it.
-
-        Raises:
-            ValueError: As in `read_words`, or labels are out of range, or the loss shall be smoothed.
         """
         loss_arguments = take_loss_arguments(kwargs)
         require_plain_loss("the labelling of a sentence", loss_arguments)

@@ -54,7 +54,6 @@ class StaticEmbedder(WordEmbedder):
         self.width = self.model.config.hidden_size
 
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Look them up."""
         return self.model.embed_words(sentences)
 
 
@@ -75,7 +74,6 @@ class CharacterEmbedder(WordEmbedder):
         self.width = 2 * self.model.config.hidden_size
 
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Read the sentences character by character, from both ends."""
         return embed_encoded(self.model, [self.encode(sentence) for sentence in sentences])
 
     def encode(self, sentence: Sequence[str]) -> SentenceCharacters:
@@ -96,7 +94,6 @@ class ElmoEmbedder(WordEmbedder):
         self.width = self.model.config.hidden_size
 
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """Read sentences of like length together."""
         order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
         found: dict[int, Tensor] = {}
         for first in range(0, len(order), EMBEDDED_AT_ONCE):
@@ -126,11 +123,7 @@ def build_embedder(description: Mapping[str, Any]) -> WordEmbedder:
 
 
 def describe(config: NeuralConfig, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
-    """Describe the embedder that a pretrained model makes: its configuration, and the size of its alphabet.
-
-    Raises:
-        ValueError: It is of a kind that embeds no words, or its tokenizer is missing or cuts no characters.
-    """
+    """Describe the embedder that a pretrained model makes: configuration, and size of the alphabet."""
     if config.model_type not in EMBEDDERS:
         raise ValueError(
             f"a {config.model_type} gives no word vectors to a tagger: use one of {', '.join(EMBEDDERS)}"
@@ -175,9 +168,6 @@ def adopt(
 def alphabet_of(tokenizer: PreTrainedTokenizerBase | None) -> tuple[dict[str, int], dict[str, list[int]]]:
     """Find the id of each character that a tokenizer knows, capitals of one that drops them included, and the
     ids of each character that the tokenizer makes several of.
-
-    Raises:
-        ValueError: It is no tokenizer of characters, or knows no unknown character or no end of a text.
     """
     vocabulary = {} if tokenizer is None else tokenizer.get_vocab()
     special = set() if tokenizer is None else {*tokenizer.all_special_tokens}

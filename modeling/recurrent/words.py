@@ -100,13 +100,7 @@ class Words:
         return self.from_tokens(record[-1])
 
     def neighbours(self, values: Tensor, offset: int, fill: int) -> Tensor:
-        """Return the value of its neighbour where a word begins: (N,) -> (B, T), `fill` where there is none.
-
-        Args:
-            values: Of the words.
-            offset: 1 for the next word, -1 for the one before.
-            fill: Elsewhere.
-        """
+        """Return the value of the word `offset` words on where a word begins, else `fill`: (N,) -> (B, T)."""
         other = values.roll(-offset)
         place = self.place + offset
         has_neighbour = (place >= 0) & (place < self.lengths[self.sequence])
@@ -120,14 +114,8 @@ def find_words(
 ) -> Words:
     """Find the words of a batch.
 
-    Args:
-        sequences: Where the sequences are.
-        begins_word: (B, T), False at tokens that continue the word before them, if any do. The first token of
-            a sequence begins a word all the same.
-        is_outside: (B, T), True at tokens that are of no word, as pads are.
-
-    Raises:
-        ValueError: There is no word.
+    Tokens that continue the word before them have `begins_word` (B, T) false, but the first token of a
+    sequence begins a word all the same. Tokens of no word, as pads are, have `is_outside` (B, T) true.
     """
     number = sequences.numbers.flatten()
     if is_outside is not None:
@@ -181,9 +169,6 @@ def read_words(
         attention_mask: (B, T), 0 at pads.
         position_ids: (B, T). Those that restart in a single row tell of packed sentences.
         cu_seq_lens: Cumulative lengths (S+1,) of packed sentences.
-
-    Raises:
-        ValueError: There is no word, an id stands for no byte, or mask or cumulative lengths do not fit.
     """
     if input_ids.numel() == 0:
         raise ValueError(f"input_ids has the shape {tuple(input_ids.shape)}: give at least one word")
@@ -208,9 +193,7 @@ def begins_word(input_ids: Tensor) -> Tensor:
 def precedes_text(input_ids: Tensor, numbers: Tensor) -> Tensor:
     """Return which bytes (B, T) are spaces before the first word of their sequence, if it has one.
 
-    Args:
-        input_ids: (B, T).
-        numbers: Number of the sequence of each byte, (B, T); -1 at pads.
+    `numbers` (B, T) are those of the sequence of each byte, -1 at pads.
     """
     number = numbers.flatten() + 1
     is_text = ((input_ids != SPACE).flatten() & (number > 0)).long()
@@ -257,15 +240,8 @@ def framed(codes: Sequence[int], longest: int) -> list[int]:
 def encode_words(sentences: Sequence[Sequence[str]], longest: int = 50) -> dict[str, Tensor]:
     """Encode sentences that are cut into words, any words, between the codes that begin and end a sequence.
 
-    Args:
-        sentences: Words of each sentence.
-        longest: Codes of a word, `max_characters_per_word` of the model.
-
-    Returns:
-        `character_ids` (B, W, L), padded on the right, and `attention_mask` (B, W), for a model's `forward`.
-
-    Raises:
-        ValueError: There is no sentence, a sentence is a string, or a word is empty.
+    Return `character_ids` (B, W, L), padded on the right, and `attention_mask` (B, W), for a model's
+    `forward`. `longest` is L, `max_characters_per_word` of the model.
     """
     if not sentences:
         raise ValueError("there are no sentences: give a list of lists of words")

@@ -53,7 +53,6 @@ class Checkpoint:
 
     @cached_property
     def weights(self) -> StoredWeights:
-        """What the files of weights say of themselves."""
         return inspect_weights(self.folder)
 
     @cached_property
@@ -63,7 +62,6 @@ class Checkpoint:
 
     @cached_property
     def hash(self) -> str:
-        """The hash of the model's weights, vocabulary, and how it computes and writes."""
         return hash_of_model(self.folder)
 
     @property
@@ -109,15 +107,7 @@ class Checkpoint:
             )
 
     def ours(self, model_class: type[NeuralPreTrainedModel] | None = None) -> NeuralPreTrainedModel:
-        """Load a model of ours, whatever member it is.
-
-        Args:
-            model_class: What it is loaded as; by default with its own head.
-
-        Raises:
-            ValueError: It is none of ours, or as in `load_whole`; a head that `model_class` does not have may
-                stay unread.
-        """
+        """Load a model of ours, whatever member it is; with a `model_class`, its own head may stay unread."""
         config = self.config
         if not self.is_ours:
             raise ValueError(f"{self.name} is a {config.model_type}: import it with tercet import first")
@@ -153,9 +143,8 @@ class Checkpoint:
     ) -> PreTrainedModel:
         """Load a stock model in float32; a warning names what is left of the files.
 
-        Args:
-            head: The Auto class that loads it; by default that of the architecture which it names.
-            may_lack: Tells of a tensor's name whether it may be drawn.
+        The Auto class `head` loads it, by default that of the architecture which it names. `may_lack` tells
+        of a tensor's name whether it may be drawn.
         """
         model, fit = load_whole(
             getattr(transformers, head or loader_of(self.config)),

@@ -61,13 +61,7 @@ PARTS = ("normalizer", "decoder", "post_processor")
 
 
 def require_own_files(folder: Path) -> None:
-    """Refuse a model's folder whose files lead out of it, or name what lies elsewhere.
-
-    Raises:
-        ValueError: A file is a pipe, a socket or a device, or a link that leads out; a file of the tokenizer
-            names a file elsewhere, or may make a text far longer; or code or a module's folder is named by a
-            path.
-    """
+    """Refuse a model's folder whose files lead out of it, or name what lies elsewhere."""
     entries = sorted(folder.iterdir())
     require_plain(*entries)
     for file in (*filter(Path.is_file, entries), folder / TEMPLATES, *files_below(folder / TEMPLATES)):
@@ -109,15 +103,7 @@ def require_references(file: Path) -> None:
 
 
 def require_bounded(facts: Any, file: Path) -> None:
-    """Refuse a tokenizer that may make a text far longer.
-
-    Args:
-        facts: What the file says; of a damaged one its reader tells.
-        file: A `tokenizer.json`.
-
-    Raises:
-        ValueError: It may.
-    """
+    """Refuse a tokenizer that may make a text far longer; of a damaged file its reader tells."""
     for part in PARTS if isinstance(facts, dict) else ():
         times, added = 1.0, 0
         for step in steps_of(facts.get(part)):

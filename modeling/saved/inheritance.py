@@ -79,9 +79,6 @@ def inherit(
         source: Of the same member, perhaps without a head.
         keeps_head: Whether a head is taken over, too, as far as its tensors have the same names and shapes.
         rows: What each id of the model's vocabulary begins with, if it has other tokens than the source.
-
-    Raises:
-        ValueError: The stacks below the heads are of other shapes than that of the vocabulary.
     """
     tensors = inherited(source, model, keeps_head=keeps_head, rows=rows)
     own = model.state_dict()
@@ -166,19 +163,9 @@ def inherit_writing(
 ) -> None:
     """Copy the generation defaults of the model that another comes from, if both write.
 
-    Ids of special tokens that its configuration has changed are changed there, too.
-
-    Args:
-        model: Gets them.
-        source: Has them.
-        renumber: Finds the ids that tokens have in the tokenizer of `model`, if that is another one; tokens
-            that it does not have are left out.
-
-    Warns:
-        UserWarning: Some were changed, or left out.
-
-    Raises:
-        ValueError: They contradict themselves.
+    Ids of special tokens that its configuration has changed are changed there, too. If the model has another
+    tokenizer, `renumber` finds the ids there; tokens that it does not have are left out. A warning tells of
+    both.
     """
     if not (model.can_generate() and source.can_generate()):
         return

@@ -48,12 +48,9 @@ OF_TOKENS = ("_token", "_tokens", "_token_id")
 
 
 def keep_known(file: Path, known: Container[str], *, kind: str) -> dict[str, Any]:
-    """Return what is known of a configuration that has just been saved, and say what is left out.
+    """Return what is known of a configuration that has just been saved in a file, and say what is left out.
 
-    Args:
-        file: Holds it.
-        known: Keys that are kept; of `auto_map`, only if all its code lies in the folder.
-        kind: What its keys are said not to be of.
+    Of `auto_map` it is kept only if all its code lies in the folder. `kind` is what other keys are not of.
     """
     facts = json.loads(file.read_bytes())
     kept = {key: value for key, value in facts.items() if key in known and is_own(key, value, file.parent)}

@@ -36,9 +36,7 @@ DEFAULT_LENGTH = 2048
 def max_length(config: PreTrainedConfig, told: float | None) -> int:
     """Return how many tokens of a text a model reads: as many as it is told, but no more than its positions.
 
-    Args:
-        config: Of the model.
-        told: What its tokenizer (`model_max_length`) or its folder says; `None` or a huge number: nothing.
+    Its tokenizer (`model_max_length`) or its folder tells; `None` or a huge number tell nothing.
 
     >>> from transformers import BertConfig, T5Config
     >>> config = BertConfig(max_position_embeddings=512)

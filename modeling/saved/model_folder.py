@@ -64,16 +64,7 @@ MOST_USER_PIECES = 8
 
 
 def find_folder(name: str, revision: str | None = None) -> Path:
-    """Return a model's folder, or that into which the Hub's files were downloaded.
-
-    Args:
-        name: A folder, or the name of a repository on the Hub.
-        revision: Branch, tag or commit there.
-
-    Raises:
-        FileNotFoundError: There is no such model.
-        ValueError: It is a file, or as in `require_own_files`.
-    """
+    """Return a model's folder, or that into which the files of a repository on the Hub were downloaded."""
     folder = Path(name).expanduser()
     require_folder(name)
     if not folder.exists():
@@ -90,16 +81,7 @@ def find_folder(name: str, revision: str | None = None) -> Path:
 
 
 def load_config(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedConfig:
-    """Load the configuration of a model.
-
-    Args:
-        folder: Where it lies.
-        trust_remote_code: Whether code that it brings along is run; left out where no terminal can answer.
-
-    Raises:
-        ValueError: It is no JSON, of no known type, has an impossible value or sizes that its weights do not
-            have, or needs code that is not trusted; or its way to write, or its weights, are damaged.
-    """
+    """Load the configuration of a model; code that it brings along is run only if `trust_remote_code`."""
     require_generation_config(folder)
     require_counts(folder, read_fields(folder))
     try:
@@ -123,11 +105,7 @@ def read_fields(folder: Path) -> dict[str, Any]:
 
 
 def require_generation_config(folder: Path) -> None:
-    """Refuse damaged generation defaults, which transformers would replace in silence.
-
-    Raises:
-        ValueError: It is no JSON, or not an object.
-    """
+    """Refuse damaged generation defaults, which transformers would replace in silence."""
     file = folder / GENERATION_CONFIG
     try:
         settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -141,11 +119,7 @@ def require_generation_config(folder: Path) -> None:
 
 
 def load_tokenizer(folder: Path, *, trust_remote_code: bool | None = None) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer beside a model, if there is one; transformers itself would make up an empty one.
-
-    Raises:
-        ValueError: It cannot be read.
-    """
+    """Load the tokenizer beside a model, if there is one; transformers itself would make up an empty one."""
     if not any(file for pattern in TOKENIZERS for file in folder.glob(pattern)):
         return None
     try:
@@ -163,8 +137,7 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
     """Load a tokenizer by transformers, and let it encode a text, for some files fail only then.
 
     Raises:
-        ValueError: The library of fast tokenizers panics.
-        Exception: As transformers fails.
+        Exception: As transformers fails, or as a `ValueError` if the library of fast tokenizers panics.
     """
     with panics_told("its tokenizer.json"):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -336,11 +309,7 @@ def pads(tokenizer: PreTrainedTokenizerBase, name: str) -> bool:
 
 
 def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedConfig) -> None:
-    """Refuse a tokenizer whose ids the model has no vectors for.
-
-    Raises:
-        ValueError: With both sizes.
-    """
+    """Refuse a tokenizer whose ids the model has no vectors for."""
     if tokenizer is not None and num_ids(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has ids below {num_ids(tokenizer):,}, but the model has embeddings for "
@@ -350,11 +319,7 @@ def require_fit(tokenizer: PreTrainedTokenizerBase | None, config: PreTrainedCon
 
 
 def require_dense_ids(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    """Refuse a tokenizer for which most rows of a new model's table, one for each id, would be of no token.
-
-    Raises:
-        ValueError: With its tokens and the last id.
-    """
+    """Refuse a tokenizer that leaves most rows of a new model's table, one for each id, without a token."""
     vocabulary = tokenizer.get_vocab()
     if num_ids(tokenizer) > max(2 * len(vocabulary), MOST_SPARE_ROWS):
         token = max(vocabulary, key=vocabulary.__getitem__)

@@ -115,11 +115,7 @@ def files_named(facts: dict[str, Any], folder: Path) -> set[Path]:
 
 
 def with_imported(files: set[Path], folder: Path) -> set[Path]:
-    """Return files of code with all that they import from their folder.
-
-    Raises:
-        ValueError: One imports what is not there, or lies elsewhere.
-    """
+    """Return files of code with all that they import from their folder."""
     found, left = set(), [*files]
     while left:
         file = left.pop()
@@ -141,7 +137,6 @@ def code_of(config: dict[str, Any]) -> dict[str, str]:
 
 
 def kind_of(config: dict[str, Any]) -> type[NeuralConfig] | None:
-    """Find the class of a configuration, if it is ours."""
     return configuration_of(config.get("model_type", ""))
 
 
@@ -175,18 +170,7 @@ class Module:
 
 @cache
 def publish(configuration: type[NeuralConfig], loaded: tuple[tuple[type, type], ...]) -> dict[str, str]:
-    """Write the code of models of one kind.
-
-    Args:
-        configuration: The kind.
-        loaded: Auto classes, and the model that each of them loads.
-
-    Returns:
-        The contents of the two files, by their names.
-
-    Raises:
-        ValueError: A name means two things in the modules that are joined.
-    """
+    """Write the code of models of one kind, each with the Auto class that loads it: file name -> contents."""
     names, models = file_names(configuration), {model for _, model in loaded}
     modules = in_order_of_imports(Path(getfile(kind)) for kind in (configuration, *models))
     statements = [statement for module in modules for statement in module.statements]
@@ -261,7 +245,6 @@ def parsed(path: Path) -> Module:
 
 
 def is_text(node: ast.stmt) -> bool:
-    """Return whether a statement is a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 

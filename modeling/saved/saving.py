@@ -14,13 +14,9 @@ from .remote_code import save_code
 def save_loadable(
     model: PreTrainedModel, folder: Path, weights: dict[str, Tensor] | None = None, *, with_code: bool = False
 ) -> None:
-    """Write a model into a folder, without what its configuration has beside the fields of its class.
+    """Write a model, ours or a stock one, with no keys but the fields of its configuration's class.
 
-    Args:
-        model: Ours or a stock one.
-        folder: It is made, if need be.
-        weights: By default the model's own.
-        with_code: Write the code of a model of ours, too.
+    `weights` may take the place of the model's own. The code of a model of ours is written only `with_code`.
     """
     model.save_pretrained(folder, state_dict=weights)
     if with_code:

@@ -93,16 +93,11 @@ def find_vectors(
 ) -> SentenceVectors | None:
     """Read how a folder makes vectors; `None` if it has nothing of sentence-transformers', or scores pairs.
 
-    Args:
-        folder: The model's.
-        remedy: What to do about modules that we do not have.
-        pooling: If given, stands for what the folder's modules do to states.
+    `remedy` says what to do about modules that we do not have; `pooling` stands for what they do to states. A
+    warning tells of vectors that are compared by something else than cosines.
 
     Raises:
-        ValueError: A file is damaged, or the vectors are none that ours can have.
-
-    Warns:
-        UserWarning: They are compared by something else than cosines.
+        UnlikeVectorsError: The vectors are none that ours can have.
     """
     if not (folder / MODULES).exists():
         return None
@@ -140,11 +135,7 @@ def find_vectors(
 
 
 def read_modules(folder: Path) -> list[tuple[str, str]]:
-    """Name the modules of a folder in their order, by the last part of their types, with their folders.
-
-    Raises:
-        ValueError: Their list is damaged.
-    """
+    """Name the modules of a folder in their order, by the last part of their types, with their folders."""
     file = folder / MODULES
     try:
         modules = json.loads(file.read_bytes())
@@ -156,11 +147,7 @@ def read_modules(folder: Path) -> list[tuple[str, str]]:
 def known_pooling(
     folder: Path, modules: list[tuple[str, str]], remedy: str, *, has_prompts: bool
 ) -> ClassifierPooling:
-    """Return our name of a folder's pooling.
-
-    Raises:
-        ValueError: It is none of ours, or not all that is done to states.
-    """
+    """Return our name of a folder's pooling."""
     names = [name for name, _ in modules]
     if names not in (list(PATHS)[:2], list(PATHS)):
         raise unlike(folder, " + ".join(names), remedy)
@@ -183,12 +170,7 @@ def unlike(folder: Path, what: str, remedy: str) -> UnlikeVectorsError:
 
 
 def sentence_files(vectors: SentenceVectors, width: int) -> dict[str, Any]:
-    """Return the JSON files by which sentence-transformers makes the same vectors, as names and contents.
-
-    Args:
-        vectors: How they are made.
-        width: Of a vector.
-    """
+    """Return the JSON files by which sentence-transformers makes the same vectors (C,): name -> contents."""
     paths = {name: path for name, path in PATHS.items() if name != "Normalize" or vectors.is_normalized}
     files: dict[str, Any] = {
         MODULES: [
@@ -213,11 +195,7 @@ def without_vectors(model: TercetPreTrainedModel) -> TercetPreTrainedModel:
 
 
 def vectors_of(model: TercetPreTrainedModel, folder: Path) -> SentenceVectors | None:
-    """Return how a model of ours makes vectors: as its folder says, else as its head does, if it has one.
-
-    Raises:
-        ValueError: The folder says what ours cannot have.
-    """
+    """Return how a model of ours makes vectors: as its folder says, else as its head does, if it has one."""
     found = find_vectors(folder, f"remove {MODULES} to export the model alone")
     is_head = isinstance(model, TercetForSentenceEmbedding)
     return SentenceVectors(model.config.classifier_pooling) if found is None and is_head else found

@@ -67,11 +67,7 @@ class StoredWeights:
 
 
 def inspect_weights(folder: Path) -> StoredWeights:
-    """Make sure that all weights of a model are there and whole, and none pickled.
-
-    Raises:
-        ValueError: There are none but pickled ones, a file is damaged or missing, or an adapter changes them.
-    """
+    """Make sure that all weights of a model are there and whole, and none pickled."""
     require_no_adapter(folder)
     index = folder / SAFE_WEIGHTS_INDEX_NAME
     single = folder / SAFE_WEIGHTS_NAME
@@ -102,9 +98,6 @@ def require_no_adapter(folder: Path) -> None:
     """Refuse a model with an adapter in its folder, which PEFT would add to the weights.
 
     Its configuration can name other models, and modules that are imported.
-
-    Raises:
-        ValueError: There is one.
     """
     if (folder / ADAPTER).exists():
         raise ValueError(
@@ -123,14 +116,7 @@ def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
 
     transformers names every label, a model without storage still has an object for each layer, and what is
     computed from positions is in no file. Other sizes are compared by such a model (`compare_weights`).
-
-    Args:
-        folder: Without weights, sizes are small where they cost nothing.
-        config: What `config.json` says.
-
-    Raises:
-        ValueError: A size is larger than the numbers in the files are many, or there are more layers than
-            tensors; or as in `inspect_weights`.
+    Without weights, sizes are small where they cost nothing.
     """
     stored = inspect_weights(folder) if has_weights(folder) else StoredWeights([], {}, 0)
     numbers, parts = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
@@ -187,11 +173,7 @@ def loader_of(folder: Path) -> str:
 
 
 def read_index(index: Path) -> dict[str, str]:
-    """Read in which file each tensor lies.
-
-    Raises:
-        ValueError: The index is damaged, or names files elsewhere.
-    """
+    """Read in which file each tensor lies."""
     require_plain(index)
     try:
         places = dict(json.loads(index.read_bytes())["weight_map"])
@@ -204,11 +186,7 @@ def read_index(index: Path) -> dict[str, str]:
 
 
 def read_header(file: Path) -> dict[str, tuple[str, list[int]]]:
-    """Read the format and shape of every tensor in a file, and compare the file's size with them.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
+    """Read the format and shape of every tensor in a file, and compare the file's size with them."""
     require_plain(file)
     try:
         with safe_open(file, framework="numpy") as tensors:
@@ -251,15 +229,9 @@ class Fit(NamedTuple):
 
 
 def compare_weights(loader: Any, folder: Path, **arguments: Any) -> Fit:
-    """Compare a model with the weights in a folder; nothing is allocated.
+    """Compare a model with the safetensors in a folder; nothing is allocated.
 
-    Args:
-        loader: A class of models, or an Auto class.
-        folder: Where the weights lie, as safetensors.
-        arguments: Of `from_pretrained`.
-
-    Raises:
-        ValueError: The configuration describes tensors that no machine can address.
+    `arguments` are those of `from_pretrained`, as in the functions below.
     """
     try:
         with quietly():
@@ -287,21 +259,10 @@ def load_whole(
     may_leave: Condition = lambda name: False,
     **arguments: Any,
 ) -> tuple[PreTrainedModel, Fit]:
-    """Load a model none of whose weights are made up, unless by permission.
+    """Load a model none of whose weights are made up, unless by permission, and say how the files fitted it.
 
-    Args:
-        loader: A class of models, or an Auto class.
-        folder: Where it lies.
-        may_lack: Tells of a tensor's name whether it may be drawn.
-        may_leave: Tells of a tensor's name whether it may stay unread.
-        arguments: Of `from_pretrained`.
-
-    Returns:
-        The model in evaluation mode, and how the files fitted it.
-
-    Raises:
-        ValueError: Files are damaged, pickled or missing, lack a tensor, have one of another shape or one for
-            which there is no place, or numbers that are not finite.
+    It is in evaluation mode. `may_lack` tells of a tensor's name whether it may be drawn, `may_leave` whether
+    it may stay unread.
     """
     stored = inspect_weights(folder)
     fit = compare_weights(loader, folder, **arguments)
@@ -310,11 +271,7 @@ def load_whole(
 
 
 def load_finite(loader: Any, folder: Path, stored: StoredWeights, **arguments: Any) -> PreTrainedModel:
-    """Load a model whose files are known to fit it.
-
-    Raises:
-        ValueError: It has numbers that are not finite.
-    """
+    """Load a model whose files are known to fit it."""
     with quietly():
         model = loader.from_pretrained(
             folder, use_safetensors=True, ignore_mismatched_sizes=True, **NO_KERNELS, **arguments

@@ -130,11 +130,7 @@ class Architecture:
     def our_config(
         self, stock: PreTrainedConfig, counterpart: Counterpart | None = None, **values: Any
     ) -> TercetConfig:
-        """Build our configuration of a stock model, with its head if that matters; `values` have precedence.
-
-        Raises:
-            ValueError: If it has an option that ours has not.
-        """
+        """Build our configuration of a stock model, and of its head if that matters; `values` come first."""
         counterpart = counterpart or self.base
         is_decoder = self.config.model_type == "tercet_decoder"
         always = {**self.required, **({"is_causal": True} if is_decoder else {})}
@@ -154,7 +150,7 @@ class Architecture:
         """Build the stock configuration of a model of ours, with its head if that matters.
 
         Raises:
-            ValueError: If that cannot be done exactly, with every reason.
+            MisfitError: If that cannot be done exactly, with every reason.
         """
         if type(config) is not self.config:
             raise ValueError(f"{self.model_type} does not correspond to a {type(config).__name__}")
@@ -196,7 +192,6 @@ class Architecture:
 
     @property
     def base(self) -> Counterpart:
-        """The model without a head."""
         return self.counterparts[0]
 
     @property
@@ -206,11 +201,7 @@ class Architecture:
         return next(found, self.base)
 
     def counterpart(self, stock: str | None = None, ours: str | None = None) -> Counterpart:
-        """Find a model by either of its names.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Find a model by either of its names."""
         for counterpart in self.counterparts:
             if stock in (None, counterpart.stock) and ours in (None, counterpart.ours):
                 return counterpart
@@ -220,7 +211,6 @@ class Architecture:
         )
 
     def table(self, counterpart: Counterpart) -> Table:
-        """Return the weights of a model with its head."""
         if counterpart is self.base:
             return self.weights
         return {**below(self.prefix_in(counterpart), "model.", self.weights), **counterpart.head}

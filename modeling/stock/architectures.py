@@ -38,11 +38,7 @@ NAMES = {model_type for model_type, _ in ARCHITECTURES}
 
 
 def architecture_of(stock: PreTrainedConfig) -> Architecture:
-    """Find the architecture of a stock configuration.
-
-    Raises:
-        ValueError: If it is none of those that we know.
-    """
+    """Find the architecture of a stock configuration."""
     if stock.model_type not in NAMES:
         raise ValueError(f"{stock.model_type!r} cannot be imported: supported architectures are {known()}")
     namesakes = [each for each in ARCHITECTURES.values() if each.model_type == stock.model_type]
@@ -50,17 +46,12 @@ def architecture_of(stock: PreTrainedConfig) -> Architecture:
 
 
 def require_name(model_type: str) -> None:
-    """Raise a `ValueError` unless there is an architecture of a name."""
     if model_type not in NAMES:
         raise ValueError(f"{model_type!r} is not an architecture to export to: supported are {known()}")
 
 
 def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None) -> Architecture:
-    """Find the architecture that is exactly a model of ours: that one, or the first.
-
-    Raises:
-        ValueError: If that one is not, or none is; with what is in the way, and which ones are.
-    """
+    """Find the architecture that is exactly a model of ours: the named one, or the first."""
     if model_type is not None:
         require_name(model_type)
     model_class, config_class = type(model).__name__, type(model.config)
@@ -107,12 +98,7 @@ def options_of_export(config: PreTrainedConfig) -> str | None:
 def no_match(model_class: str, candidates: Sequence[Architecture], reasons: Mapping[str, list[str]]) -> str:
     """Say in three lines which architecture is nearest to a model, what is in the way, and what else to do.
 
-    The nearest has the fewest reasons against it, of those that have a head to pretrain or the model's.
-
-    Args:
-        model_class: Of the model.
-        candidates: Architectures of its member.
-        reasons: Why each is not the model.
+    The nearest has the fewest `reasons` against it, of those that have a head to pretrain or the model's.
     """
     able = [
         each.model_type
@@ -129,5 +115,4 @@ def no_match(model_class: str, candidates: Sequence[Architecture], reasons: Mapp
 
 
 def known() -> str:
-    """List the architectures for a message."""
     return ", ".join(sorted(NAMES))

@@ -177,7 +177,6 @@ def cached_answers(ours: TercetPreTrainedModel, probe: Probe) -> list[Tensor]:
 
 
 def loss_in(outputs: Any) -> Tensor:
-    """Return the loss that a model computes by itself."""
     return outputs.loss
 
 
@@ -299,11 +298,7 @@ class Certificate:
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Self:
-        """Read what `save` has written.
-
-        Raises:
-            ValueError: It is something else.
-        """
+        """Read what `save` has written."""
         try:
             measured: dict[str, Any] = {each.name: facts[each.name] for each in fields(cls)}
             measured["differences"] = tuple(Difference(**each) for each in facts["differences"])
@@ -365,10 +360,7 @@ def certify(
 ) -> Certificate:
     """Compare a stock model with one of ours that is to be the same, in float64 and float32.
 
-    Args:
-        stock: Any stock model with a counterpart.
-        ours: What it became, or came from.
-        tokenizer: Theirs: with it they are also compared on texts.
+    With their tokenizer they are also compared on texts.
     """
     probes = probes_for(stock, ours, tokenizer)
     differences = tuple(

@@ -57,10 +57,8 @@ HEAD = {"lm_head.weight": "lm_head.weight"}
 def family(name: str, reader: str = "transformer.", **facts: Any) -> Architecture:
     """Describe an architecture that has Llama's layers and heads.
 
-    Args:
-        name: How its classes begin.
-        reader: Where the base model is in the one that answers questions.
-        facts: What else `Architecture` is made of; by default as Llama is.
+    `name` begins its classes, `reader` is where the base model is in the one that answers questions. Other
+    facts are Llama's by default.
     """
     usual = {"fields": FIELDS, "fixed": FIXED, "required": {}, "weights": WEIGHTS, "prefix": "model."}
     return Architecture(

@@ -114,12 +114,10 @@ def part_head(stock: PreTrainedModel, ours: TercetPreTrainedModel) -> None:
 
 
 def links_between(stock: PreTrainedModel, ours: PreTrainedModel) -> Links:
-    """Find what each tensor of a stock model is in a model of ours that equals it."""
     return link(stock, ours, architecture_of(stock.config).table(counterpart_of(stock)))
 
 
 def counterpart_of(stock: PreTrainedModel) -> Counterpart:
-    """Find what a stock model is with us."""
     return architecture_of(stock.config).counterpart(stock=type(stock).__name__)
 
 
@@ -156,12 +154,7 @@ class Attempt(NamedTuple):
 
 
 def load_stock(checkpoint: Checkpoint) -> PreTrainedModel:
-    """Load a stock model with the head that takes up most of its tensors.
-
-    Raises:
-        ValueError: It is none of the architectures that ours can be, or its weights are damaged, incomplete,
-            pickled, not finite, or more than its architecture has.
-    """
+    """Load a stock model with the head that takes up most of its tensors."""
     config = checkpoint.config
     if checkpoint.is_ours:
         raise ValueError(f"{checkpoint.name} is a {config.model_type} already: load it with from_pretrained")

@@ -16,7 +16,6 @@ from .weights import Dropped, Place, Via, first_scaled, has_own_head
 
 
 def score_scale(place: Place) -> float:
-    """Undo the division of the scores."""
     return place.config.d_kv**0.5
 
 
@@ -26,12 +25,9 @@ def output_scale(place: Place) -> float:
 
 
 def stack(name: str, prefix: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
-    """Name the weights of the encoder or the decoder.
+    """Name the weights of the encoder or the decoder, of T5's name, below our prefix.
 
-    Args:
-        name: What T5 calls it.
-        prefix: Where it is with us.
-        sublayers: Ours, in the order of a block.
+    `sublayers` are ours, in the order of a block.
     """
     table: dict[str, str | Via] = {
         f"{name}.embed_tokens.weight": f"{prefix}embeddings.embed_tokens.weight",

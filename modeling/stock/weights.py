@@ -49,7 +49,6 @@ class Rearrangement:
 
 
 def transpose(tensors: list[Tensor], place: Place) -> list[Tensor]:
-    """Transpose each matrix."""
     return [tensor.mT for tensor in tensors]
 
 
@@ -156,11 +155,9 @@ class Link:
     place: Place
 
     def to_ours(self, tensor: Tensor) -> dict[str, Tensor]:
-        """Return our tensors."""
         return dict(zip(self.ours, self.steps.to_ours([tensor], self.place), strict=True))
 
     def to_stock(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the stock tensor."""
         (tensor,) = self.steps.to_stock([tensors[name] for name in self.ours], self.place)
         return tensor
 
@@ -178,7 +175,6 @@ class Links:
     dropped: Mapping[str, str]
 
     def to_ours(self, stock: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Turn a stock model's tensors into ours."""
         ours: dict[str, Tensor] = {}
         for links in self.tensors:
             for link in links:
@@ -186,11 +182,7 @@ class Links:
         return ours
 
     def to_stock(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Turn our tensors into a stock model's.
-
-        Raises:
-            ValueError: If what is one tensor there is several different ones here.
-        """
+        """Turn our tensors into a stock model's."""
         stock: dict[str, Tensor] = {}
         for links in self.tensors:
             tensors = {link.stock: link.to_stock(ours) for link in links}
@@ -203,11 +195,7 @@ class Links:
 
 
 def link(stock: PreTrainedModel, ours: PreTrainedModel, table: Table) -> Links:
-    """Find what each tensor of a stock model is with us, and which are dropped for what reason.
-
-    Raises:
-        ValueError: If the table does not cover a tensor of either model.
-    """
+    """Find what each tensor of a stock model is with us, and which are dropped for what reason."""
     present = set(ours.state_dict())
     tensors: list[tuple[Link, ...]] = []
     dropped: dict[str, str] = {}
