@@ -190,8 +190,10 @@ def require_neural(config: NeuralConfig) -> None:
         require_finite(field.name, value := getattr(config, field.name))
         if field.name.endswith("num_hidden_layers") and (value or 0) > MOST_LAYERS:
             raise ValueError(f"{field.name} is {value:,}: choose {MOST_LAYERS:,} or fewer")
-        if field.name.endswith("dropout"):
-            require_probability(field.name, value or 0)
+        if field.name.endswith("dropout") and not 0 <= (value or 0) < 1:
+            raise ValueError(
+                f"{field.name} is {value}: choose a probability from 0 up to, but not including, 1"
+            )
     require_positive("norm_eps", config.norm_eps)
     require_at_least(0, "initializer_range", config.initializer_range)
     for name in ("vocab_size", "hidden_size"):
@@ -228,8 +230,3 @@ def require_positive(name: str, value: float) -> None:
 def require_at_least(smallest: float, name: str, value: float) -> None:
     if value < smallest:
         raise ValueError(f"{name} is {value}: choose {smallest} or more")
-
-
-def require_probability(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value}: choose a probability from 0 up to, but not including, 1")

@@ -90,7 +90,11 @@ def require_architecture(config: PreTrainedConfig) -> None:
     require_choice("attention_score", config.attention_score, SCORES)
     require_choice("attention_gate", config.attention_gate, GATES)
     require_positions(config)
-    require_first_norm(config)
+    if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
+        raise ValueError(
+            "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer reads "
+            "the normalized embeddings"
+        )
 
 
 def require_implementation(config: PreTrainedConfig, implementation: str | None) -> None:
@@ -145,15 +149,6 @@ def require_positions(config: PreTrainedConfig) -> None:
     config.update_from_rope_parameters()
     # What cannot be built is refused by its builder.
     rope_parameters_of(config.rope_scaling, config.max_position_embeddings)
-
-
-def require_first_norm(config: PreTrainedConfig) -> None:
-    """Raise a `ValueError` if the first norm is left out where nothing else normalizes."""
-    if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
-        raise ValueError(
-            "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer reads "
-            "the normalized embeddings"
-        )
 
 
 def require_buckets(num_buckets: int, max_distance: int) -> None:

@@ -130,7 +130,10 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         the encoder's result if it has run before. Packed, both are streams in the same order:
         `cu_seq_lens_q` bounds the targets, whose queries attend, and `cu_seq_lens_k` the sources.
         """
-        require_target(decoder_input_ids, decoder_inputs_embeds)
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            raise ValueError(
+                "decoder_input_ids is missing: pass it, pass labels to a model with a head, or use generate()"
+            )
         refuse_output_positions(kwargs, type(self).__name__)
         kwargs = self.recordings(kwargs)
         is_in_order = isinstance(encoder_outputs, tuple | list)
@@ -273,14 +276,6 @@ class TercetSeq2SeqForConditionalGeneration(
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training."""
         return behind_start(labels, self.config)
-
-
-def require_target(decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None) -> None:
-    """Raise a `ValueError` if the decoder has nothing to read."""
-    if decoder_input_ids is None and decoder_inputs_embeds is None:
-        raise ValueError(
-            "decoder_input_ids is missing: pass it, pass labels to a model with a head, or use generate()"
-        )
 
 
 def joined_output(

@@ -151,24 +151,19 @@ class TercetElmoConfig(NeuralConfig):
                 f"lstm_cell_size is {self.lstm_cell_size}, but is projected to half of hidden_size "
                 f"({self.direction_width}): choose a larger cell"
             )
-        if self.mix_penalty < 0:
-            raise ValueError(f"mix_penalty is {self.mix_penalty}: choose 0 or more")
-        require_filters(self.character_filters, self.max_characters_per_word)
+        require_at_least(0, "mix_penalty", self.mix_penalty)
+        longest = self.max_characters_per_word
+        for each in self.character_filters or [[]]:
+            if len(each) != 2 or not 1 <= each[0] <= longest or each[1] < 1:
+                raise ValueError(
+                    f"character_filters has the entry {each}: give pairs of a width from 1 to "
+                    f"max_characters_per_word ({longest}) and a number of filters, such as [3, 64]"
+                )
         for name, value in NOT_OF_ELMO.items():
             if getattr(self, name) != value:
                 raise ValueError(
                     f"{name} is {getattr(self, name)}, but ELMo has no token vectors: leave it at {value}"
                 )
-
-
-def require_filters(filters: list[list[int]] | None, longest: int) -> None:
-    """Raise a `ValueError` unless every filter is a width, at most `longest`, and a number of filters."""
-    for each in filters or [[]]:
-        if len(each) != 2 or not 1 <= each[0] <= longest or each[1] < 1:
-            raise ValueError(
-                f"character_filters has the entry {each}: give pairs of a width from 1 to "
-                f"max_characters_per_word ({longest}) and a number of filters, such as [3, 64]"
-            )
 
 
 NO_ATTENTION = "none"

@@ -30,7 +30,12 @@ class TimeSteps:
 
     def __init__(self, sequences: Sequences):
         numbers, lengths = sequences.numbers.flatten(), sequences.lengths.cpu()
-        require_lengths(lengths)
+        if not lengths.numel() or not lengths.all():
+            empty = int((lengths == 0).nonzero()[0]) if lengths.numel() else 0
+            raise ValueError(
+                f"sequence {empty} of the batch is empty: give each sequence at least one token that its "
+                "mask does not hide"
+            )
         indices = (numbers >= 0).nonzero().squeeze(-1)  # of the real tokens in the flattened batch, (N,)
         positions = sequences.positions.expand(sequences.size).flatten()[indices]
         ordered, order = lengths.sort(descending=True, stable=True)
@@ -51,16 +56,6 @@ class TimeSteps:
         """Return to the layout of the batch, with zeros where the pads were."""
         batch = sequences.data.new_zeros(self.shape.numel(), sequences.data.shape[-1])
         return batch.index_copy(0, self.indices, sequences.data).unflatten(0, self.shape)
-
-
-def require_lengths(lengths: Tensor) -> None:
-    """Raise a `ValueError` if one of the sequences, of lengths (S,), is empty."""
-    if not lengths.numel() or not lengths.all():
-        empty = int((lengths == 0).nonzero()[0]) if lengths.numel() else 0
-        raise ValueError(
-            f"sequence {empty} of the batch is empty: give each sequence at least one token that its mask "
-            "does not hide"
-        )
 
 
 @dataclass

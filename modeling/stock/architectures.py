@@ -45,15 +45,10 @@ def architecture_of(stock: PreTrainedConfig) -> Architecture:
     return max(namesakes, key=lambda each: each.config.is_encoder_decoder == stock.is_encoder_decoder)
 
 
-def require_name(model_type: str) -> None:
-    if model_type not in NAMES:
-        raise ValueError(f"{model_type!r} is not an architecture to export to: supported are {known()}")
-
-
 def architecture_for(model: TercetPreTrainedModel, model_type: str | None = None) -> Architecture:
     """Find the architecture that is exactly a model of ours: the named one, or the first."""
-    if model_type is not None:
-        require_name(model_type)
+    if model_type is not None and model_type not in NAMES:
+        raise ValueError(f"{model_type!r} is not an architecture to export to: supported are {known()}")
     model_class, config_class = type(model).__name__, type(model.config)
     candidates = [each for each in ARCHITECTURES.values() if each.config is config_class]
     reasons = {each.model_type: reasons_against(each, model.config, model_class) for each in candidates}
