@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch.testing import assert_close
 from transformers.cache_utils import DYNAMIC_LAYER_TYPE_MAPPING, DynamicLayer
 
@@ -157,32 +156,3 @@ def test_a_kernel_that_knows_windows_only_is_refused_for_other_patterns(builder)
         builder("decoder", kernel="flash_attention_2", **fields_of("strided_attention"))
     with pytest.raises(ValueError, match="know no layers of type 'strided_attention'"):
         builder("decoder", **fields_of("strided_attention")).init_continuous_batching()
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"layer_types": ["strided_attention"], "attention_stride": 0}, "attention_stride is 0"),
-        ({"layer_types": ["big_bird_attention"], "attention_block_size": 0}, "attention_block_size is 0"),
-        ({"layer_types": ["big_bird_attention"], "attention_window_blocks": 0}, "choose 1 or more"),
-        ({"layer_types": ["big_bird_attention"], "attention_random_blocks": -1}, "choose 0 or more"),
-        ({"layer_types": ["big_bird_attention"], "attention_random_seed": -1}, "choose 0 or more"),
-        (
-            {"layer_types": ["big_bird_attention"], "attention_random_seed": 2**32},
-            "but the largest is 4294967295",
-        ),
-        ({"layer_types": ["big_bird_attention"], "attention_global_tokens": -1}, "choose 0 or more"),
-        (
-            {
-                "layer_types": ["big_bird_attention"],
-                "attention_global_tokens": 9,
-                "max_position_embeddings": 8,
-            },
-            "attention_global_tokens is 9, but .* max_position_embeddings=8 tokens: choose so many or fewer",
-        ),
-        ({"layer_types": ["narrow_attention"]}, r"layer_types is \['narrow_attention'\]: choose"),
-    ],
-)
-def test_nonsense_is_refused_in_one_line(fields, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        TercetDecoderConfig(num_hidden_layers=1, **fields)

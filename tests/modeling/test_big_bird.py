@@ -8,12 +8,11 @@ from math import sqrt
 
 import pytest
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch.nn.attention.flex_attention import create_block_mask
 from torch.testing import assert_close
 from transformers import BigBirdConfig, BigBirdModel, masking_utils
 
-from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig, TercetSeq2SeqConfig
+from tercet.modeling import TercetDecoderConfig, TercetEncoderConfig
 from tercet.modeling.attention.big_bird import BigBirdAttention, StockBigBirdAttention
 from tercet.modeling.stock import from_stock
 
@@ -265,25 +264,6 @@ def test_a_given_mask_of_pairs_is_used_as_it_is(kernel, builder):
     assert_close(model(ids, attention_mask=mask).logits, plain(ids, attention_mask=mask).logits)
     by_type = dict.fromkeys(model.config.types_of_layers, mask)
     assert_close(model(ids, attention_mask=by_type).logits, plain(ids, attention_mask=mask).logits)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: TercetDecoderConfig(num_hidden_layers=1, layer_types=[KIND]), "has no causal form"),
-        (
-            lambda: TercetSeq2SeqConfig(num_hidden_layers=1, layer_types=[KIND]),
-            "decoder_layer_types has layers of type 'stock_big_bird_attention', which has no causal form",
-        ),
-        (
-            lambda: TercetEncoderConfig(num_hidden_layers=1, layer_types=[KIND], attention_block_size=0),
-            "attention_block_size is 0, but layer_types has stock big bird layers: choose 1 or more",
-        ),
-    ],
-)
-def test_nonsense_is_refused_in_one_line(build, message):
-    with pytest.raises(StrictDataclassError, match=message):
-        build()
 
 
 def test_other_directions_and_kernels_are_refused(builder):

@@ -190,22 +190,6 @@ def test_dropout_is_of_training_alone(texts):
     assert model.eval()(text, labels=text).loss == model(text, labels=text).loss
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"num_hidden_layers": 0}, "num_hidden_layers is 0: choose 1 or more"),
-        (
-            {"type_vocab_size": 2},
-            "type_vocab_size is 2, which a character model has no use for: leave it out",
-        ),
-        ({"embedding_norm": True}, "embedding_norm is True, which a character model"),
-    ],
-)
-def test_impossible_configurations_are_refused(fields, words):
-    with pytest.raises(Exception, match=words):
-        TercetCharacterConfig(**fields)
-
-
 def test_tied_predictions_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"tied to token embeddings of embedding_size \(6\)"):
         build(tie_word_embeddings=True)

@@ -401,23 +401,6 @@ def test_the_published_configuration_is_the_default():
     assert TercetElmoConfig(**{key: values[key] for key in values if key != "model_type"}) == default
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"hidden_size": 13}, "hidden_size is 13: choose an even one"),
-        ({"lstm_cell_size": 6}, "lstm_cell_size is 6, but is projected"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
-        ({"character_filters": [[60, 4]]}, r"entry \[60, 4\]: give pairs of a width from 1"),
-        ({"character_filters": []}, "give pairs of a width"),
-        ({"tie_word_embeddings": True}, "tie_word_embeddings is True, but ELMo has no token vectors"),
-        ({"mix_penalty": -1.0}, "mix_penalty is -1.0: choose 0 or more"),
-    ],
-)
-def test_a_configuration_has_to_describe_an_elmo(fields, words):
-    with pytest.raises(Exception, match=words):
-        small_config(**fields)
-
-
 TASKS = {
     TercetElmoForSequenceClassification: AutoModelForSequenceClassification,
     TercetElmoForTokenClassification: AutoModelForTokenClassification,

@@ -244,19 +244,6 @@ def test_a_smoothed_loss_is_refused(tagger):
         tagger(**inputs, labels=torch.zeros_like(inputs["input_ids"]), label_smoothing=0.1)
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"hidden_size": 15}, "hidden_size is 15: choose an even one"),
-        ({"word_dropout": 1.0}, "word_dropout is 1.0"),
-        ({"embeddings": [{}]}, "name at least one model"),
-    ],
-)
-def test_impossible_fields_are_refused(fields, words):
-    with pytest.raises(Exception, match=words):
-        TercetTaggerConfig(**fields)
-
-
 def test_models_that_give_no_word_vectors_are_refused(sources):
     with pytest.raises(ValueError, match="a tercet_tagger gives no word vectors to a tagger: use one of"):
         describe(TercetTaggerConfig(), None)

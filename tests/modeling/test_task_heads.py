@@ -34,6 +34,7 @@ from tercet.modeling.heads.classification import pool_mean
 from tercet.modeling.sequences import find_sequences
 
 from ..tolerances import CLOSE
+from .one_lesson import gradients
 
 SEQUENCE_TASKS = (
     TercetEncoderForSequenceClassification,
@@ -89,13 +90,6 @@ def logits_of(outputs) -> Tensor:
     return (
         outputs.logits if "logits" in outputs else torch.stack((outputs.start_logits, outputs.end_logits), -1)
     )
-
-
-def gradients(model) -> dict[str, Tensor]:
-    """Take the gradients of all parameters, and clear them."""
-    taken = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    model.zero_grad()
-    return taken
 
 
 def assert_one_result(model, task, batch) -> None:

@@ -158,19 +158,6 @@ def test_a_lexicon_follows_its_buffers():
     assert lexicon.entries == {"c": 1, "d": 0}
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"num_words": 0}, "num_words is 0"),
-        ({"vocab_size": 100}, "vocab_size is 100"),
-        ({"longest_ngram": 2}, "longest_ngram is 2: choose 3 or more"),
-    ],
-)
-def test_impossible_fields_are_refused(fields, words):
-    with pytest.raises(Exception, match=words):
-        TercetWordVectorsConfig(**fields)
-
-
 def test_words_are_read_as_they_are():
     ids = word_tokenizer()(" a\u3000b  Größe ", return_tensors="pt")["input_ids"]
     words, texts = read_words(ids)
