@@ -70,8 +70,8 @@ from .layers.block import Block
 from .layers.positions import POSITIONS
 from .outputs import Keywords, recordings
 from .pretrained import TercetLMHeadModel
-from .sequences import Sequences, require_pairs
-from .stack import StackCall, TercetStack, kernel_arguments, refuse_global_tokens, require_tokens
+from .sequences import Sequences, require_pairs, require_tokens
+from .stack import StackCall, TercetStack, kernel_arguments, refuse_global_tokens
 
 # transformers types its mixin's methods for a protocol that not even its own models meet.
 # pyright: reportIncompatibleMethodOverride=false

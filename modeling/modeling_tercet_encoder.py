@@ -49,14 +49,8 @@ from .heads.tasks import (
 from .layers.position_wise import build_activation
 from .outputs import Keywords, TercetForPreTrainingOutput, recordings
 from .pretrained import NextSentenceHead, TercetLMHeadModel
-from .sequences import Sequences
-from .stack import (
-    StackCall,
-    TercetStack,
-    kernel_arguments,
-    require_global_tokens,
-    require_tokens,
-)
+from .sequences import Sequences, require_tokens
+from .stack import StackCall, TercetStack, kernel_arguments, require_global_tokens
 
 
 class TercetEncoderModel(TercetStack):

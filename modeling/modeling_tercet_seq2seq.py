@@ -37,8 +37,8 @@ from .modeling_tercet_decoder import TercetDecoderModel
 from .modeling_tercet_encoder import TercetEncoderModel
 from .outputs import Keywords, recordings
 from .pretrained import TercetPreTrainedModel
-from .sequences import PackedStream, Sequences
-from .stack import refuse_output_positions, require_tokens
+from .sequences import PackedStream, Sequences, require_tokens
+from .stack import refuse_output_positions
 
 TABLE = "embeddings.embed_tokens.weight"
 """Where a stack keeps the vectors of its tokens."""

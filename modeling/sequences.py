@@ -206,6 +206,19 @@ Sequences = PaddedRows | PackedStream
 """Where the sequences of a batch lie."""
 
 
+def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None, prefix: str = "") -> Tensor:
+    """Return whichever of ids (B, T) and vectors (B, T, C) is given; `prefix` begins their names."""
+    tokens = input_ids if inputs_embeds is None else inputs_embeds
+    if tokens is None or (input_ids is not None and inputs_embeds is not None):
+        given = "both are missing" if tokens is None else "both are given"
+        raise ValueError(f"pass either {prefix}input_ids or {prefix}inputs_embeds: {given}")
+    if not is_tracing() and tokens.numel() == 0:
+        raise ValueError(
+            f"the input has the size {(*tokens.shape,)}: give one row or more, of one token or more"
+        )
+    return tokens
+
+
 def find_sequences(
     tokens: Tensor,
     attention_mask: object = None,

@@ -42,18 +42,6 @@ from .sequences import PackedStream, PaddedRows, Sequences
 logger = logging.get_logger(__name__)
 
 
-def require_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """Return whichever of the two is given; there must be a token in it."""
-    tokens = input_ids if inputs_embeds is None else inputs_embeds
-    if tokens is None or (input_ids is not None and inputs_embeds is not None):
-        raise ValueError("give either input_ids or inputs_embeds: exactly one of them")
-    if not is_tracing() and tokens.numel() == 0:
-        raise ValueError(
-            f"the input has the size {(*tokens.shape,)}: give one row or more, of one token or more"
-        )
-    return tokens
-
-
 class StackCall(NamedTuple):
     """What a call of a stack records and caches, on which it depends whether rows can be packed.
 

@@ -28,8 +28,8 @@ from ..compatibility import is_tracing, known_arguments
 from ..configuration_tercet import TercetConfig
 from ..outputs import Keywords, LabelOutput, TercetSentenceEmbeddingOutput, recordings
 from ..pretrained import NeuralPreTrainedModel, TercetPreTrainedModel
-from ..sequences import PackedStream, Sequences
-from ..stack import TercetStack, refuse_output_positions, require_tokens
+from ..sequences import PackedStream, Sequences, require_tokens
+from ..stack import TercetStack, refuse_output_positions
 from .classification import (
     ANSWER_HEADS,
     POOLING,

@@ -20,7 +20,7 @@ from transformers.utils.generic import ModelOutput
 
 from ..layers.position_wise import Dropout, Embeddings
 from ..layers.positions import NoPositions
-from ..sequences import Sequences, find_sequences
+from ..sequences import Sequences, find_sequences, require_tokens
 from .configurations import TercetRecurrentSeq2SeqConfig
 from .layers import RecurrentLayer, build_layers
 
@@ -144,15 +144,6 @@ def embed(
     prefix: str = "",
 ) -> Tensor:
     """Look token vectors up, or take those that are given: (B, T, C)."""
-    tokens = given_tokens(input_ids, inputs_embeds, prefix)
+    tokens = require_tokens(input_ids, inputs_embeds, prefix)
     no_positions = torch.zeros(1, 1, dtype=torch.long, device=tokens.device)
     return embeddings(input_ids, inputs_embeds, token_type_ids, no_positions)
-
-
-def given_tokens(input_ids: Tensor | None, inputs_embeds: Tensor | None, prefix: str = "") -> Tensor:
-    """Return whichever of ids (B, T) and vectors (B, T, C) is given; `prefix` begins their names."""
-    tokens = input_ids if inputs_embeds is None else inputs_embeds
-    if tokens is None or (input_ids is not None and inputs_embeds is not None):
-        given = "both are missing" if tokens is None else "both are given"
-        raise ValueError(f"pass either {prefix}input_ids or {prefix}inputs_embeds: {given}")
-    return tokens

@@ -28,10 +28,10 @@ from ..generation.decoding import refuse_prompt_chunks
 from ..heads.losses import LOSS_KEYWORDS, behind_start, find_target, take_loss_arguments, without_pads
 from ..outputs import Keywords, recordings
 from ..pretrained import NeuralLMHeadModel, NeuralPreTrainedModel
-from ..sequences import PackedStream, Sequences, find_sequences, require_pairs
+from ..sequences import PackedStream, Sequences, find_sequences, require_pairs, require_tokens
 from .configurations import TercetRecurrentSeq2SeqConfig
 from .decoder import Decoded, RecurrentCache, RecurrentDecoder, Source
-from .encoder import RecurrentEncoder, RecurrentEncoderOutput, embed, given_tokens
+from .encoder import RecurrentEncoder, RecurrentEncoderOutput, embed
 
 
 class TercetRecurrentSeq2SeqPreTrainedModel(NeuralPreTrainedModel):
@@ -92,7 +92,7 @@ class TercetRecurrentSeq2SeqModel(TercetRecurrentSeq2SeqPreTrainedModel):
         )
         cache, has_states = own_cache(cache), self.records("output_hidden_states", kwargs)
         was_read = encoder_outputs is not None
-        tokens = required_state(encoder_outputs)[1] if was_read else given_tokens(input_ids, inputs_embeds)
+        tokens = required_state(encoder_outputs)[1] if was_read else require_tokens(input_ids, inputs_embeds)
         bounds = {"cu_seq_lens_q": cu_seq_lens_q, "cu_seq_lens_k": cu_seq_lens_k}
         told = attention_mask, position_ids if cu_seq_lens_q is None else None, cu_seq_lens_k
         sources = find_sequences(tokens, *told, names=("attention_mask", "cu_seq_lens_k"))
