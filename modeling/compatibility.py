@@ -53,7 +53,6 @@ def is_newer_than_tested() -> bool:
 
 
 def is_tested() -> bool:
-    """Return whether this code was tested with the installed version of transformers."""
     return OLDEST_TRANSFORMERS <= minor_release(transformers.__version__) <= NEWEST_TRANSFORMERS
 
 
@@ -189,7 +188,6 @@ def names_inside(model: nn.Module) -> frozenset[str]:
 
 @remembered
 def parameters_of(kind: type[nn.Module]) -> frozenset[str]:
-    """Return the names in the signature of a class's `forward`."""
     return frozenset(inspect.signature(kind.forward).parameters) - {"self", "kwargs"}
 
 

@@ -168,7 +168,6 @@ class NeuralConfig(PreTrainedConfig):
 
 
 def is_unset(name: str, value: object, usual: dict[str, Any]) -> bool:
-    """Return whether a field is one of those named and has its `usual` value."""
     return name in usual and value == usual[name]
 
 

@@ -32,12 +32,7 @@ from .packing import Mask, Masks, PackedSequences, longest, rounded_length
 
 
 class NoBias(nn.Module):
-    """Scores of queries and keys alone; also the form of what follows.
-
-    Args:
-        config: A `TercetConfig`.
-        is_causal: Whether keys behind the query are forbidden.
-    """
+    """Scores of queries and keys alone, for a `TercetConfig`; also the form of what follows."""
 
     is_directed: ClassVar[bool] = False
     """Whether a bias of one direction, causal or not, is of no use in the other."""

@@ -103,11 +103,7 @@ def blocks(query: Tensor, key: Tensor) -> Iterator[slice]:
 
 
 class AttentionScore(nn.Module, ABC):
-    """How a query and a key are compared. Abstract.
-
-    Args:
-        config: A `TercetConfig`.
-    """
+    """How a query and a key are compared in layers of a `TercetConfig`. Abstract."""
 
     scaling: float = 1.0
     """Factor of the dot products."""
@@ -278,11 +274,7 @@ SCORES: dict[str, type[AttentionScore]] = {
 
 
 class AttentionGate(nn.Module, ABC):
-    """How much of the weighted values is passed on. Abstract.
-
-    Args:
-        config: A `TercetConfig`.
-    """
+    """How much of the weighted values is passed on in layers of a `TercetConfig`. Abstract."""
 
     def __init__(self, config: PreTrainedConfig):
         super().__init__()

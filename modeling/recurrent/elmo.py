@@ -55,11 +55,7 @@ from .words import NO_WORD, Words, encode_words, find_words
 
 
 class ScalarMix(nn.Module):
-    """A learned mean of layers.
-
-    Args:
-        num_layers: How many there are, that of the words' own vectors included.
-    """
+    """A learned mean of layers, the words' own vectors included."""
 
     def __init__(self, num_layers: int):
         super().__init__()

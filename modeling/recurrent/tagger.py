@@ -166,11 +166,7 @@ class WordFeatures(nn.Module):
 
 
 class ConditionalRandomField(nn.Module):
-    """Scores of neighbouring labels, and of the first and the last one.
-
-    Args:
-        num_labels: L.
-    """
+    """Scores of L labels beside each other, and of the first and the last one."""
 
     def __init__(self, num_labels: int):
         super().__init__()

@@ -66,7 +66,6 @@ class Checkpoint:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is a model of Tercet's, and no stock model."""
         return self.config.model_type.startswith("tercet")
 
     @cached_property
@@ -87,7 +86,6 @@ class Checkpoint:
         return max_length(self.config, told)
 
     def required_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Return the tokenizer; raise a `ValueError` if there is none."""
         if self.tokenizer is None:
             raise ValueError(
                 f"{self.name} has no tokenizer: save the one that it was trained with in the same folder"
@@ -95,7 +93,7 @@ class Checkpoint:
         return self.tokenizer
 
     def own_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Return a copy of the tokenizer, which may be changed; raise a `ValueError` if there is none."""
+        """Return a copy of the tokenizer, which may be changed; there has to be one."""
         return deepcopy(self.required_tokenizer())
 
     def require_transformer(self) -> None:

@@ -125,11 +125,7 @@ class IfNotZero(Via):
 
 @dataclass(frozen=True)
 class Dropped:
-    """A stock tensor that ours does without.
-
-    Args:
-        reason: Why that changes nothing.
-    """
+    """A stock tensor that ours does without, and the reason why that changes nothing."""
 
     reason: str
 
