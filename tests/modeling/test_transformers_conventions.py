@@ -158,27 +158,58 @@ def test_flex_attention_equals_sdpa(builder, batch):
             assert_close(model(**batch.packed()).logits, packed, **CLOSE)
 
 
-def test_wrong_inputs_are_refused_with_a_remedy(builder):
-    with pytest.raises(ValueError, match="either input_ids or inputs_embeds"):
-        builder("encoder")()
-    for wrong in (61, -1):
-        with pytest.raises(ValueError, match=rf"input_ids hold {wrong}, but the model has 61 tokens"):
-            builder("encoder")(input_ids=torch.tensor([[3, wrong, 4]]))
-    states = torch.ones(1, 2, 32)  # GPT-2 refuses them, too, where it was built without cross-attention
-    with pytest.raises(ValueError, match="encoder_hidden_states are given to a stack without"):
-        builder("decoder")(input_ids=torch.ones(1, 3, dtype=torch.long), encoder_hidden_states=states)
+IDS = torch.ones(1, 3, dtype=torch.long)
+REFUSED = {
+    "no input": ("encoder", {}, {}, "either input_ids or inputs_embeds: both are missing"),
+    "two inputs": (
+        "encoder",
+        {},
+        {"input_ids": IDS, "inputs_embeds": torch.ones(1, 3, 32)},
+        "both are given",
+    ),
+    "no rows": ("encoder", {}, {"input_ids": IDS[:0]}, r"size \(0, 3\): give one row or more"),
+    "no tokens": ("encoder", {}, {"input_ids": IDS[:, :0]}, r"size \(1, 0\): give one row or more"),
+    "unknown token": (
+        "encoder",
+        {},
+        {"input_ids": 61 * IDS},
+        "input_ids hold 61, but the model has 61 tokens",
+    ),
+    "negative token": ("encoder", {}, {"input_ids": -IDS}, "input_ids hold -1, but the model has 61 tokens"),
+    "segments": (
+        "encoder",
+        {"type_vocab_size": 0},
+        {"input_ids": IDS, "token_type_ids": IDS},
+        "type_vocab_size is 0",
+    ),
+    "too long": (
+        "decoder",
+        {"position_embedding_type": "learned"},
+        {"input_ids": IDS.repeat(1, 11)},
+        r"33 tokens is longer than max_position_embeddings \(32\)",
+    ),
+    # GPT-2 refuses it, too, where it was built without cross-attention.
+    "source": (
+        "decoder",
+        {},
+        {"input_ids": IDS, "encoder_hidden_states": torch.ones(1, 2, 32)},
+        "encoder_hidden_states are given to a stack without",
+    ),
+    "no target": ("seq2seq", {}, {"input_ids": IDS}, "decoder_input_ids is missing"),
+}
+"""What is wrong -> member, fields of its configuration, inputs, and words of the refusal."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_wrong_inputs_are_refused_with_a_remedy(case, builder):
+    member, fields, inputs, words = REFUSED[case]
+    with pytest.raises(ValueError, match=words):
+        builder(member, **fields)(**inputs)
+
+
+def test_a_decoder_of_seq2seq_needs_its_source(builder):
     with pytest.raises(ValueError, match="encoder_hidden_states are missing"):
-        builder("seq2seq").model.decoder(input_ids=torch.ones(1, 3, dtype=torch.long))
-    with pytest.raises(ValueError, match="decoder_input_ids is missing"):
-        builder("seq2seq")(input_ids=torch.ones(1, 3, dtype=torch.long))
-    with pytest.raises(ValueError, match=r"33 tokens is longer than max_position_embeddings \(32\)"):
-        builder("decoder", "offset")(input_ids=torch.ones(1, 33, dtype=torch.long))
-    for size in ((0, 3), (2, 0)):
-        with pytest.raises(ValueError, match=rf"size \({size[0]}, {size[1]}\): give one row or more"):
-            builder("encoder", "bert")(input_ids=torch.ones(size, dtype=torch.long))
-    ids = torch.ones(1, 3, dtype=torch.long)
-    with pytest.raises(ValueError, match="type_vocab_size is 0"):
-        builder("encoder", type_vocab_size=0)(input_ids=ids, token_type_ids=ids)
+        builder("seq2seq").model.decoder(input_ids=IDS)
 
 
 def test_two_means_have_no_common_number_of_items():
