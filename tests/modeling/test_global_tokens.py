@@ -17,6 +17,7 @@ from tercet.modeling.attention.patterns import PATTERNS
 from ..architectures import ARCHITECTURES
 from ..tolerances import CLOSE
 from .one_lesson import assert_one_lesson
+from .ragged import padded
 
 FIELDS = {
     "sliding_window": 2,
@@ -42,11 +43,6 @@ def chosen_in(batch):
     for row in rows:
         row[2:3] = row[-1:] = 1
     return rows
-
-
-def padded(rows):
-    """Give rows as one tensor."""
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 @pytest.mark.parametrize("kind", SPARSE)
@@ -81,7 +77,7 @@ def test_every_layout_and_kernel_takes_the_choice(kind, variant, builder, batch,
     chosen = chosen_in(batch)
     assert_one_lesson(build, "encoder", batch, targets, chosen)
     (ids, mask), model = batch.padded(), build("sdpa")
-    told = model(ids, mask, global_attention_mask=padded(chosen)).logits
+    told = model(ids, mask, global_attention_mask=padded(chosen, 0, "right")).logits
     assert not torch.allclose(model(ids, mask).logits, told)
 
 
@@ -108,7 +104,7 @@ def test_long_texts_are_computed_with_the_map_instead_of_blocks(kind, builder):
 
 def test_the_encoder_of_a_seq2seq_model_has_global_tokens(builder, batch, targets):
     model = builder("seq2seq", **fields_of("sliding_attention"), decoder_layer_types=["full_attention"] * 2)
-    (ids, mask), (target, _), chosen = batch.padded(), targets.padded(), padded(chosen_in(batch))
+    (ids, mask), (target, _), chosen = batch.padded(), targets.padded(), padded(chosen_in(batch), 0, "right")
     found = model(ids, mask, target, global_attention_mask=chosen)
     encoder = model.get_encoder()
     assert torch.equal(
