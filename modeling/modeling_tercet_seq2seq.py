@@ -130,15 +130,11 @@ class TercetSeq2SeqModel(TercetSeq2SeqPreTrainedModel):
         the encoder's result if it has run before. Packed, both are streams in the same order:
         `cu_seq_lens_q` bounds the targets, whose queries attend, and `cu_seq_lens_k` the sources.
         """
-        if decoder_input_ids is None and decoder_inputs_embeds is None:
-            raise ValueError(
-                "decoder_input_ids is missing: pass it, pass labels to a model with a head, or use generate()"
-            )
+        given = require_target(decoder_input_ids, decoder_inputs_embeds)
         refuse_output_positions(kwargs, type(self).__name__)
         kwargs = self.recordings(kwargs)
         is_in_order = isinstance(encoder_outputs, tuple | list)
         source = BaseModelOutput(*encoder_outputs) if is_in_order else encoder_outputs
-        given = cast(Tensor, decoder_input_ids if decoder_inputs_embeds is None else decoder_inputs_embeds)
         bounds = {"cu_seq_lens_q": cu_seq_lens_q, "max_length_q": max_length_q}
         bounds |= {"cu_seq_lens_k": cu_seq_lens_k, "max_length_k": max_length_k}
         tokens = require_tokens(input_ids, inputs_embeds) if source is None else source.last_hidden_state
@@ -276,6 +272,15 @@ class TercetSeq2SeqForConditionalGeneration(
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels (B, T) right, behind the start token: the decoder's input in training."""
         return behind_start(labels, self.config)
+
+
+def require_target(decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None) -> Tensor:
+    """Return what the decoder has to read."""
+    if decoder_input_ids is None and decoder_inputs_embeds is None:
+        raise ValueError(
+            "decoder_input_ids is missing: pass it, pass labels to a model with a head, or use generate()"
+        )
+    return require_tokens(decoder_input_ids, decoder_inputs_embeds, "decoder_")
 
 
 def joined_output(
