@@ -162,18 +162,6 @@ class Training:
         return self.progress.step >= self.num_steps or not has_patience
 
     @property
-    def num_bytes(self) -> int:
-        """Count the bytes of the weights and the optimizer's state: nearly all that a checkpoint takes."""
-        states = (
-            value for state in self.optimizer.state_dict()["state"].values() for value in state.values()
-        )
-        tensors = [*self.model.parameters(), *self.model.buffers(), *states]
-        num_bytes = sum(
-            value.numel() * value.element_size() for value in tensors if isinstance(value, Tensor)
-        )
-        return num_bytes + sum(average.num_bytes for average in self.averages.values())
-
-    @property
     def bare_model(self) -> nn.Module:
         """The model itself, without what compiles it or keeps its copies equal."""
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)

@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from torch import nn
 from torch.nn import functional as F
 
-from tercet.training.checkpoints.checkpoint import load_checkpoint, save_checkpoint
+from tercet.training.checkpoints.checkpoint import load_checkpoint, save_checkpoint, take_snapshot
 from tercet.training.loop import Training
 from tercet.training.optimizers.optimizers import build_optimizer, clip_gradients
 from tercet.training.optimizers.row_updates import FEWEST_ROWS, gradients_by_rows
@@ -66,7 +66,7 @@ def learn(run: Training, steps: range, *, by_rows: bool, max_norm: float = 1.0, 
 
 def moments_of(run: Training) -> list[torch.Tensor]:
     states = run.optimizer.state_dict()["state"]
-    return [states[number][name] for number in sorted(states) for name in sorted(states[number])]
+    return [states[number][name].to_dense() for number in sorted(states) for name in sorted(states[number])]
 
 
 @pytest.mark.parametrize("max_norm", [100.0, 0.01], ids=["whole gradients", "clipped gradients"])
@@ -91,6 +91,18 @@ def test_only_rows_that_were_read_have_gradients_and_moments(run_of):
     assert len(inner.reached[run.model.words.weight].rows) <= NUM_READ
     assert run.model.words.weight not in inner.state
     assert run.model.places.weight in inner.state
+
+
+def test_a_checkpoint_holds_the_moments_of_reached_rows_alone(tmp_path, run_of):
+    run = run_of(Reader())
+    learn(run, range(3), by_rows=True)
+    snapshot = take_snapshot(tmp_path, run, recipe={})
+    saved = torch.load(snapshot.write() / "optimizer.pt", weights_only=True)["optimizer"]["state"]
+    tables = [each for values in saved.values() for each in values.values() if each.is_sparse]
+    assert len(tables) == 2
+    assert all(0 < len(each.values()) <= NUM_READ for each in tables)
+    weights = sum(each.numel() for each in run.model.parameters()) * 4
+    assert weights < snapshot.num_bytes < 2 * weights
 
 
 def test_clipped_gradients_are_those_of_torch(run_of):

@@ -115,8 +115,6 @@ class Snapshot:
 
     final: Path
     """Folder of the checkpoint."""
-    num_bytes: int
-    """About what it takes."""
     is_main_process: bool
     """Whether this process is the one that writes what all have in common."""
     group: ProcessGroup | None
@@ -131,6 +129,15 @@ class Snapshot:
     """What is in pieces of the optimizer's state, by the parameter's number and the name of what it is."""
     about: dict[str, Any]
     """Of `state.json`."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Count the bytes of the weights and the optimizer's state: nearly all that it takes."""
+        states = self.optimizer.get("optimizer", {"state": {}})["state"]
+        groups = (*self.weights.values(), *states.values(), self.pieces)
+        tensors = [each for group in groups for each in group.values() if isinstance(each, Tensor)]
+        stored = [each.values() if each.is_sparse else each for each in tensors]
+        return sum(each.numel() * each.element_size() for each in stored)
 
     def write(self) -> Path:
         """Write the checkpoint, and return its folder; every process calls this.
@@ -221,7 +228,7 @@ def take_snapshot(
     generators = random_state(training.accelerator.device)
     own = {f"random-{index}.pt": generators, f"window-{index}.pt": training.metrics.state_dict()}
     final = folder / f"{PREFIX}{training.progress.step:08d}"
-    return Snapshot(final, training.num_bytes, is_main, group, own, weights, optimizer, pieces, about)
+    return Snapshot(final, is_main, group, own, weights, optimizer, pieces, about)
 
 
 def held(value: Any, *, copies: bool) -> Any:

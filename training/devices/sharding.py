@@ -336,7 +336,7 @@ def load_whole_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def load_whole_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Let an optimizer take its parts of a state, of which some may be cut already."""
+    """Let an optimizer take its parts of a state, some of which may be cut, or sparse, already."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     moments = {
         index: {name: part_of(value, parameters[index]) for name, value in values.items()}
@@ -347,6 +347,8 @@ def load_whole_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> N
 
 def part_of(value: Any, parameter: Tensor) -> Any:
     """Cut this process's part out of a whole tensor, as a parameter of as many rows is cut."""
+    if isinstance(value, Tensor) and value.is_sparse:
+        value = value.to_dense()
     if not isinstance(parameter, DTensor) or not isinstance(value, Tensor) or isinstance(value, DTensor):
         return value
     if value.dim() != parameter.dim() or value.shape[:1] != parameter.shape[:1]:

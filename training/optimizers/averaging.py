@@ -70,10 +70,6 @@ class WeightAverage:
         finally:
             self.exchange()
 
-    @property
-    def num_bytes(self) -> int:
-        return sum(copy.numel() * copy.element_size() for copy in self.copies)
-
 
 def own_weights(model: nn.Module) -> list[Tensor]:
     """List a model's weights, each once, or this process's pieces of them."""

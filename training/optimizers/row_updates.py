@@ -6,7 +6,7 @@ then, for tables do not decay. So a gradient that says which rows it has (torch'
 in the rows that any step has reached: it is neither filled with zeros nor read as a whole for its norm, and
 the moments of the reached rows lie beside each other. Results are those of whole tables to the last bit.
 
-A state that is saved has whole tables, and can be loaded by any other optimizer, and the other way round.
+A state that is saved has these rows, in torch's sparse layout; loading a checkpoint makes tables of them.
 
 Legend: V rows of a table, A of them reached, U reached by this step, E width.
 """
@@ -95,9 +95,12 @@ class ReachedRows:
             torch.index_select(state[name], 0, rows, out=buffer)
         return reached
 
-    def whole(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
+        """Return the state of the whole table: sparse moments, since those of other rows are zero."""
+        rows, order = self.rows.sort()
         size = len(self.place), self.buffers.shape[2]
-        moments = (self.buffers.new_zeros(size).index_copy_(0, self.rows, each) for each in self.moments)
+        options: dict[str, Any] = {"is_coalesced": True, "check_invariants": True}
+        moments = (torch.sparse_coo_tensor(rows[None], each[order], size, **options) for each in self.moments)
         return {STEP: self.step, **dict(zip((AVERAGE, SQUARE), moments, strict=True))}
 
     @property
@@ -165,7 +168,8 @@ class UpdatesRows(Optimizer):
             self.reached[table] = ReachedRows.of(table, state or {})
         reached = self.reached[table]
         if reached is not None and (is_whole or len(reached.rows) > MOST_REACHED * len(table)):
-            self.state[table], self.reached[table] = reached.whole(), None
+            whole = {name: value.to_dense() for name, value in reached.state().items()}
+            self.state[table], self.reached[table] = whole, None
         return self.reached[table]
 
     def constants(self, group: dict[str, Any]) -> dict[str, Any]:
@@ -184,16 +188,16 @@ class UpdatesRows(Optimizer):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, that of whole tables included."""
+        """Return the state, of tables that of the reached rows."""
         state = super().state_dict()
         parameters = (parameter for group in self.param_groups for parameter in group["params"])
         for number, parameter in enumerate(parameters):
             if (reached := self.reached.get(parameter)) is not None:
-                state["state"][number] = reached.whole()
+                state["state"][number] = reached.state()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
+        super().load_state_dict(state_dict)  # of whole tables
         self.reached.clear()
 
 
