@@ -28,6 +28,7 @@ from ..modeling import (
     TercetPreTrainedModel,
     TercetSeq2SeqConfig,
 )
+from ..modeling.configuration_rotary import join_overrides
 from .layers import choose_layers
 from .recipe import StudentRecipe
 
@@ -87,7 +88,7 @@ def student_config(recipe: StudentRecipe, teacher: TercetConfig, chosen: Chosen)
     of_decoder = {f"decoder_{name}" for name in recipe.overrides} & fields.keys()
     fields |= dict.fromkeys(of_decoder - recipe.overrides.keys())
     try:
-        return type(teacher)(**fields | dict(recipe.overrides))
+        return type(teacher)(**fields | join_overrides(fields, recipe.overrides))
     except StrictDataclassError as error:
         raise ValueError(f"student.overrides: {first_line(error)}") from None
 

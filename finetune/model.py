@@ -25,6 +25,7 @@ from .. import modeling
 from ..configs.messages import first_line, quietly, shortened
 from ..configs.schema import require_fields
 from ..modeling import TercetPreTrainedModel
+from ..modeling.configuration_rotary import join_overrides
 from ..modeling.saved.checkpoint import Checkpoint
 from ..modeling.saved.inheritance import inherit, inherit_writing
 from ..modeling.saved.model_folder import pads, require_fit
@@ -218,8 +219,9 @@ def with_head(
     config = type(source.config).from_dict(source.config.to_dict())
     require_fields(type(config), list(overrides))
     try:
-        for name, value in {**task.config_fields, **overrides}.items():
+        for name, value in {**task.config_fields, **join_overrides(config.to_dict(), overrides)}.items():
             setattr(config, name, value)
+        config = type(config).from_dict(config.to_dict())  # which checks all fields together
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
     torch.manual_seed(seed)

@@ -214,8 +214,11 @@ def require_choice(name: str, value: str, choices: Iterable[str]) -> None:
 
 def require_finite(name: str, value: Any) -> None:
     """Raise a `ValueError` if the field `name` is no finite number, or has one that is not within it."""
-    if isinstance(value, dict | list | tuple):
-        for each in value.values() if isinstance(value, dict) else value:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            require_finite(f"{name}.{key}", each)
+    elif isinstance(value, list | tuple):
+        for each in value:
             require_finite(name, each)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} is {value}: choose a finite number")

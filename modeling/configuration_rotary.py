@@ -1,171 +1,193 @@
-"""Fields of rotary positions, in transformers' form, in ours, or both.
+"""Rotary positions, described in transformers' form: one dictionary, `rope_parameters`, says everything.
 
-transformers says everything in one dictionary, `rope_parameters`: type, base, numbers of the stretching, and
-the part of a head that is turned; nested by types of layers where these differ. Here `rope_theta`,
-`local_rope_theta`, `rope_scaling` and `partial_rotary_factor` say the same, each by itself. Whichever is
-given or changed, the other follows.
+transformers fills in and checks such dictionaries, too. Its checks warn where ours refuse, and it takes some
+by the names of version 4, which would say the same twice.
 """
 
-from typing import Any
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .layers.positions import ORIGINAL_LENGTH
-
-DEFAULT = "default"
-FIELDS = {
-    "rope_theta": 10_000.0,
-    "local_rope_theta": None,
-    "rope_scaling": None,
-    "partial_rotary_factor": 1.0,
-}
-"""The fields that say what `rope_parameters` does, and their defaults."""
-
 LAYER_TYPES = ("full_attention", "sliding_attention")
-"""Types of layers that may have a base each: the first `rope_theta`, the second `local_rope_theta`."""
+"""Types of layers that may have wavelengths each. All others have those of the first."""
+
+EARLIER_NAMES = ("rope_theta", "rope_scaling", "partial_rotary_factor")
+"""Fields of transformers 4, which are keys of `rope_parameters` now, or all of its numbers."""
+
+ORIGINAL_LENGTH = "original_max_position_embeddings"
+"""Length of the sequences of the first training: it may be stated with any type, used or not."""
+
+OF_EVERY_TYPE = ("rope_theta", "partial_rotary_factor")
+"""Numbers that each `rope_type` has."""
+
+ROPE_NUMBERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "default": ((), ()),
+    "linear": (("factor",), ()),
+    "dynamic": (("factor",), ()),
+    "llama3": (("factor", "low_freq_factor", "high_freq_factor"), ()),
+    "yarn": (
+        ("factor",),
+        ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    ),
+}
+"""By `rope_type`, the numbers that transformers' function of that name needs, and those that it may have.
+
+linear    all wavelengths grow alike (Chen et al., 2023, section 2.3)
+dynamic   the base grows with the longest sequence of a batch (Peng et al., 2023, section 3.3)
+llama3    long wavelengths grow, and short ones, which tell neighbours apart, stay (Llama 3.1, in its code)
+yarn      the same by channels, and attention is sharpened (Peng et al., 2023, section 3.4)
+"""
 
 
 @strict
 class RotaryConfig(PreTrainedConfig):
     """What describes rotary positions. Abstract: `TercetConfig` has all other fields."""
 
-    rope_theta: float | int = 10_000.0
-    """Base of the wavelengths of rotary positions."""
-    local_rope_theta: float | int | None = None
-    """The same in sliding layers; `None`: as in the others."""
-    rope_scaling: dict[str, Any] | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
-    """How these are stretched for longer sequences: a `rope_type` ("linear", "dynamic", "llama3", "yarn") and
-    its numbers."""
-    partial_rotary_factor: float | int = 1.0
-    """Part of each head that rotary positions turn, its first channels (0.25 in GPT-NeoX)."""
     rope_parameters: dict[str, Any] | None = None
-    """All of this in transformers' form; `None`: from the fields above, or no rotary positions."""
+    """Rotary positions, as transformers describes them: the base of the wavelengths, `rope_theta` (10,000);
+    the part of each head that is turned, its first channels, `partial_rotary_factor` (1.0; 0.25 in GPT-NeoX);
+    how wavelengths are stretched for longer sequences, a `rope_type` ("default", "linear", "dynamic",
+    "llama3", "yarn") and its numbers. Or this for "full_attention" and for "sliding_attention"."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if "_has_rotary_fields" not in vars(self):
+    if TYPE_CHECKING:
+        head_dim: int | None
+        max_position_embeddings: int
+        position_embedding_type: str
+
+    def __post_init__(self, **kwargs: Any):
+        for name in EARLIER_NAMES:
+            if name in kwargs:
+                meant = kwargs[name] if name == "rope_scaling" else {name: kwargs[name]}
+                raise ValueError(f"{name} is {kwargs[name]!r}: give it as rope_parameters={meant!r}")
+        super().__post_init__(**kwargs)
+
+    @property
+    def rotations(self) -> dict[str, dict[str, Any]]:
+        """The dictionaries of `rope_parameters` by type of layer: full attention has one for all."""
+        return rotations_of(self.rope_parameters)
+
+    def rotation_of(self, layer_type: str) -> dict[str, Any]:
+        """Return what describes the positions of a type of layer; nothing if they are not rotary."""
+        rotations = self.rotations
+        return rotations.get(layer_type, rotations.get(LAYER_TYPES[0], {}))
+
+    # transformers calls the methods below.
+
+    def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Fill in what was left out when the configuration was made; return the other arguments."""
+        self.rope_parameters = copy.deepcopy(self.rope_parameters)
+        self.standardize_rope_params()
+        return kwargs
+
+    def standardize_rope_params(self) -> None:
+        """Fill in what `rope_parameters` leave out, which may have been changed in place."""
+        if self.position_embedding_type != "rotary":
             return
-        if name == "rope_parameters":
-            self.update_from_rope_parameters()
-        elif name in FIELDS or name == "position_embedding_type":
-            self.update_rope_parameters()
+        self.rope_parameters = self.rope_parameters or {}
+        for described in self.rotations.values():
+            described.setdefault("rope_type", described.pop("type", "default"))
+            described.setdefault("rope_theta", self.default_theta)
+            described.setdefault("partial_rotary_factor", 1.0)
+            if described["rope_type"] in ("llama3", "yarn"):
+                described.setdefault(ORIGINAL_LENGTH, self.max_position_embeddings)
 
-    def init_rotary(self) -> None:
-        """Join what was given when the configuration was made.
-
-        Raises:
-            ValueError: Fields contradict `rope_parameters`, or these are given to other positions.
-        """
-        given = dict(self.rope_parameters or {})
-        if given and self.position_embedding_type != "rotary":  # pyright: ignore[reportAttributeAccessIssue]
-            raise ValueError(
-                f"rope_parameters are {given}, but position_embedding_type is "
-                f"{self.position_embedding_type!r}: "  # pyright: ignore[reportAttributeAccessIssue]
-                "leave them out, or choose 'rotary'"
-            )
-        for name, value in self.parse_rope_parameters().items():
-            own = getattr(self, name)
-            if name == "rope_scaling" and own:
-                own = self._completed(scaling_of(own))
-            if own not in (FIELDS[name], value):
+    def validate_rope(self) -> None:
+        """Refuse what rotary positions cannot be."""
+        described = self.rope_parameters or {}
+        if self.position_embedding_type != "rotary":
+            if described:
                 raise ValueError(
-                    f"{name} is {own!r}, but by rope_parameters it is {value!r}: give one of the two"
+                    f"rope_parameters are {described}, but position_embedding_type is "
+                    f"{self.position_embedding_type!r}: leave them out, or choose 'rotary'"
                 )
-        vars(self)["_has_rotary_fields"] = True
-        self.update_from_rope_parameters()
-        if self._is_rotary():
-            self.update_rope_parameters()
-            self.update_from_rope_parameters()
-
-    def update_from_rope_parameters(self) -> None:
-        """Set the fields to what `rope_parameters` say, also if these were changed in place."""
-        vars(self).update(self.parse_rope_parameters())
-
-    def update_rope_parameters(self) -> None:
-        """Set `rope_parameters` to what the fields say."""
-        vars(self)["rope_parameters"] = self._parameters() if self._is_rotary() else None
-
-    def parse_rope_parameters(self) -> dict[str, Any]:
-        """Return the fields that `rope_parameters` describe.
-
-        Raises:
-            ValueError: Types of layers are stretched or turned in different ways.
-        """
-        described = dict(self.rope_parameters or {})
-        if not described:
-            return {}
-        nested = {key: dict(value) for key, value in described.items() if isinstance(value, dict)}
-        kinds = nested or {"full_attention": described}
-        if nested and (len(nested) != len(described) or not set(nested) <= set(LAYER_TYPES)):
+            return
+        nested = is_nested(described)
+        if nested and {*described} != {*LAYER_TYPES}:
             raise ValueError(
                 f"rope_parameters have the keys {sorted(described)}: give one dictionary for all layers, or "
                 f"one each for {' and '.join(LAYER_TYPES)}"
             )
-        bases = {kind: self._own(one, "rope_theta") for kind, one in kinds.items()}
-        parts = {kind: self._own(one, "partial_rotary_factor") for kind, one in kinds.items()}
-        scalings = [self._completed(scaling_of(one)) for one in kinds.values()]
-        if len(set(parts.values())) > 1 or any(each != scalings[0] for each in scalings):
-            raise ValueError(
-                f"rope_parameters are {described}: all types of layers must have the same scaling, and may "
-                f"differ in rope_theta only"
-            )
-        base = next(iter(bases.values()))
-        full, local = bases.get(LAYER_TYPES[0], base), bases.get(LAYER_TYPES[1])
-        return {
-            "rope_theta": full,
-            "local_rope_theta": local,
-            "rope_scaling": scalings[0],
-            "partial_rotary_factor": next(iter(parts.values())),
-        }
-
-    def _own(self, described: dict[str, Any], name: str) -> Any:
-        """Take a number out of a type of layer's description; where it says nothing, the field's holds."""
-        given = described.pop(name, None)
-        return getattr(self, name) if given is None else given
-
-    def _completed(self, scaling: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Add the length of the first training where it is missing, as transformers does."""
-        if scaling is None or scaling.get("rope_type") not in ("llama3", "yarn"):
-            return scaling
-        return scaling | {
-            ORIGINAL_LENGTH: scaling.get(ORIGINAL_LENGTH, getattr(self, "max_position_embeddings", None))
-        }
-
-    def _is_rotary(self) -> bool:
-        return getattr(self, "position_embedding_type", None) == "rotary"
-
-    def _parameters(self) -> dict[str, Any]:
-        common = dict(self._completed(self.rope_scaling) or {"rope_type": DEFAULT})
-        common |= {"partial_rotary_factor": self.partial_rotary_factor}
-        if self.local_rope_theta is None:
-            return common | {"rope_theta": self.rope_theta}
-        bases = (self.rope_theta, self.local_rope_theta)
-        return {kind: common | {"rope_theta": base} for kind, base in zip(LAYER_TYPES, bases, strict=True)}
-
-    # transformers would complete and check `rope_parameters` by rules of its own.
-
-    def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the arguments as they are: `init_rotary` has used them."""
-        return kwargs
-
-    def standardize_rope_params(self) -> None:
-        """Set the fields to what `rope_parameters` say; transformers calls this before it uses them."""
-        self.update_from_rope_parameters()
-
-    def validate_rope(self) -> None:
-        """Leave the checks to `require_positions`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields but `rope_parameters`: a file says everything once, in the other fields."""
-        self.update_from_rope_parameters()
-        given = super().to_dict()
-        return {name: given[name] for name in given if name not in ("rope_parameters", "_has_rotary_fields")}
+        for kind, each in self.rotations.items():
+            require_rotation(f"rope_parameters.{kind}" if nested else "rope_parameters", each, self.head_dim)
 
 
-def scaling_of(described: dict[str, Any]) -> dict[str, Any] | None:
-    """Take from transformers' description what stretches wavelengths, if anything does."""
-    numbers = {("rope_type" if key == "type" else key): value for key, value in described.items()}
-    if numbers.get("rope_type", DEFAULT) == DEFAULT and set(numbers) <= {"rope_type", ORIGINAL_LENGTH}:
-        return None
-    return numbers
+def is_nested(described: Mapping[str, Any]) -> bool:
+    """Return whether `rope_parameters` have a dictionary for types of layers."""
+    return any(isinstance(each, dict) for each in described.values())
+
+
+def rotations_of(described: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Return the dictionaries of `rope_parameters` by type of layer: full attention has one for all."""
+    if described is None:
+        return {}
+    if not is_nested(described):
+        return {LAYER_TYPES[0]: described}
+    return {kind: each for kind, each in described.items() if isinstance(each, dict)}
+
+
+def require_rotation(place: str, described: Mapping[str, Any], head_dim: int | None) -> None:
+    """Raise a `ValueError` unless a dictionary describes rotary positions of heads of a width."""
+    name = str(described.get("rope_type"))
+    if name not in ROPE_NUMBERS:
+        raise ValueError(f"{place}.rope_type is {name!r}: choose one of {', '.join(ROPE_NUMBERS)}")
+    required, optional = ROPE_NUMBERS[name]
+    numbers = {key: value for key, value in described.items() if key != "rope_type"}
+    own = {*numbers} - {*OF_EVERY_TYPE, ORIGINAL_LENGTH}
+    if not {*required} <= own <= {*required, *optional}:
+        raise ValueError(
+            f"{place} of rope_type {name!r} has {sorted(own)}: give exactly {[*required]} beside it"
+            + (f", and any of {sorted(optional)}" if optional else "")
+            + f", or choose another rope_type ({', '.join(ROPE_NUMBERS)})"
+        )
+    for key, value in numbers.items():
+        is_number = isinstance(value, int | float) and value > 0
+        if not (is_number or (key == "truncate" and value is False) or (value is None and key in optional)):
+            raise ValueError(f"{place}.{key} is {value!r}: choose a number above 0")
+    for low, high, defaults in (
+        ("low_freq_factor", "high_freq_factor", (0, 1)),
+        ("beta_slow", "beta_fast", (1, 32)),
+    ):
+        least, most = (
+            numbers.get(key) or default for key, default in zip((low, high), defaults, strict=True)
+        )
+        if least >= most:
+            raise ValueError(f"{place} has {low} {least} and {high} {most}: choose a {low} below the {high}")
+    part = described["partial_rotary_factor"]
+    if head_dim is not None and (turned := int(head_dim * part)) not in range(2, head_dim + 1, 2):
+        raise ValueError(
+            f"head_dim ({head_dim}) * partial_rotary_factor ({part}) is {turned}, but rotary positions turn "
+            "pairs of a head's channels: choose an even head size and a factor of at most 1, or another "
+            "position_embedding_type"
+        )
+
+
+def join_overrides(fields: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return overrides of a configuration's fields, with what they leave as it is of `rope_parameters`.
+
+    Other positions than rotary ones leave nothing of them.
+    """
+    own, given = fields.get("rope_parameters"), overrides.get("rope_parameters")
+    if own and given:
+        return {**overrides, "rope_parameters": join_rotations(own, given)}
+    if own and overrides.get("position_embedding_type", "rotary") != "rotary":
+        return {"rope_parameters": None, **overrides}
+    return {**overrides}
+
+
+def join_rotations(own: dict[str, Any], given: Any) -> Any:
+    """Override keys of `rope_parameters`, those of all layers in each type; a `rope_type` has new numbers."""
+    if not isinstance(given, dict):  # which a configuration refuses
+        return given
+    kinds = {kind: None for each in (own, given) if is_nested(each) for kind in each}
+    if kinds:
+        return {kind: join_rotations(part_of(own, kind), part_of(given, kind)) for kind in kinds}
+    kept = OF_EVERY_TYPE if "rope_type" in given else own
+    return {key: own[key] for key in kept if key in own} | given
+
+
+def part_of(described: dict[str, Any], kind: str) -> Any:
+    """Return what `rope_parameters` say of a type of layer."""
+    return described.get(kind, {}) if is_nested(described) else described

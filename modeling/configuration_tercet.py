@@ -39,10 +39,9 @@ from .configuration_neural import (
     is_unset,
     require_at_least,
     require_choice,
-    require_positive,
 )
 from .configuration_rotary import RotaryConfig
-from .layers.positions import POSITIONS, NoPositions, rope_parameters_of
+from .layers.positions import POSITIONS, NoPositions
 
 
 def takes_bounds(implementation: str | None) -> bool:
@@ -141,14 +140,8 @@ def require_decoder(config: PreTrainedConfig) -> None:
 
 def require_positions(config: PreTrainedConfig) -> None:
     """Raise a `ValueError` unless positions have what they are made of."""
-    for name in ("rope_theta", "local_rope_theta"):
-        if (value := getattr(config, name)) is not None:
-            require_positive(name, value)
     require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
     POSITIONS[config.position_embedding_type].require(config)
-    config.update_from_rope_parameters()
-    # What cannot be built is refused by its builder.
-    rope_parameters_of(config.rope_scaling, config.max_position_embeddings)
 
 
 def require_buckets(num_buckets: int, max_distance: int) -> None:
@@ -251,6 +244,7 @@ else:
     PositionEmbeddingType = Literal[tuple(POSITIONS)]
 
 NAMED_IF_SET = {
+    "rope_parameters": None,
     "attention_score": "scaled_dot_product",
     "attention_gate": "none",
     "zero_init_residual": False,
@@ -364,7 +358,6 @@ class TercetConfig(RotaryConfig, NeuralConfig):
             self.head_dim = equal_share(self.hidden_size, self.num_attention_heads)
         if self.attention_out_bias is None:
             self.attention_out_bias = self.attention_bias
-        self.init_rotary()
         super().__post_init__(**kwargs)
         # Last, because transformers 5.17 adds to a plan what others call their token vectors.
         self.base_model_tp_plan = self.tensor_parallel_plan()  # pyright: ignore[reportAttributeAccessIssue]
@@ -378,11 +371,6 @@ class TercetConfig(RotaryConfig, NeuralConfig):
     def has_dot_products(self) -> bool:
         """Whether scores of attention are dot products, as most kernels compute them."""
         return SCORES[self.attention_score].is_dot_product
-
-    @property
-    def rotary_dim(self) -> int:
-        """Channels of each head that rotary positions turn."""
-        return int((self.head_dim or 0) * self.partial_rotary_factor)
 
     @property
     def types_of_layers(self) -> list[str]:
@@ -516,5 +504,4 @@ class TercetSeq2SeqConfig(TercetConfig):
         return config
 
     def _shared_fields(self) -> dict[str, Any]:
-        self.update_from_rope_parameters()
         return {name: copy.deepcopy(getattr(self, name)) for name in SHARED_FIELDS}

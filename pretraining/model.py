@@ -16,6 +16,7 @@ from ..configs.messages import first_line
 from ..configs.recipe import load_preset, wrong_member
 from ..configs.schema import require_fields
 from ..modeling import NeuralConfig
+from ..modeling.configuration_rotary import join_overrides
 from ..modeling.saved.checkpoint import Checkpoint, Opener
 from ..modeling.saved.length import most_positions
 from ..modeling.saved.model_folder import num_ids
@@ -129,7 +130,7 @@ def overridden(
         raise ValueError(wrong_member(origin, model_type, objective.kind, members))
     require_fields(config_class, list(overrides))
     try:
-        config = config_class(**values | dict(overrides))
+        config = config_class(**values | join_overrides(values, overrides))
     except StrictDataclassError as error:
         raise ValueError(f"model.overrides: {first_line(error)}") from None
     require_positions(config, sequence_length)

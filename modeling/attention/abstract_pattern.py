@@ -27,8 +27,6 @@ class AttentionPattern(ABC):
         is_causal: Whether keys behind the query are forbidden, as in a decoder.
     """
 
-    is_local: ClassVar[bool] = False
-    """Whether keys are near their query, for which rotary positions may have a base of their own."""
     window: int | None = None
     """What kernels are told that know windows: the keys on one side, the query included; `None`: no limit."""
     is_window: ClassVar[bool] = True

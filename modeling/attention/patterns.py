@@ -71,7 +71,6 @@ class FullAttention(AttentionPattern):
 class SlidingAttention(AttentionPattern):
     """Keys within the configuration's `sliding_window` of the query (Beltagy et al., 2020, section 3.1)."""
 
-    is_local = True
     fields = ("sliding_window",)
 
     def __init__(self, config: PreTrainedConfig, *, is_causal: bool):

@@ -12,7 +12,6 @@ Shapes: B batch, T positions, E width of token vectors, H heads, D head width, R
 turned, in R/2 pairs.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -25,74 +24,14 @@ from ..attention.patterns import PATTERNS
 from ..attention.relative_bias import LinearBias, NoBias, RelativeBias
 from ..compatibility import is_tracing
 
-ORIGINAL_LENGTH = "original_max_position_embeddings"
-"""Length of the sequences of the first training: transformers may state it with any type, used or not."""
-
-
-ROPE_NUMBERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "default": ((), ()),
-    "linear": (("factor",), ()),
-    "dynamic": (("factor",), ()),
-    "llama3": (("factor", "low_freq_factor", "high_freq_factor"), ()),
-    "yarn": (
-        ("factor",),
-        ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
-    ),
-}
-"""By `rope_type`, the numbers that transformers' function of that name needs, and those that it may have.
-
-linear    all wavelengths grow alike (Chen et al., 2023, section 2.3)
-dynamic   the base grows with the longest sequence of a batch (Peng et al., 2023, section 3.3)
-llama3    long wavelengths grow, and short ones, which tell neighbours apart, stay (Llama 3.1, in its code)
-yarn      the same by channels, and attention is sharpened (Peng et al., 2023, section 3.4)
-"""
-
-
-def rope_parameters_of(described: Mapping[str, Any] | None, max_position_embeddings: int) -> dict[str, Any]:
-    """Return what transformers' functions read, by the field `rope_scaling` of a configuration.
-
-    As there, `max_position_embeddings` is the length of the first training unless another one is given; for
-    "dynamic" it always is.
-
-    Raises:
-        ValueError: The description names no known type, or not exactly its numbers, or these do not suit.
-    """
-    numbers: dict[str, Any] = dict(described or {"rope_type": "default"})
-    name = str(numbers.pop("rope_type", None))
-    if name not in ROPE_NUMBERS:
-        raise ValueError(f"rope_scaling has the rope_type {name!r}: choose one of {', '.join(ROPE_NUMBERS)}")
-    required, optional = ROPE_NUMBERS[name]
-    original = numbers.pop(ORIGINAL_LENGTH, max_position_embeddings)
-    if not set(required) <= set(numbers) <= {*required, *optional}:
-        raise ValueError(
-            f"rope_scaling of rope_type {name!r} has {sorted(numbers)}: give exactly {[*required]} beside it"
-            + (f", and any of {sorted(optional)}" if optional else "")
-        )
-    for key, value in (numbers | {ORIGINAL_LENGTH: original}).items():
-        is_number = isinstance(value, int | float) and value > 0
-        if not (is_number or (key == "truncate" and value is False) or (value is None and key in optional)):
-            raise ValueError(f"rope_scaling has the {key} {value!r}: choose a number above 0")
-    for low, high, defaults in (
-        ("low_freq_factor", "high_freq_factor", (0, 1)),
-        ("beta_slow", "beta_fast", (1, 32)),
-    ):
-        least, most = (
-            numbers.get(key) or default for key, default in zip((low, high), defaults, strict=True)
-        )
-        if least >= most:
-            raise ValueError(
-                f"rope_scaling has {low} {least} and {high} {most}: choose a {low} below the {high}"
-            )
-    return numbers | {"rope_type": name, ORIGINAL_LENGTH: original}
-
 
 @dataclass
 class RopeConfig:
     """What transformers' functions of stretched wavelengths read of a configuration.
 
     Args:
-        rope_parameters: Their numbers, `rope_type` and `rope_theta`.
-        head_dim: R.
+        rope_parameters: Of the configuration, for one type of layer.
+        head_dim: D.
         max_position_embeddings: Longest sequence of the first training, if the type is "dynamic".
         hidden_size: Read, and of no effect beside `head_dim`.
         num_attention_heads: The same.
@@ -110,8 +49,9 @@ class RopeConfig:
     def frequencies(self, position_ids: Tensor) -> tuple[Tensor, float]:
         """Return frequencies (R/2,) for positions (B, T), and a factor of cosines and sines."""
         name, device = self.rope_parameters["rope_type"], position_ids.device
-        if name == "default" or (name == "dynamic" and self.head_dim == 2):  # two turn by the frequency 1
-            return frequencies_of(self.head_dim, self.rope_parameters["rope_theta"], device), 1.0
+        width = int(self.head_dim * self.rope_parameters["partial_rotary_factor"])
+        if name == "default" or (name == "dynamic" and width == 2):  # two turn by the frequency 1
+            return frequencies_of(width, float(self.rope_parameters["rope_theta"]), device), 1.0
         length: Any = position_ids.max() + 1 if name == "dynamic" else None
         return ROPE_INIT_FUNCTIONS[name](cast(PreTrainedConfig, self), device, length)
 
@@ -224,16 +164,6 @@ class RotaryPositions(NoPositions):
         super().__init__(config)
         self.rotary_emb = RotaryEmbedding(config)
 
-    @classmethod
-    def require(cls, config: PreTrainedConfig) -> None:
-        """Raise a `ValueError` unless heads have pairs of channels to turn."""
-        if config.rotary_dim not in range(2, config.head_dim + 1, 2):
-            raise ValueError(
-                f"head_dim ({config.head_dim}) * partial_rotary_factor ({config.partial_rotary_factor}) is "
-                f"{config.rotary_dim}, but rotary positions rotate pairs of a head's channels: choose an "
-                "even head size and a factor of at most 1, or another position_embedding_type"
-            )
-
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
         """Angles of `position_ids` (B, T)."""
         cos, sin = self.rotary_emb.turns(position_ids, layer_type)
@@ -246,15 +176,12 @@ class RotaryEmbedding(nn.Module):
 
     def __init__(self, config: PreTrainedConfig):
         super().__init__()
-        config.update_from_rope_parameters()
-        told = rope_parameters_of(config.rope_scaling, config.max_position_embeddings)
-        base, local = config.rope_theta, config.local_rope_theta
-        bases = {
-            kind: float(local if local is not None and pattern.is_local else base)
-            for kind, pattern in PATTERNS.items()
+        config.standardize_rope_params()  # they may have been changed in place
+        config.validate_rope()
+        self.configs = {
+            kind: RopeConfig({**config.rotation_of(kind)}, config.head_dim, config.max_position_embeddings)
+            for kind in PATTERNS
         }
-        sizes = config.rotary_dim, config.max_position_embeddings
-        self.configs = {kind: RopeConfig(told | {"rope_theta": each}, *sizes) for kind, each in bases.items()}
 
     def forward(
         self, x: Tensor, position_ids: Tensor, layer_type: str = "full_attention"

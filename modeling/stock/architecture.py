@@ -15,6 +15,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from ...configs.messages import first_line
 from ..attention.patterns import PATTERNS
 from ..configuration_neural import OF_CROSS_ENCODERS
+from ..configuration_rotary import LAYER_TYPES
 from ..configuration_tercet import DECODER_FIELDS, SHARED_FIELDS, TercetConfig, TercetSeq2SeqConfig
 from .weights import Dropped, Table, Via, below, match_name
 
@@ -298,29 +299,26 @@ def in_effect(config: TercetConfig) -> dict[str, Any]:
     if isinstance(config, TercetSeq2SeqConfig):
         layer_types["decoder_layer_types"] = config.decoder_config().types_of_layers
         names += [f"decoder_{name}" for name in DECODER_FIELDS]
-    patterns = {PATTERNS[kind] for types in layer_types.values() for kind in types}
+    kinds = {kind for types in layer_types.values() for kind in types}
+    patterns = {PATTERNS[kind] for kind in kinds}
 
     ineffective = {"initializer_range", "zero_init_residual", "pad_token_id", "bos_token_id", "eos_token_id"}
-    ineffective |= {"rope_parameters"}  # which say what four other fields do
+    ineffective |= {"rope_parameters"}  # whose effect is told below
     ineffective |= {"answer_head"}  # which matters to models with that head: see `Counterpart.reads`
     ineffective |= {name for name in SHARED_FIELDS if name.startswith("classifier")}
     ineffective |= {name for name in SHARED_FIELDS if name.endswith("dropout")}
-    if config.position_embedding_type != "rotary":
-        ineffective |= {"rope_theta", "partial_rotary_factor", "rope_scaling"}
-    if config.position_embedding_type != "rotary" or not any(pattern.is_local for pattern in patterns):
-        ineffective |= {"local_rope_theta"}
     ineffective |= {name for pattern in set(PATTERNS.values()) - patterns for name in pattern.fields}
     ineffective -= {name for pattern in patterns for name in pattern.fields}
     if config.position_embedding_type != "learned":
         ineffective |= {"position_offset"}
         # Wavelengths that grow with the text do so from there.
-        if (config.rope_scaling or {}).get("rope_type") != "dynamic":
+        if not any(each["rope_type"] == "dynamic" for each in config.rotations.values()):
             ineffective |= {"max_position_embeddings"}
     if config.position_embedding_type != "relative_bias":
         ineffective |= {"relative_attention_num_buckets", "relative_attention_max_distance"}
     values = {name: getattr(config, name) for name in names} | layer_types
-    if config.local_rope_theta is None:
-        values["local_rope_theta"] = config.rope_theta
+    for kind in {kind if kind in LAYER_TYPES else LAYER_TYPES[0] for kind in kinds}:
+        values |= {f"{name} of {kind}": value for name, value in config.rotation_of(kind).items()}
     if isinstance(config, TercetSeq2SeqConfig):
         values["share_encoder_decoder_embeddings"] = config.has_one_table
     values["embedding_size"] = config.embedding_width

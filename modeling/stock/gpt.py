@@ -16,7 +16,7 @@ from .architecture import (
     projections,
     same,
 )
-from .llama import HEAD, ROTARY, rope_parameters
+from .llama import HEAD, rotation
 from .task_heads import ANSWERS, LABELS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, UNDROPPED
 from .weights import CHUNKED_BY_HEAD, TRANSPOSED, Place, Via, chunked, first_scaled
 
@@ -90,13 +90,13 @@ GPT_NEOX = Architecture(
     config=TercetDecoderConfig,
     fields=USUAL
     | same("hidden_act", "attention_bias", "attention_dropout")
-    | ROTARY
     | {
-        "rope_theta": Field(
-            lambda stock: stock.rope_parameters["rope_theta"],
-            lambda config: rope_parameters(config, partial_rotary_factor=config.partial_rotary_factor),
+        "rope_parameters": Field(
+            lambda stock: rotation(stock.rope_parameters, "partial_rotary_factor"),
+            lambda config: {
+                "rope_parameters": rotation(config.rotation_of("full_attention"), "partial_rotary_factor")
+            },
         ),
-        "partial_rotary_factor": Field(lambda stock: stock.rope_parameters["partial_rotary_factor"]),
         "norm_placement": Field(
             lambda stock: "parallel" if stock.use_parallel_residual else "pre",
             lambda config: {"use_parallel_residual": config.norm_placement == "parallel"},

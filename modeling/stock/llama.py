@@ -8,28 +8,24 @@ Qwen3     norms of heads, too (Yang et al., 2025)
 from collections.abc import Mapping
 from typing import Any
 
-from ..configuration_tercet import TercetConfig, TercetDecoderConfig
+from ..configuration_tercet import TercetDecoderConfig
 from .architecture import USUAL, Architecture, Counterpart, Field, named, projections, same
 from .task_heads import ANSWERS, LAST_TOKEN, PLAIN, SCORES, TOKEN_DROPOUT, TOKEN_SCORES, UNDROPPED
 
 
-def rope_scaling(rope_parameters: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Take what stretches rotary positions out of everything that describes them."""
-    if rope_parameters["rope_type"] == "default":
-        return None
-    others = {"rope_theta", "partial_rotary_factor"}
-    return {name: value for name, value in rope_parameters.items() if name not in others}
-
-
-def rope_parameters(config: TercetConfig, **others: Any) -> dict[str, Any]:
-    """Describe rotary positions in stock words."""
-    scaling = config.rope_scaling or {"rope_type": "default"}
-    return {"rope_parameters": scaling | {"rope_theta": config.rope_theta} | others}
+def rotation(described: Mapping[str, Any], *others: str) -> dict[str, Any]:
+    """Take from `rope_parameters` what an architecture reads: base, stretching, and others that it knows."""
+    if described.get("rope_type") == "default":
+        return {name: described[name] for name in ("rope_type", "rope_theta", *others)}
+    unread = {"partial_rotary_factor"} - {*others}
+    return {name: value for name, value in described.items() if name not in unread}
 
 
 ROTARY = {
-    "rope_theta": Field(lambda stock: stock.rope_parameters["rope_theta"], rope_parameters),
-    "rope_scaling": Field(lambda stock: rope_scaling(stock.rope_parameters)),
+    "rope_parameters": Field(
+        lambda stock: rotation(stock.rope_parameters),
+        lambda config: {"rope_parameters": rotation(config.rotation_of("full_attention"))},
+    )
 }
 FIELDS = (
     USUAL

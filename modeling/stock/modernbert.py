@@ -4,30 +4,12 @@ It counts both sides of a window at once. In training it drops of what attention
 of attention's weights, and nothing behind the feed-forward network.
 """
 
-from typing import Any
-
-from ..configuration_tercet import TercetConfig, TercetEncoderConfig
+from ..configuration_rotary import LAYER_TYPES
+from ..configuration_tercet import TercetEncoderConfig
 from .architecture import USUAL, Architecture, Counterpart, Field, agreeing, named, same
-from .llama import rope_scaling, slides
+from .llama import rotation, slides
 from .task_heads import head_dropout
 from .weights import Via, chunked
-
-
-def common_scaling(stock: Any) -> dict[str, Any] | None:
-    """Find how positions are stretched, which with us is the same in all layers."""
-    scalings = {kind: rope_scaling(stock.rope_parameters[kind]) for kind in sorted({*stock.layer_types})}
-    first = next(iter(scalings.values()))
-    if any(scaling != first for scaling in scalings.values()):
-        raise ValueError(f"RoPE scaling differs between types of layers: {scalings}")
-    return first
-
-
-def rope_parameters(config: TercetConfig) -> dict[str, Any]:
-    """Describe the rotary positions of each type of layer."""
-    scaling = config.rope_scaling or {"rope_type": "default"}
-    local = config.rope_theta if config.local_rope_theta is None else config.local_rope_theta
-    thetas = {"full_attention": config.rope_theta, "sliding_attention": local}
-    return {"rope_parameters": {kind: scaling | {"rope_theta": theta} for kind, theta in thetas.items()}}
 
 
 def head(name: str) -> dict[str, str]:
@@ -60,11 +42,12 @@ MODERNBERT = Architecture(
                 {"local_attention": 2 * config.sliding_window} if slides(config.types_of_layers) else {}
             ),
         ),
-        "rope_theta": Field(
-            lambda stock: stock.rope_parameters["full_attention"]["rope_theta"], rope_parameters
+        "rope_parameters": Field(
+            lambda stock: {kind: rotation(stock.rope_parameters[kind]) for kind in LAYER_TYPES},
+            lambda config: {
+                "rope_parameters": {kind: rotation(config.rotation_of(kind)) for kind in LAYER_TYPES}
+            },
         ),
-        "local_rope_theta": Field(lambda stock: stock.rope_parameters["sliding_attention"]["rope_theta"]),
-        "rope_scaling": Field(common_scaling),
         "hidden_act": "hidden_activation",
         "embedding_dropout": Field(
             lambda stock: stock.embedding_dropout,

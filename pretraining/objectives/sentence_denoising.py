@@ -146,7 +146,6 @@ class SentenceAutoencoder(JointModel):
 
 
 def decoder_config(config: TercetEncoderConfig) -> TercetDecoderConfig:
-    config.update_from_rope_parameters()
     return TercetDecoderConfig(**{name: deepcopy(getattr(config, name)) for name in SHARED_FIELDS})
 
 

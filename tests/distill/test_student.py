@@ -159,6 +159,10 @@ def test_layers_keep_their_types():
         (StudentRecipe(overrides={"vocab_size": 3}), "share a vocabulary"),
         (StudentRecipe(overrides={"num_hidden_layers": 2}), r"are selected by student\.num_layers"),
         (StudentRecipe(overrides={"hidden_act": "x"}), r"student\.overrides"),
+        (
+            StudentRecipe(overrides={"rope_parameters": {"rope_theta": 0}}),
+            r"student\.overrides: .*rope_theta is 0: ",
+        ),
         (StudentRecipe(layers=(0, 9)), r"layers are 0 to 5"),
     ],
 )

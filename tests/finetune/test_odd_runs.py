@@ -46,6 +46,11 @@ REFUSED = {
         {"grid": {"model.overrides.hidden_size": [32, 48]}},
         "model.overrides do not fit its weights",
     ),
+    "rotary positions that turn nothing": (
+        "classification",
+        {"model": {"overrides": {"rope_parameters": {"rope_theta": 0}}}},
+        r"^model\.overrides: .*rope_parameters\.rope_theta is 0: choose a number above 0",
+    ),
     "an unknown field": (
         "classification",
         {"grid": {"model.overrides.num_layers": [2]}},

@@ -29,6 +29,7 @@ SIZES = {
     # Large weights, so that attention is far from uniform and mistakes show.
     "initializer_range": 0.3,
 }
+LINEAR_HALF = {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}
 VARIANTS = {
     "modern": {},
     "grouped": {"num_key_value_heads": 2},
@@ -71,7 +72,7 @@ VARIANTS = {
     "sliding": {
         "layer_types": ["sliding_attention", "full_attention"],
         "sliding_window": 2,
-        "local_rope_theta": 10.0,
+        "rope_parameters": {"full_attention": {}, "sliding_attention": {"rope_theta": 10.0}},
         "norm_type": "layer_norm",
         "embedding_norm": True,
         "first_norm": False,
@@ -89,9 +90,10 @@ VARIANTS = {
     "sliding_neox": {
         "layer_types": ["full_attention", "sliding_attention"],
         "sliding_window": 3,
-        "local_rope_theta": 10.0,
-        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
-        "partial_rotary_factor": 0.5,
+        "rope_parameters": {
+            "full_attention": LINEAR_HALF,
+            "sliding_attention": LINEAR_HALF | {"rope_theta": 10.0},
+        },
         "norm_placement": "parallel",
     },
     "strided": {"layer_types": ["strided_attention", "full_attention"], "attention_stride": 2},
@@ -107,13 +109,13 @@ VARIANTS = {
         "norm_type": "layer_norm",
         "norm_placement": "parallel",
         "norm_bias": True,
-        "partial_rotary_factor": 0.5,
+        "rope_parameters": {"partial_rotary_factor": 0.5},
         "attention_bias": True,
         "tie_word_embeddings": False,
     },
     "llama": {
         "attention_bias": True,
-        "rope_scaling": {
+        "rope_parameters": {
             "rope_type": "llama3",
             "factor": 4.0,
             "low_freq_factor": 0.2,

@@ -1,15 +1,13 @@
-"""Positions against their formulas.
-
-`rope_parameters`, transformers' name for all that describes rotary positions, is what our fields say.
-"""
+"""Positions against their formulas; rotary ones against transformers' description of them."""
 
 import copy
+import json
 import math
 
 import pytest
 import torch
 from torch.testing import assert_close
-from transformers import AutoConfig, LlamaConfig
+from transformers import AutoConfig, GPTNeoXConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from tercet.modeling import (
@@ -18,7 +16,8 @@ from tercet.modeling import (
     TercetEncoderConfig,
     TercetSeq2SeqConfig,
 )
-from tercet.modeling.layers.positions import POSITIONS, RopeConfig, frequencies_of, rope_parameters_of, rotate
+from tercet.modeling.attention.patterns import PATTERNS
+from tercet.modeling.layers.positions import POSITIONS, RopeConfig, frequencies_of, rotate
 
 T, C = 40, 16
 
@@ -84,13 +83,13 @@ def test_rotated_scores_depend_on_the_distance_only():
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "partial_rotary_factor": 0.5}],
+    [{}, {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}],
     ids=["plain", "stretched and partial"],
 )
 def test_sliding_layers_may_have_their_own_wavelengths(fields):
     ids = torch.arange(T)[None]
-    near, far = (positions_of("rotary", rope_theta=base, **fields) for base in (100.0, 10_000.0))
-    both = positions_of("rotary", rope_theta=10_000.0, local_rope_theta=100.0, **fields)
+    kinds = {"full_attention": fields, "sliding_attention": fields | {"rope_theta": 100.0}}
+    far, near, both = (positions_of("rotary", rope_parameters=each) for each in (*kinds.values(), kinds))
     assert_close(both.rotation(ids, "full_attention"), far.rotation(ids))
     assert_close(both.rotation(ids, "sliding_attention"), near.rotation(ids))
     assert_close(far.rotation(ids, "sliding_attention"), far.rotation(ids))
@@ -108,7 +107,7 @@ def test_rotation_keeps_lengths_and_types():
 def test_what_is_turned_in_part_is_a_smaller_head_turned_and_the_rest():
     x = torch.randn(1, 2, T, C // 2)
     ids = torch.arange(T)[None]
-    turned = rotate(x, positions_of("rotary", partial_rotary_factor=0.5).rotation(ids))
+    turned = rotate(x, positions_of("rotary", rope_parameters={"partial_rotary_factor": 0.5}).rotation(ids))
     small = positions_of("rotary", head_dim=C // 4).rotation(ids)
     assert_close(turned, torch.cat((rotate(x[..., : C // 4], small), x[..., C // 4 :]), dim=-1))
     assert not torch.allclose(turned[..., : C // 4], x[..., : C // 4], atol=1e-2)
@@ -143,8 +142,10 @@ def test_stretched_wavelengths_are_those_of_transformers(name, last):
         head_dim=64, max_position_embeddings=128, rope_parameters=described | {"rope_theta": 5e5}
     )
     expected, factor = ROPE_INIT_FUNCTIONS[described["rope_type"]](config, seq_len=last + 1)
-    parameters = rope_parameters_of(described, 128) | {"rope_theta": 5e5}
-    stretched, found = RopeConfig(parameters, 64, 128).frequencies(torch.arange(last + 1)[None])
+    parameters = TercetDecoderConfig(
+        head_dim=64, max_position_embeddings=128, rope_parameters=described | {"rope_theta": 5e5}
+    ).rope_parameters
+    stretched, found = RopeConfig(parameters or {}, 64, 128).frequencies(torch.arange(last + 1)[None])
     assert_close(stretched, expected, rtol=1e-5, atol=0)
     assert found == pytest.approx(factor)
     plain = frequencies_of(64, 5e5, torch.device("cpu"))
@@ -194,87 +195,65 @@ def test_dynamic_wavelengths_do_not_remember_longer_batches():
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_both_ways_to_say_it_are_one(name, tmp_path):
-    described = dict(KINDS[name])
-    config = TercetDecoderConfig(rope_parameters=described, partial_rotary_factor=0.5)
-    assert config.rope_theta == 500.0
-    numbers = {key: value for key, value in described.items() if key != "rope_theta"}
-    assert config.rope_scaling == (None if name == "default" else numbers)
-    ours = TercetDecoderConfig(rope_theta=500.0, rope_scaling=config.rope_scaling, partial_rotary_factor=0.5)
-    assert config.rope_parameters == ours.rope_parameters
+def test_a_file_says_what_a_stock_model_says(name, tmp_path):
+    described = KINDS[name] | {"partial_rotary_factor": 0.5}
+    config = TercetDecoderConfig(**SIZES, rope_parameters=described)
     config.save_pretrained(tmp_path)
-    loaded = AutoConfig.from_pretrained(tmp_path)
-    assert loaded.rope_parameters == config.rope_parameters
-    assert "rope_parameters" not in config.to_dict()  # a file says everything once
+    stock = GPTNeoXConfig(max_position_embeddings=16, rope_parameters=dict(described))
+    told = json.loads((tmp_path / "config.json").read_text())
+    assert told["rope_parameters"] == config.rope_parameters == stock.to_dict()["rope_parameters"]
+    assert not {"rope_theta", "rope_scaling", "partial_rotary_factor"} & {*told}
+    assert AutoConfig.from_pretrained(tmp_path).rope_parameters == config.rope_parameters
+
+
+def test_what_is_left_out_is_filled_in():
+    filled = {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0}
+    assert TercetDecoderConfig().rope_parameters == filled
+    given = {"type": "linear", "factor": 2}  # as old stock configurations say it
+    assert TercetDecoderConfig(rope_parameters=given).rope_parameters == filled | {
+        "rope_type": "linear",
+        "factor": 2,
+    }
+    assert given == {"type": "linear", "factor": 2}
+    assert "rope_parameters" not in TercetDecoderConfig(position_embedding_type="alibi").to_dict()
 
 
 def test_what_is_changed_later_takes_effect():
     config = TercetDecoderConfig(**SIZES)
-    config.rope_theta = 7.0
-    assert config.rope_parameters is not None
-    assert config.rope_parameters["rope_theta"] == 7.0
     config.rope_parameters = {"rope_type": "linear", "factor": 2.0, "rope_theta": 9.0}
-    assert (config.rope_theta, config.rope_scaling) == (9.0, {"rope_type": "linear", "factor": 2.0})
     config.rope_parameters.update(factor=5.0)
     model = TercetDecoderForCausalLM(copy.deepcopy(config))
-    assert (
-        model.model.embeddings.positions.rotary_emb.configs["full_attention"].rope_parameters["factor"] == 5.0
-    )
-    assert AutoConfig.for_model(**config.to_dict()).rope_scaling["factor"] == 5.0
+    built = model.model.embeddings.positions.rotary_emb.configs["full_attention"].rope_parameters
+    assert (built["factor"], built["rope_theta"]) == (5.0, 9.0)
+    again = AutoConfig.for_model(**config.to_dict())
+    assert again.rope_parameters == model.config.rope_parameters
+    again.rope_parameters["factor"] = 0
+    with pytest.raises(ValueError, match=r"rope_parameters\.factor is 0: choose"):
+        TercetDecoderForCausalLM(again)
 
 
-def test_types_of_layers_may_have_their_own_base():
+def test_layers_that_are_neither_full_nor_sliding_turn_as_full_ones_do():
     kinds = {"full_attention": {"rope_theta": 500.0}, "sliding_attention": {"rope_theta": 50.0}}
-    fields = {"layer_types": [*kinds], "sliding_window": 4, "num_hidden_layers": 2}
-    config = TercetDecoderConfig(**SIZES | fields, rope_parameters=kinds)
-    assert (config.rope_theta, config.local_rope_theta) == (500.0, 50.0)
-    assert {kind: one["rope_theta"] for kind, one in config.rope_parameters.items()} == {
-        "full_attention": 500.0,
-        "sliding_attention": 50.0,
-    }
+    config = TercetDecoderConfig(**SIZES, rope_parameters=kinds)
+    bases = {kind: config.rotation_of(kind)["rope_theta"] for kind in PATTERNS}
+    assert bases == dict.fromkeys(PATTERNS, 500.0) | {"sliding_attention": 50.0}
 
 
 def test_both_stacks_of_seq2seq_are_scaled():
     config = TercetSeq2SeqConfig(rope_parameters=dict(KINDS["yarn"]))
+    assert config.rope_parameters is not None
+    config.rope_parameters["factor"] = 7.0
     for part in (config.encoder_config(), config.decoder_config()):
         assert part.rope_parameters == config.rope_parameters
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"rope_theta": 5.0, "rope_parameters": {"rope_theta": 6.0}}, "rope_theta is 5.0, but by rope_"),
-        (
-            {"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_parameters": {"rope_theta": 6.0}},
-            "rope_scaling is .* it is None: give one of the two",
-        ),
-        ({"position_embedding_type": "learned", "rope_parameters": {"rope_theta": 6.0}}, "choose 'rotary'"),
-        ({"rope_parameters": {"everywhere": {"rope_theta": 6.0}}}, "one dictionary for all layers"),
-        ({"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "rope_type 'longrope': choose one"),
-        ({"rope_parameters": {"rope_type": "linear", "factor": 2.0, "beta_fast": 3}}, "give exactly"),
-        (
-            {
-                "rope_parameters": {
-                    "full_attention": {"rope_type": "linear", "factor": 2.0},
-                    "sliding_attention": {"rope_type": "default"},
-                }
-            },
-            "must have the same scaling",
-        ),
-    ],
-)
-def test_contradictions_are_refused(fields, words):
-    with pytest.raises(Exception, match="(?s)" + words):
-        TercetDecoderConfig(**fields)
 
 
 def test_a_field_that_is_not_ours_is_told(caplog, monkeypatch):
     told = []
     monkeypatch.setattr("tercet.modeling.configuration_neural.logger.warning_once", told.append)
-    TercetDecoderConfig(**SIZES, rope_thetta=5.0)
+    TercetDecoderConfig(**SIZES, rope_parametres={})
     assert told == [
-        "TercetDecoderConfig has no field 'rope_thetta': it is kept, but changes nothing (did you mean "
-        "'rope_theta'?)"
+        "TercetDecoderConfig has no field 'rope_parametres': it is kept, but changes nothing (did you mean "
+        "'rope_parameters'?)"
     ]
     TercetDecoderConfig(**TercetDecoderConfig(num_labels=3).to_dict() | {"torch_dtype": "float32"})
     assert len(told) == 1
@@ -282,13 +261,14 @@ def test_a_field_that_is_not_ours_is_told(caplog, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["llama3", "yarn"])
 def test_the_length_of_the_first_training_stays_when_more_positions_are_allowed(kind, tmp_path):
-    unsaid = ("rope_theta", "original_max_position_embeddings")
-    scaling = {key: value for key, value in KINDS[kind].items() if key not in unsaid}
-    fresh, given_later = TercetDecoderConfig(**SIZES, rope_scaling=scaling), TercetDecoderConfig(**SIZES)
-    given_later.rope_scaling = scaling
+    unsaid = "original_max_position_embeddings"
+    described = {key: value for key, value in KINDS[kind].items() if key != unsaid}
+    fresh, given_later = TercetDecoderConfig(**SIZES, rope_parameters=described), TercetDecoderConfig(**SIZES)
+    given_later.rope_parameters = dict(described)
+    TercetDecoderForCausalLM(given_later)  # as with transformers, it is completed when it is used
     fresh.save_pretrained(tmp_path)
     for config in (fresh, given_later, TercetDecoderConfig.from_pretrained(tmp_path)):
         assert config.rope_parameters == TercetDecoderConfig.from_pretrained(tmp_path).rope_parameters
         config.max_position_embeddings = 64
         model = TercetDecoderForCausalLM(config)
-        assert (model.config.rope_scaling or {})["original_max_position_embeddings"] == 16
+        assert (model.config.rope_parameters or {})[unsaid] == 16

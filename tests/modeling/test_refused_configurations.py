@@ -29,8 +29,41 @@ STRIDED = {"num_hidden_layers": 1, "layer_types": ["strided_attention"]}
 BIG_BIRD = {"num_hidden_layers": 1, "layer_types": ["big_bird_attention"]}
 STOCK_BIG_BIRD = {"num_hidden_layers": 1, "layer_types": ["stock_big_bird_attention"]}
 
+ROTARY: list[tuple[dict[str, Any], list[str]]] = [
+    ({"partial_rotary_factor": 0.01}, ["partial_rotary_factor (0.01) is 0", "a factor"]),
+    ({"partial_rotary_factor": 1.5}, ["partial_rotary_factor (1.5) is 96", "at most 1"]),
+    ({"rope_type": "longrope", "factor": 2.0}, ["rope_type is 'longrope'", "one of default, linear, "]),
+    ({"rope_type": "yarn"}, ["'yarn' has []", "exactly ['factor']", "'beta_fast'"]),
+    ({"factor": 2.0}, ["'default' has ['factor']", "another rope_type (default, linear, dynamic, "]),
+    ({"rope_type": "linear"}, ["'linear' has []", "exactly ['factor']"]),
+    ({"rope_type": "linear", "factor": 2.0, "beta_fast": 3}, ["'beta_fast'", "exactly ['factor'] "]),
+    (LONGER | {"beta_fast": 32}, ["'beta_fast'", "give exactly ['factor', "]),
+    (LONGER | {"factor": "8"}, ["rope_parameters.factor is '8'", "choose a number above 0"]),
+    (LONGER | {"high_freq_factor": 1.0}, ["high_freq_factor 1.0", "below"]),
+    (LONGER | {"factor": math.inf}, ["rope_parameters.factor is inf", "choose a finite number"]),
+    ({"rope_theta": 0}, ["rope_parameters.rope_theta is 0", "choose a number above 0"]),
+    ({"rope_theta": -1.0}, ["rope_parameters.rope_theta is -1.0", "choose a number above 0"]),
+    ({"rope_theta": math.nan}, ["rope_parameters.rope_theta is nan", "choose a finite number"]),
+    (
+        {"full_attention": {}, "sliding_attention": {"rope_theta": 0.0}},
+        ["rope_parameters.sliding_attention.rope_theta is 0.0", "choose a number above 0"],
+    ),
+    ({"everywhere": {"rope_theta": 6.0}}, ["keys ['everywhere']", "one dictionary for all layers, or"]),
+    ({"full_attention": {}}, ["keys ['full_attention']", "one each for full_attention and sliding_"]),
+    ({"full_attention": {}, "rope_theta": 6.0}, ["'rope_theta'", "one dictionary for all layers, or"]),
+]
+"""What `rope_parameters` cannot be, and words of the refusal."""
+
 REFUSED: dict[type, list[tuple[dict[str, Any], list[str]]]] = {
     TercetEncoderConfig: [
+        *(({"rope_parameters": described}, words) for described, words in ROTARY),
+        ({"rope_theta": 5.0}, ["rope_theta is 5.0: give it as rope_parameters={'rope_theta': 5.0}"]),
+        ({"partial_rotary_factor": 0.5}, ["give it as rope_parameters={'partial_rotary_factor': 0.5}"]),
+        ({"rope_scaling": {"factor": 2.0}}, ["give it as rope_parameters={'factor': 2.0}"]),
+        (
+            {"position_embedding_type": "learned", "rope_parameters": {"rope_theta": 6.0}},
+            ["rope_parameters are {'rope_theta': 6.0}, but", "'learned': leave them out, or choose 'rotary'"],
+        ),
         ({"hidden_size": 30, "num_attention_heads": 4}, ["(30)", "num_attention_heads (4)", "one of 1, 2"]),
         ({"num_attention_heads": 0}, ["num_attention_heads (0)", "one of 1, 2"]),
         ({"hidden_size": 10**15 + 1, "num_attention_heads": 4}, ["num_attention_heads (4)", "one of 1,"]),
@@ -43,15 +76,6 @@ REFUSED: dict[type, list[tuple[dict[str, Any], list[str]]]] = {
         ({"hidden_size": 12, "num_attention_heads": 4}, ["is 3", "even head size"]),
         ({"head_dim": 0}, ["head_dim is 0", "choose 1 or more"]),
         ({"head_dim": 8, "num_attention_heads": 0}, ["num_attention_heads is 0"]),
-        ({"partial_rotary_factor": 0.01}, ["partial_rotary_factor (0.01) is 0", "a factor"]),
-        ({"partial_rotary_factor": 1.5}, ["partial_rotary_factor (1.5) is 96", "at most 1"]),
-        ({"rope_scaling": {"rope_type": "longrope"}}, ["rope_type 'longrope'", "default, linear, dynamic, "]),
-        ({"rope_scaling": {"rope_type": "yarn"}}, ["'yarn' has []", "exactly ['factor']", "'beta_fast'"]),
-        ({"rope_scaling": {"factor": 2.0}}, ["rope_type 'None'", "one of default, linear, dynamic, "]),
-        ({"rope_scaling": {"rope_type": "linear"}}, ["'linear' has []", "exactly ['factor']"]),
-        ({"rope_scaling": LONGER | {"beta_fast": 32}}, ["'beta_fast'", "give exactly ['factor', "]),
-        ({"rope_scaling": LONGER | {"factor": "8"}}, ["factor '8'", "number above 0"]),
-        ({"rope_scaling": LONGER | {"high_freq_factor": 1.0}}, ["high_freq_factor 1.0", "below"]),
         ({"norm_bias": True}, ["norm_bias=True", "layer_norm"]),
         ({"classifier_dropout": 2.0}, ["classifier_dropout is 2.0", "probability"]),
         ({"classifier_norm": True, "classifier_act": None}, ["classifier_norm=True", "set classifier_act"]),
@@ -71,12 +95,6 @@ REFUSED: dict[type, list[tuple[dict[str, Any], list[str]]]] = {
         ({"norm_eps": 0.0}, ["norm_eps is 0.0", "choose a number above 0"]),
         ({"norm_eps": -1e-6}, ["norm_eps is -1e-06", "choose a number above 0"]),
         ({"initializer_range": -0.1}, ["initializer_range is -0.1", "choose 0 or more"]),
-        ({"rope_theta": 0}, ["rope_theta is 0", "choose a number above 0"]),
-        ({"local_rope_theta": -1.0}, ["local_rope_theta is -1.0", "choose a number above 0"]),
-        ({"local_rope_theta": 0.0}, ["local_rope_theta is 0.0", "choose a number above 0"]),
-        ({"rope_parameters": {"rope_theta": 0}}, ["rope_theta is 0", "choose a number above 0"]),
-        ({"rope_parameters": {"rope_theta": math.nan}}, ["rope_theta is nan", "choose a finite number"]),
-        ({"rope_scaling": LONGER | {"factor": math.inf}}, ["rope_scaling is inf", "choose a finite number"]),
         ({"position_embedding_type": "absolute"}, ["position_embedding_type", "absolute"]),
         ({"answer_head": "quadratic"}, ["'answer_head' expected one of"]),
         (

@@ -9,7 +9,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from tercet import TercetConfig, TercetEncoderForMaskedLM, TercetRecurrentSeq2SeqForConditionalGeneration
-from tercet.configs.recipe import parse_recipe, recipe_data
+from tercet.configs.recipe import load_recipe, parse_recipe, recipe_data
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.remote_code import save_code
 from tercet.pretraining.objectives.recipes import OBJECTIVES
@@ -111,6 +111,21 @@ def test_the_preset_chooses_the_kind_of_translator(tokenizer):
 def test_preset_of_another_member_is_refused(preset, kind, message):
     with pytest.raises(ValueError, match=message):
         first_model_of(recipe_of(preset, kind))
+
+
+def test_the_command_line_overrides_a_key_of_rotary_positions():
+    base = "model.overrides.rope_parameters.rope_theta=1e6"
+    recipe = recipe_of("pythia-70m", "causal_language_modeling", hidden_size=512)
+    changed_base = load_recipe(PretrainingRecipe, recipe_data(recipe), [base])
+    described = {"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 0.25}
+    assert first_model_of(changed_base).config.rope_parameters == described
+    recipe = recipe_of("gpt2", "causal_language_modeling", hidden_size=768)
+    learned = load_recipe(PretrainingRecipe, recipe_data(recipe), [base])
+    refusal = (
+        r"^model\.overrides: .*rope_parameters are {'rope_theta': 1000000\.0}, but .* is 'learned': leave"
+    )
+    with pytest.raises(ValueError, match=refusal):
+        first_model_of(learned)
 
 
 def test_a_recurrent_translator_goes_on_learning(tmp_path, tokenizer):

@@ -30,6 +30,7 @@ from ...modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 from ...modeling.attention.patterns import SMALLEST_WINDOW
+from ...modeling.configuration_rotary import rotations_of
 from ...modeling.configuration_tercet import DECODER_FIELDS, SHARED_FIELDS
 from ...modeling.layers.positions import POSITIONS
 from ...modeling.saved.checkpoint import Checkpoint
@@ -168,8 +169,8 @@ def with_zero_segments(model: TercetPreTrainedModel, tensors: dict[str, Tensor])
 def fields_as(source: TercetPreTrainedModel, to: Member) -> dict[str, Any]:
     """Return the fields of the configuration that describes a model, or one of its stacks, as a member."""
     config, own = stack_config(source.config, to)
-    # Heads of labels are the member's own; `rope_parameters` repeat other fields.
-    taken = [name for name in SHARED_FIELDS if not name.startswith(("classifier_", "rope_parameters"))]
+    # Heads of labels are the member's own.
+    taken = [name for name in SHARED_FIELDS if not name.startswith("classifier_")]
     fields = {name: copy.deepcopy(getattr(config, name)) for name in taken}
     if own == to:
         return fields
@@ -188,7 +189,6 @@ def stack_config(config: TercetConfig, to: Member) -> tuple[TercetConfig, Member
     """Return the configuration of the stack that is to be read, and the member that it is of."""
     if isinstance(config, TercetSeq2SeqConfig):
         return (config.encoder_config() if to == "encoder" else config.decoder_config()), to
-    config.update_from_rope_parameters()
     return config, "encoder" if isinstance(config, TercetEncoderConfig) else "decoder"
 
 
@@ -312,8 +312,9 @@ def with_shared_length(
     encoder: dict[str, Any], decoder: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Limit texts to the length of the shorter stack, where that changes no prediction."""
-    is_free = encoder["position_embedding_type"] != "learned" and encoder["rope_scaling"] is None
-    if not is_free:
+    rotations = rotations_of(encoder["rope_parameters"]).values()
+    is_stretched = any(each["rope_type"] != "default" for each in rotations)
+    if is_stretched or encoder["position_embedding_type"] == "learned":
         return encoder, decoder
     shorter = min(each["max_position_embeddings"] for each in (encoder, decoder))
     return encoder | {"max_position_embeddings": shorter}, decoder | {"max_position_embeddings": shorter}

@@ -178,7 +178,8 @@ def test_positions_beyond_the_weights_make_nothing(field, tmp_path):
 def test_sizes_that_take_no_memory_are_as_large_as_they_are(tmp_path):
     """Positions that turn go on for millions; what is no field of the model may be any number."""
     MODELS["decoder"](tmp_path)
-    configure(tmp_path, max_position_embeddings=10_485_760, rope_theta=10**9, num_parameters=7 * 10**9)
+    rotary = {"rope_theta": 10**9}
+    configure(tmp_path, max_position_embeddings=10_485_760, rope_parameters=rotary, num_parameters=7 * 10**9)
     assert load(tmp_path).config.max_position_embeddings == 10_485_760
 
 

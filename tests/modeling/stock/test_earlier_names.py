@@ -51,6 +51,37 @@ def test_exported_folder_has_the_names_that_earlier_versions_read(
 
 
 @pytest.mark.parametrize(
+    ("name", "now", "earlier"),
+    [
+        ("LlamaForCausalLM", LLAMA3 | {"rope_theta": 5e5}, {"rope_theta": 5e5, "rope_scaling": LLAMA3}),
+        (
+            "LlamaForCausalLM",
+            {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4},
+            {"rope_scaling": {"type": "linear", "factor": 2.0}},
+        ),
+        (
+            "GPTNeoXModel",
+            {"rope_theta": 2e4, "partial_rotary_factor": 0.5},
+            {"rotary_emb_base": 2e4, "rotary_pct": 0.5},
+        ),
+        (
+            "ModernBertModel",
+            {"full_attention": {"rope_theta": 3e4}, "sliding_attention": {"rope_theta": 2e4}},
+            {"global_rope_theta": 3e4, "local_rope_theta": 2e4},
+        ),
+    ],
+)
+def test_folder_of_an_earlier_version_is_read_as_one_of_this(stock, tmp_path, name, now, earlier):
+    stock(name, rope_parameters=now).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fields = from_stock(str(tmp_path)).config.to_dict()
+    config = json.loads(path.read_text())
+    del config["rope_parameters"]
+    path.write_text(json.dumps(config | earlier))
+    assert from_stock(str(tmp_path)).config.to_dict() == fields
+
+
+@pytest.mark.parametrize(
     ("layers", "every"), [("fsfsf", 2), ("fssf", 3), ("fsss", 4), ("ff", 1), ("ffs", None), ("sf", None)]
 )
 def test_global_layers_of_a_modernbert_are_told_as_every_how_many(layers, every):

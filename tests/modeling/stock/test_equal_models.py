@@ -410,7 +410,8 @@ def qwen3_next() -> Pair:
     fields = COMMON | {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 16, **NO_IDS}
     fields |= {"tie_word_embeddings": False, "attention_bias": True, "pad_token_id": 0}
     theirs = Qwen3NextConfig(**fields, layer_types=[GLOBAL] * 2, mlp_only_layers=[0, 1])
-    gates = {"attention_gate": "elementwise", "use_qk_norm": True, "partial_rotary_factor": 0.25}
+    gates = {"attention_gate": "elementwise", "use_qk_norm": True}
+    gates |= {"rope_parameters": {"partial_rotary_factor": 0.25}}
     stock = Qwen3NextForCausalLM(theirs)
     return scattered_pair(stock, TercetDecoderForCausalLM(TercetDecoderConfig(**fields, **gates)), QWEN3_NEXT)
 

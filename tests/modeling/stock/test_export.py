@@ -61,6 +61,8 @@ OF_T5 = {
     "type_vocab_size": 0,
 }
 WINDOWS = {"layer_types": [LOCAL, LOCAL], "sliding_window": 3}
+APART = {GLOBAL: {}, LOCAL: {"rope_theta": 50.0}}
+"""Wavelengths of windows."""
 MIXED = {"layer_types": [LOCAL, GLOBAL], "sliding_window": 3}
 
 
@@ -93,7 +95,7 @@ BECOMES = {
     ),
     "an encoder with windows": (
         TercetEncoderForMaskedLM,
-        MODERNBERT | {"mlp_bias": True, "local_rope_theta": 50.0, "classifier_pooling": "last"},
+        MODERNBERT | {"mlp_bias": True, "rope_parameters": APART, "classifier_pooling": "last"},
         "ModernBertForMaskedLM",
     ),
     "windows everywhere": (TercetDecoderForCausalLM, WINDOWS, "MistralForCausalLM"),
@@ -175,8 +177,8 @@ REFUSED = {
         TercetDecoderForCausalLM, MIXED, "mistral", rf"^mistral{CANNOT}layer_types is \['sliding_.*",
     ),
     "wavelengths of windows": (
-        TercetDecoderForCausalLM, WINDOWS | {"local_rope_theta": 50.0}, "mistral",
-        r"local_rope_theta is 50\.0, and would be 10000\.0",
+        TercetDecoderForCausalLM, WINDOWS | {"rope_parameters": APART}, "mistral",
+        r"rope_theta of sliding_attention is 50\.0, and would be 10000\.0",
     ),
     "labels that modernbert has not": (
         TercetEncoderForSequenceClassification, MODERNBERT | {"classifier_pooling": "last"}, "modernbert",
@@ -201,7 +203,7 @@ def test_what_a_stock_architecture_cannot_be_is_refused(model_class, fields, mod
 
 def test_what_one_architecture_lacks_another_has() -> None:
     """Wavelengths of windows matter where there are windows only, BERT's vocabulary has any activation."""
-    ours = build(TercetDecoderForCausalLM, local_rope_theta=50.0)
+    ours = build(TercetDecoderForCausalLM, rope_parameters=APART)
     assert to_stock(ours).config.model_type == "llama"
     ours = build(TercetEncoderForMaskedLM, **BERT | {"hidden_act": "relu"})
     assert type(to_stock(ours)).__name__ == "BertForMaskedLM"

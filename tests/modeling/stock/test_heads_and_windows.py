@@ -9,9 +9,6 @@ from tercet.modeling.stock import certify, from_stock, to_stock
 from tercet.modeling.stock.certificate import compare
 from tercet.modeling.stock.probes import probes_for
 
-GLOBAL, LOCAL = "full_attention", "sliding_attention"
-LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0}
-
 
 @pytest.mark.parametrize(
     ("base", "labelling", "head"),
@@ -71,7 +68,6 @@ def test_dropout_of_labels_is_that_of_each_head(stock) -> None:
         ("ModernBertForMaskedLM", {"classifier_bias": True}, r"one mlp_bias for .*'classifier_bias': True"),
         ("ModernBertForMaskedLM", {"classifier_activation": "relu"}, r"one hidden_act for .*: 'relu'"),
         ("ModernBertModel", {"local_attention": 2}, "sliding_window is 1, .*: choose 2 or more"),
-        ("ModernBertModel", {"rope_parameters": {LOCAL: LINEAR}}, "scaling differs between"),
         (
             "BigBirdModel",
             {"attention_type": "block_sparse", "num_random_blocks": 0},

@@ -94,6 +94,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
             }
         },
     ),
+    ("ModernBertForMaskedLM", {"rope_parameters": {LOCAL: {"rope_type": "linear", "factor": 2.0}}}),
     ("MistralModel", {}),
     ("MistralForCausalLM", {}),
     ("MistralForCausalLM", {"sliding_window": None, "head_dim": 12, "tie_word_embeddings": True}),

@@ -265,7 +265,7 @@ def test_what_the_other_member_cannot_have_is_refused(build, to, message):
     [
         ({"hidden_size": 64}, r"differ in hidden_size \(32 and 64\)"),
         ({"norm_type": "layer_norm"}, "differ in norm_type"),
-        ({"position_embedding_type": "learned"}, "differ in position_embedding_type"),
+        ({"position_embedding_type": "learned"}, r"position_embedding_type \('rotary' and 'learned'\)"),
         ({"vocab_size": 51}, r"differ in vocab_size \(50 and 51\)"),
     ],
 )

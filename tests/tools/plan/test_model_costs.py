@@ -65,8 +65,7 @@ WIDE_HEADS = {
 }
 PARALLEL = {
     "norm_placement": "parallel",
-    "partial_rotary_factor": 0.25,
-    "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+    "rope_parameters": {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.25},
 }
 MODELS = [
     *((kind, {}) for kind in PRESETS),
