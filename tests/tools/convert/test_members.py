@@ -16,6 +16,8 @@ from tercet.modeling import (
 )
 from tercet.tools.convert.members import convert, read_as
 
+from ...saved_weights import require_same
+
 SIZES = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 SIZES |= {"num_attention_heads": 4, "max_position_embeddings": 24}
 IDS = torch.arange(4, 16)[None]
@@ -70,12 +72,6 @@ def seq2seq_of(**fields):
     return randomized(TercetSeq2SeqForConditionalGeneration(config))
 
 
-def assert_same_weights(ours, theirs):
-    expected = theirs.state_dict()
-    assert list(ours.state_dict()) == list(expected)
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
-
-
 @pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
 def test_a_decoder_comes_back_from_an_encoder_bit_for_bit(fields):
     decoder = decoder_of(**fields)
@@ -84,7 +80,7 @@ def test_a_decoder_comes_back_from_an_encoder_bit_for_bit(fields):
     assert (encoder.new, encoder.dropped) == ({}, {})
     assert sum(encoder.kept.values()) == decoder.num_parameters()
     back = read_as(encoder.model, "decoder")
-    assert_same_weights(back.model, decoder)
+    require_same(back.model.state_dict(), decoder.state_dict())
     assert torch.equal(back.model(IDS).logits, decoder(IDS).logits)
     assert back.model.config.sliding_window == decoder.config.sliding_window
 
@@ -93,7 +89,7 @@ def test_a_decoder_comes_back_from_an_encoder_bit_for_bit(fields):
 def test_an_encoder_comes_back_from_a_decoder_bit_for_bit(fields):
     encoder = encoder_of(**fields)
     back = read_as(read_as(encoder, "decoder").model, "encoder")
-    assert_same_weights(back.model, encoder)
+    require_same(back.model.state_dict(), encoder.state_dict())
     assert torch.equal(back.model(IDS).logits, encoder(IDS).logits)
 
 

@@ -26,6 +26,7 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.tools.convert.prediction_change import Probe, answers, change_of_predictions, probe_of
 
 from ...pretraining_parts import model_of
+from ...saved_weights import require_same
 from ...word_level import word_level
 
 TEXTS = ["the ship left the harbour", "nobody knew where it was bound", "bread needs flour and water"]
@@ -87,8 +88,7 @@ def test_a_decoder_becomes_an_encoder_that_pretraining_goes_on_with(folder, tmp_
         },
     )
     model = model_of(recipe, words)
-    for name, tensor in encoder.state_dict().items():
-        assert torch.equal(model.state_dict()[name], tensor)
+    require_same(model.state_dict(), encoder.state_dict())
 
 
 def test_there_and_back_keeps_every_weight(folder, tmp_path):
@@ -96,8 +96,7 @@ def test_there_and_back_keeps_every_weight(folder, tmp_path):
     run(source, "--to", "encoder", "--output", tmp_path / "there")
     run(tmp_path / "there", "--to", "decoder", "--output", tmp_path / "back")
     before, after = map(AutoModelForCausalLM.from_pretrained, (source, tmp_path / "back"))
-    for name, tensor in before.state_dict().items():
-        assert torch.equal(after.state_dict()[name], tensor)
+    require_same(after.state_dict(), before.state_dict())
     assert AutoTokenizer.from_pretrained(tmp_path / "back").padding_side == "left"
 
 
