@@ -31,10 +31,7 @@ def is_path(name: str) -> bool:
 
 
 def require_folder(name: str, *, of_run: bool = False) -> None:
-    """Refuse a model that is here, but is none; one that may be on the Hub is left to it.
-
-    With `of_run`, the folder of its run will do, too.
-    """
+    """Refuse a folder that is no model (or run, if `of_run`); what may be on the Hub is left to it."""
     folder = Path(name).expanduser()
     if folder.is_file():
         raise ValueError(f"{name} is a file: name its folder")

@@ -33,11 +33,7 @@ def require_inside(path: Path, folder: Path) -> Path:
 
 
 def named_file(folder: Path, name: object, named_by: Path) -> Path:
-    """Return what a file of a folder calls by its plain name: a file, or a folder of files, beside it.
-
-    Args:
-        folder: In which it must lie, and all that is in it.
-    """
+    """Return what a file of a folder calls by its plain name: a file, or a folder of files, beside it."""
     if not isinstance(name, str) or not is_plain(name):
         raise ValueError(
             f"{named_by} names {name!r}, but only files beside it are read, by plain names: correct it, or "

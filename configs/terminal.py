@@ -28,11 +28,7 @@ def escaped(text: str) -> str:
 
 
 class PlainText:
-    """A stream that writes escaped text.
-
-    Args:
-        has_bars: Whether progress bars are drawn there.
-    """
+    """A stream that writes escaped text; if it `has_bars`, progress bars are drawn there."""
 
     def __init__(self, stream: Any, *, has_bars: bool = False):
         self.stream, self.has_bars = stream, has_bars

@@ -321,12 +321,7 @@ def is_text(file: PurePath) -> bool:
 
 
 def require_texts(folder: str | Path, files: Sequence[PurePath], left_out: Sequence[PurePath]) -> None:
-    """Make sure that a folder has text, and none twice; tell what is left out.
-
-    Args:
-        files: To be read, by their places in it.
-        left_out: What is not, by its places in it.
-    """
+    """Make sure that a folder has text, and none twice; tell what is left out."""
     names = ", ".join(str(path)[-60:] for path in left_out[:SHOWN])
     if len(left_out) > SHOWN:
         names += f" and {len(left_out) - SHOWN:,} more"

@@ -34,11 +34,7 @@ def require_free(output: str, *, overwrite: bool) -> None:
 
 
 def require_replaceable(files: Sequence[Path], model: str | Path, source: str, *, overwrite: bool) -> None:
-    """Make sure that a command may write its `--output`.
-
-    Args:
-        source: The file that it reads; `-` is none.
-    """
+    """Make sure that a command may write its `--output`; it reads the file `source`, unless that is `-`."""
     folder = files[0].absolute().parent
     if not folder.is_dir():
         raise ValueError(f"--output {files[0]} is in a folder that does not exist: create it first")

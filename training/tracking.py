@@ -43,11 +43,7 @@ LEAST_EXPECTED = 10.0
 
 
 class SparseLines:
-    """Chooses lines evenly over a run, and the first, which says how long the run will take.
-
-    Args:
-        most: Lines, besides the first.
-    """
+    """Chooses `most` lines evenly over a run, and the first, which says how long the run will take."""
 
     def __init__(self, steps: int, most: int):
         self.steps, self.most, self.num_shown = steps, most, -1
@@ -268,11 +264,7 @@ def begin_trackers(accelerator: Accelerator, folder: Path, progress: Progress) -
 
 
 def read_log(path: Path) -> list[Record]:
-    """Read the records of a log; a last line that a crash cut short is left out.
-
-    Warns:
-        UserWarning: Other lines are damaged, and left out too.
-    """
+    """Read the records of a log; a cut last line is left out, and damaged ones are, with a warning."""
     *lines, _ = path.read_bytes().split(b"\n")
     records = [_parsed(line) for line in lines]
     damaged = [number for number, record in enumerate(records, start=1) if record is None]

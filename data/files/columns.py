@@ -30,11 +30,7 @@ WITHOUT_WIDTH = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
 
 
 def texts_of(rows: Dataset, column: str) -> list[str]:
-    """Return a column of texts; numbers are texts, too.
-
-    Raises:
-        RowError: A row has none there.
-    """
+    """Return a column of texts; numbers are texts, too, and a row without any is a `RowError`."""
     texts = [*map(text_of, rows[column][:])]
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
@@ -43,11 +39,7 @@ def texts_of(rows: Dataset, column: str) -> list[str]:
 
 
 def values_of(rows: Dataset, column: str) -> Sequence[Any]:
-    """Return a column of anything; nothing may be missing.
-
-    Raises:
-        RowError: A row has no value there.
-    """
+    """Return a column of anything; a row with nothing there is a `RowError`."""
     values = rows[column][:]
     for row, value in enumerate(values):
         if value is None or value == "":

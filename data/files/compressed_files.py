@@ -89,11 +89,7 @@ def lines_of(file: Path, limit: Limit, newline: str | None = None) -> Iterator[t
 
 
 def text_of(file: Path, newline: str | None = None) -> TextIOWrapper:
-    """Open a file of text behind its byte order mark.
-
-    Raises:
-        DamageError: It is not UTF-8.
-    """
+    """Open a file of text behind its byte order mark; one that is not UTF-8 is a `DamageError`."""
     source = decompressed(file)
     head = source.peek(4)
     for mark, encoding in MARKS.items():

@@ -66,11 +66,7 @@ def rows_of_parquet(file: Path, columns: Sequence[str], limit: Limit) -> Iterato
 
 
 def rows_at_once(entries: ParquetFile, group: int, names: Sequence[str]) -> int:
-    """Compute how many rows of a large group have room: usual ones, and such with the longest entries.
-
-    Args:
-        entries: Reads dictionaries, of which the first row's are whole.
-    """
+    """Compute how many rows of a large group have room: usual ones, and such with the longest entries."""
     about, longest = entries.metadata.row_group(group), 1
     for batch in islice(entries.iter_batches(1, [group], columns=list(names), use_threads=False), 1):
         for column in batch.columns:

@@ -47,11 +47,7 @@ Record = tuple[Place, Row | Problem]
 
 
 class DamageError(Exception):
-    """From a line or row on, a file is no file of its kind; the cause says why.
-
-    Args:
-        number: Of that line or row.
-    """
+    """From line or row `number` on, a file is no file of its kind; the cause says why."""
 
     def __init__(self, number: int):
         self.number = number

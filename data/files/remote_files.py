@@ -63,11 +63,7 @@ def reaching(name: str) -> Iterator[tuple[Any, str]]:
 
 
 class RemoteFiles:
-    """Arrays in files elsewhere, mapped from copies of which at most so many bytes are kept.
-
-    Args:
-        most_bytes: How much the copies may take; a single larger file is refused.
-    """
+    """Arrays in files elsewhere, mapped from copies of at most `most_bytes`; a larger file is refused."""
 
     def __init__(self, folder: Path, most_bytes: int):
         self.folder, self.most_bytes = folder, most_bytes

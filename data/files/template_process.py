@@ -63,11 +63,7 @@ class TemplateProcess:
         return answers.values[0]
 
     def ask_all(self, kind: str, source: Any, items: Sequence[Any]) -> Answers:
-        """Fill in items, one after another, up to the first that fails.
-
-        Args:
-            kind: Of the template; `template_program.py` lists them, and what their items are.
-        """
+        """Fill in items up to the first that fails; `template_program.py` lists the kinds."""
         request = pickle.dumps((kind, source, list(items), MOST_SECONDS))
         values: list[Any] = []
         with self.lock:

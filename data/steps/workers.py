@@ -94,12 +94,7 @@ class WorkerDiedError(RuntimeError):
 
 
 class PrefetchLoader(Generic[Item]):
-    """The items at some cursors, in their order, prepared ahead.
-
-    Args:
-        cursors: May be without end.
-        num_workers: Processes that prepare; 0 prepares here, when an item is consumed.
-    """
+    """The items at some cursors, perhaps without end, prepared ahead; without workers, when consumed."""
 
     def __init__(self, items: Items[Item], cursors: Iterable[DataCursor], num_workers: int, pin_memory: bool):
         self.attempts = _Attempts(items, num_workers)

@@ -145,11 +145,7 @@ class CheckpointSeries:
 
 
 class CheckpointWriter:
-    """Writes snapshots, as a context, at whose end nothing is left to write.
-
-    Args:
-        in_background: Whether the run goes on meanwhile.
-    """
+    """Writes snapshots, `in_background` or at once, as a context at whose end nothing is left to write."""
 
     def __init__(self, *, in_background: bool):
         self.in_background = in_background

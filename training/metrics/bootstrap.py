@@ -19,11 +19,7 @@ def bootstrap_interval(
     resamples: int = 1000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Return the ends of a score's percentile interval.
-
-    Args:
-        score: Scores the rows of these indices, (E,), in which some are repeated and some are missing.
-    """
+    """Return the ends of the percentile interval of a score, which is called with indices of rows, (E,)."""
     return percentile_interval(bootstrap_scores(score, num_rows, resamples=resamples, seed=seed), confidence)
 
 

@@ -125,9 +125,7 @@ def count_spans(
 
 
 def row_counts(found: Sequence[str], reference: Sequence[str]) -> tuple[int, int, int, int]:
-    """Count of one row what its scores are shares of: twice the hits and all spans on both sides, the right
-    words and all words.
-    """
+    """Count twice the hits and all spans of both sides, the right words and all words of a row."""
     spans, right_spans = spans_of(found), spans_of(reference)
     right_words = sum(tag == right for tag, right in zip(found, reference, strict=True))
     return 2 * len(spans & right_spans), len(spans) + len(right_spans), right_words, len(reference)

@@ -73,7 +73,6 @@ class ReachedRows:
     """The rows of a table (V, E) that gradients have reached, and their moments.
 
     Args:
-        table: Whose rows they are.
         step: Number of updates so far, as torch's fused optimizers count them.
     """
 
