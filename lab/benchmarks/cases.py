@@ -13,22 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import (
-    AutoConfig,
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForPreTraining,
-    BertForSequenceClassification,
-    BigBirdConfig,
-    BigBirdForMaskedLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-)
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 import tercet  # noqa: F401  registers the models
 from tercet.configs.recipe import load_preset
@@ -42,6 +30,7 @@ from tercet.modeling import (
     TercetEncoderForSequenceClassification,
     TercetSeq2SeqForConditionalGeneration,
 )
+from tercet.modeling.stock.architectures import ARCHITECTURES
 from tercet.modeling.stock.models import fill, links_between
 from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModeling
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
@@ -90,18 +79,20 @@ class Case(ABC):
     """Ours, as a recipe names it."""
 
     preset: ClassVar[str]
-    """The preset of ours that is the stock architecture."""
+    """The preset of ours."""
     model_class: ClassVar[type[PreTrainedModel]]
     """Ours."""
+    architecture: ClassVar[str]
+    """The stock architecture, as transformers names it."""
+    stock_preset: ClassVar[str]
+    """The preset of ours that is the stock architecture."""
     pad_token_id: ClassVar[int] = 0
+    is_full: ClassVar[bool] = False
+    """Whether all sequences have full length."""
 
     @abstractmethod
-    def objective(self) -> Objective:
+    def objective(self) -> Any:
         """Build what is learned."""
-
-    @abstractmethod
-    def stock(self) -> PreTrainedModel:
-        """Build transformers' model, with its own random weights."""
 
     @abstractmethod
     def example(self, length: int, rng: np.random.Generator) -> Example:
@@ -109,15 +100,29 @@ class Case(ABC):
 
     def lengths(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the lengths (S,)."""
-        return random_lengths(self.sequence_length, self.batch_size * self.num_batches, rng)
+        number = self.batch_size * self.num_batches
+        if self.is_full:
+            return np.full(number, self.sequence_length)
+        return random_lengths(self.sequence_length, number, rng)
 
     def tercet(self) -> PreTrainedModel:
         """Build ours, with its own random weights."""
         return self.model_class(AutoConfig.for_model(**load_preset(self.preset) | self.fields()))
 
+    def stock(self) -> PreTrainedModel:
+        """Build transformers' model, with its own random weights."""
+        ours = AutoConfig.for_model(**load_preset(self.stock_preset) | self.stock_fields())
+        architecture = ARCHITECTURES[self.architecture, type(ours)]
+        counterpart = architecture.counterpart(ours=self.model_class.__name__)
+        return getattr(transformers, counterpart.stock)(architecture.stock_config(ours, counterpart))
+
     def fields(self) -> dict[str, Any]:
-        """Return what differs from the preset."""
+        """Return what differs from the preset of ours."""
         return self.sizes() | {"dropout": self.dropout, "attention_dropout": self.dropout}
+
+    def stock_fields(self) -> dict[str, Any]:
+        """Return what differs from the preset that is the stock architecture."""
+        return self.fields()
 
     def sizes(self) -> dict[str, Any]:
         """Return the sizes, in transformers' common names."""
@@ -154,6 +159,12 @@ class Case(ABC):
         ranks = np.exp(rng.random(number) * np.log(self.vocab_size - len(SPECIAL))).astype(np.int64)
         return ranks - 1 + len(SPECIAL)
 
+    def text(self, length: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw the ids of a text as an encoder reads it, [CLS] A [SEP]."""
+        ids = self.words(length, rng)
+        ids[0], ids[-1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+        return ids
+
     def shrunk(self) -> Self:
         """Return the same case so small that it takes no time: to see that everything runs."""
         return replace(self, vocab_size=97, sequence_length=16, batch_size=4, num_batches=2, **TINY)
@@ -176,42 +187,30 @@ class CaseExamples:
         self.lengths = np.array([sum(len(each.get(name, ())) for name in streams) for each in self.examples])
 
     def epoch(self, number: int) -> Self:
-        """Return an epoch."""
         return self
 
     def __len__(self) -> int:
-        """Count the examples."""
         return len(self.examples)
 
     def __getitem__(self, index: int) -> Example:
-        """Return one of them."""
         return self.examples[index]
 
 
 @dataclass(frozen=True)
 class EncoderCase(Case):
-    """BERT: masked language modeling with next-sentence prediction."""
+    """BERT: masked language modeling with next-sentence prediction of pairs, [CLS] A [SEP] B [SEP]."""
 
-    preset = "bert-base"
+    preset = stock_preset = "bert-base"
     model_class = TercetEncoderForPreTraining
+    architecture = "bert"
 
     def objective(self) -> Objective:
-        """Build BERT's."""
         return MaskedLanguageModelingWithPairs(masked_language_modeling(self.vocab_size), "nsp")
 
-    def stock(self) -> PreTrainedModel:
-        """Build BERT with both heads."""
-        return BertForPreTraining(BertConfig(**self.sizes(), **self.dropouts()))
-
-    def dropouts(self) -> dict[str, Any]:
-        """Return what the stock model drops."""
-        return dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), self.dropout)
-
     def example(self, length: int, rng: np.random.Generator) -> Example:
-        """Draw a pair, [CLS] A [SEP] B [SEP]."""
-        ids = self.words(length, rng)
+        ids = self.text(length, rng)
         middle = int(rng.integers(2, length - 2))
-        ids[0], ids[[middle, -1]] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+        ids[middle] = SPECIAL.index("[SEP]")
         return {
             "input_ids": ids,
             "token_type_ids": (np.arange(length) > middle).astype(np.int64),
@@ -221,20 +220,14 @@ class EncoderCase(Case):
 
 @dataclass(frozen=True)
 class ClassificationCase(EncoderCase):
-    """BERT learns which of two labels a pair has."""
+    """BERT learns which of two labels a pair has, as `tercet finetune` does."""
 
     model_class = TercetEncoderForSequenceClassification
 
     def objective(self) -> Any:
-        """Build what `tercet finetune` learns."""
         return SingleLabelObjective()
 
-    def stock(self) -> PreTrainedModel:
-        """Build BERT with its head."""
-        return BertForSequenceClassification(BertConfig(**self.sizes(), **self.dropouts()))
-
     def example(self, length: int, rng: np.random.Generator) -> Example:
-        """Draw a pair and its label."""
         pair = super().example(length, rng)
         return pair | {"labels": [pair.pop("next_sentence_label")]}
 
@@ -266,34 +259,20 @@ def without_text(
 class DecoderCase(Case):
     """GPT-2: causal language modeling on full blocks."""
 
-    preset = "gpt2"
+    preset = stock_preset = "gpt2"
     model_class = TercetDecoderForCausalLM
+    architecture = "gpt2"
+    is_full = True
 
     def objective(self) -> Objective:
-        """Build next-token prediction."""
         return CausalLanguageModeling()
 
-    def stock(self) -> PreTrainedModel:
-        """Build GPT-2 with its head."""
-        dropouts: dict[str, Any] = dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), self.dropout)
-        model = GPT2LMHeadModel(GPT2Config(**self.sizes(), **self._signs(), **dropouts))
-        vars(model)["loss_type"] = "ForCausalLM"  # else a warning about its absence breaks a compiled graph
-        return model
-
     def fields(self) -> dict[str, Any]:
-        """Return what differs from the preset."""
-        return super().fields() | self._signs()
-
-    def lengths(self, rng: np.random.Generator) -> np.ndarray:
-        """Fill every block."""
-        return np.full(self.batch_size * self.num_batches, self.sequence_length)
+        last = self.vocab_size - 1
+        return super().fields() | {"bos_token_id": last, "eos_token_id": last}
 
     def example(self, length: int, rng: np.random.Generator) -> Example:
-        """Draw a block of text."""
         return {"input_ids": self.words(length, rng)}
-
-    def _signs(self) -> dict[str, Any]:
-        return {"bos_token_id": self.vocab_size - 1, "eos_token_id": self.vocab_size - 1}
 
 
 @dataclass(frozen=True)
@@ -306,39 +285,23 @@ class HybridCase(DecoderCase):
 
 @dataclass(frozen=True)
 class Seq2SeqCase(Case):
-    """BART: an encoder, and a decoder of the same size that writes a target. Nothing is smoothed."""
+    """BART: an encoder, and a decoder of the same size that writes a target. Nothing is smoothed.
 
-    preset = "bart-base"
+    Both texts end with `</s>`, and a target is up to a fifth longer or shorter than its source.
+    """
+
+    preset = stock_preset = "bart-base"
     model_class = TercetSeq2SeqForConditionalGeneration
+    architecture = "bart"
     pad_token_id = 1
 
     def objective(self) -> Objective:
-        """Build translation, which BART's class starts with its end-of-sequence token."""
-        return Translation(decoder_start_id=2, label_smoothing=0.0)
-
-    def stock(self) -> PreTrainedModel:
-        """Build BART with its head."""
-        stack = {
-            "layers": self.num_hidden_layers,
-            "attention_heads": self.num_attention_heads,
-            "ffn_dim": 4 * self.hidden_size,
-        }
-        sizes: dict[str, Any] = {
-            f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in stack.items()
-        }
-        sizes |= {"vocab_size": self.vocab_size, "d_model": self.hidden_size}
-        dropouts: dict[str, Any] = dict.fromkeys(
-            ("dropout", "attention_dropout", "activation_dropout"), self.dropout
-        )
-        config = BartConfig(**sizes, max_position_embeddings=self.sequence_length, **dropouts)
-        return BartForConditionalGeneration(config)
+        return Translation(decoder_start_id=2, label_smoothing=0.0)  # `</s>`, as in BART
 
     def fields(self) -> dict[str, Any]:
-        """Return what differs from the preset."""
         return super().fields() | {"activation_dropout": self.dropout}
 
     def example(self, length: int, rng: np.random.Generator) -> Example:
-        """Draw a source and a target that is up to a fifth longer or shorter; both end with `</s>`."""
         of_target = round(length * rng.uniform(0.8, 1.2))
         source = self.words(length, rng)
         target = self.words(min(of_target, self.sequence_length), rng)
@@ -354,26 +317,19 @@ class BigBirdCase(Case):
     model to three drawn ones.
     """
 
-    preset = "bert-base"
+    preset = stock_preset = "bert-base"
     model_class = TercetEncoderForMaskedLM
+    architecture = "big_bird"
+    is_full = True
     block_size: int = 64
 
     def objective(self) -> Objective:
-        """Build masked language modeling."""
         return masked_language_modeling(self.vocab_size)
 
     def example(self, length: int, rng: np.random.Generator) -> Example:
-        """Draw a text, [CLS] A [SEP]."""
-        ids = self.words(length, rng)
-        ids[0], ids[-1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
-        return {"input_ids": ids}
-
-    def lengths(self, rng: np.random.Generator) -> np.ndarray:
-        """Fill every text."""
-        return np.full(self.batch_size * self.num_batches, self.sequence_length)
+        return {"input_ids": self.text(length, rng)}
 
     def fields(self) -> dict[str, Any]:
-        """Return what differs from the preset."""
         return super().fields() | {
             "layer_types": ["big_bird_attention"] * self.num_hidden_layers,
             "attention_block_size": self.block_size,
@@ -381,10 +337,13 @@ class BigBirdCase(Case):
             "attention_random_blocks": 2,
         }
 
-    def stock(self) -> PreTrainedModel:
-        """Build transformers' BigBird with its head."""
-        rates: dict[str, Any] = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-        return BigBirdForMaskedLM(BigBirdConfig(**self.sizes(), **rates, block_size=self.block_size))
+    def stock_fields(self) -> dict[str, Any]:
+        return super().fields() | {
+            "layer_types": ["stock_big_bird_attention"] * self.num_hidden_layers,
+            "attention_block_size": self.block_size,
+            "attention_random_blocks": 3,
+            "hidden_act": "gelu_new",
+        }
 
     def shrunk(self) -> "BigBirdCase":
         """Return the same so small that it takes no time, and long enough to be sparse."""

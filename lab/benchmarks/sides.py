@@ -57,11 +57,6 @@ Pass = Callable[[], Any]
 """Does a case's work once: here, takes one optimizer step on every batch."""
 
 
-def as_they_are(device: torch.device) -> AbstractContextManager:
-    """Leave float32 products to torch's own choice."""
-    return nullcontext()
-
-
 @dataclass(frozen=True)
 class Side:
     """One way to do the work of a case. It travels to a process of its own."""
@@ -72,40 +67,31 @@ class Side:
     """As a recipe names it."""
     retains_heap: bool = True
     """Whether freed memory is kept for the next step, on a CPU."""
-    products: Callable[[torch.device], AbstractContextManager] = as_they_are
+    products: Callable[[torch.device], AbstractContextManager] = nullcontext
     """How float32 products are computed meanwhile."""
     warm_ups: int = 1
     """Passes that do not count; compilation has seen all lengths after three."""
 
 
-def prepare_stock(case: Case, device: torch.device, *, dtype: torch.dtype = torch.float32) -> Pass:
-    """Build transformers' model, and the batches that its collators make."""
-    with device:
-        model = nn.Module.to(case.stock(), dtype)
-    return stock_pass(model, pad_all(case, case.batches(), device), device, is_autocast=False)
-
-
-def prepare_tuned_stock(case: Case, device: torch.device, *, compiles: bool = False) -> Pass:
-    """Build the same with everything that makes it faster from outside."""
-    with device:
-        model = case.stock()
-    model.config.use_cache = False
-    is_autocast = choose_precision("auto", device) == "bf16"
-    return stock_pass(model, pad_all(case, case.grouped_batches(), device), device, is_autocast, compiles)
-
-
-def stock_pass(
-    model: nn.Module,
-    batches: list[dict[str, Tensor]],
+def prepare_stock(
+    case: Case,
     device: torch.device,
-    is_autocast: bool,
+    *,
+    dtype: torch.dtype = torch.float32,
+    is_tuned: bool = False,
     compiles: bool = False,
 ) -> Pass:
-    """Train a stock model, compiled or as it is."""
-    model.train()
+    """Build transformers' model and the batches that its collators make, tuned from outside or as it is."""
+    with device:
+        model = nn.Module.to(case.stock(), dtype).train()
+    if is_tuned:
+        model.config.use_cache = False
+    batches = pad_all(case, case.grouped_batches() if is_tuned else case.batches(), device)
     if compiles:
+        vars(model)["loss_type"] = "ForCausalLM"  # GPT-2 warns of its absence, which breaks a compiled graph
         sizes = {tuple(value.shape for value in batch.values()) for batch in batches}
         model.compile(dynamic=len(sizes) > 1, backend=compiling.BACKEND)
+    is_autocast = is_tuned and choose_precision("auto", device) == "bf16"
     return step_on(model, batches, lambda batch: model(**batch).loss, device, is_autocast)
 
 
@@ -164,14 +150,10 @@ def prepare_tercet(
     *,
     precision: Literal["auto", "fp32"] = "auto",
     compiles: bool | Literal["auto"] = "auto",
-    tokens_per_micro_batch: int | None = None,
 ) -> Pass:
     """Build ours and what a run of the engine has around it, which finds the device itself."""
-    recipe = training_recipe(
-        case, precision=precision, compile=compiles, tokens_per_micro_batch=tokens_per_micro_batch
-    )
-    accelerator = build_accelerator(recipe, Path())
-    return engine_pass(case.tercet(), case.objective(), case, recipe, accelerator)
+    recipe = training_recipe(case, precision=precision, compile=compiles)
+    return engine_pass(case.tercet(), case.objective(), case, recipe, build_accelerator(recipe, Path()))
 
 
 def engine_pass(
@@ -323,14 +305,13 @@ def taken_gradient(model: nn.Module) -> Tensor:
 
 
 def prepare_laws(case: Case, device: torch.device) -> Pass:
-    """Return what compares once it is called."""
     return partial(laws, case, device)
 
 
 SIDES = {
     "stock": Side(prepare_stock, "fp32", retains_heap=False),
-    "stock-tuned": Side(prepare_tuned_stock),
-    "stock-compiled": Side(partial(prepare_tuned_stock, compiles=True), warm_ups=3),
+    "stock-tuned": Side(partial(prepare_stock, is_tuned=True)),
+    "stock-compiled": Side(partial(prepare_stock, is_tuned=True, compiles=True), warm_ups=3),
     "tercet": Side(prepare_tercet, products=fastest_float32_products),
     "tercet-float32": Side(
         partial(prepare_tercet, precision="fp32"), "fp32", products=fastest_float32_products
