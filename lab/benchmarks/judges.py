@@ -5,7 +5,7 @@ other numbers that a table may show.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from math import log
@@ -18,8 +18,6 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import tercet
-from tercet import TercetDecoderForSentenceEmbedding, TercetEncoderForSentenceEmbedding
-from tercet.configs.messages import quietly
 from tercet.configs.recipe import load_recipe, read_overrides
 from tercet.data.documents import open_documents
 from tercet.data.files.rows import read_file
@@ -30,18 +28,18 @@ from tercet.finetune.output import PREDICTIONS
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.tasks.tagging import TaggingRecipe
 from tercet.modeling.saved.checkpoint import Checkpoint
+from tercet.modeling.saved.sentence_vectors import SentenceVectors
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import TextReader, open_text
 from tercet.pretraining.translation_scores import bleu_by_length, score_translations, translate
 from tercet.tools.convert.run import convert_model
+from tercet.tools.embed.embedding import load_embedder
 from tercet.training.devices.precision import build_accelerator
 from tercet.training.evaluation import evaluate_held_out
 from tercet.training.metrics.bootstrap import bootstrap_interval, mean_interval
 from tercet.training.metrics.numbers import spearman
 from tercet.training.run_folder import RECIPE, SCORES
 from tercet.training.stages import StepCutter
-
-TEXTS_AT_ONCE = 64
 
 Judgement = dict[str, Any]
 
@@ -136,33 +134,20 @@ def by_held_out_text(exam: Exam, folder: Path) -> Judgement:
 def by_similarity(exam: Exam, folder: Path) -> Judgement:
     """Correlate the similarity of two sentences' vectors, mean states, with that which people see.
 
-    The overrides name `file`, `rows` (all if null), `stack` (the member that the model is converted to, if
-    any) and `decoder` (whether what is judged is one). Nothing is fine-tuned.
+    The overrides name `file`, `rows` (all if null) and `stack` (the member that the model is converted to, if
+    any). Nothing is fine-tuned.
     """
     about, path = read_overrides(exam.overrides), exam.model
     if about["stack"]:
         path = folder / "model"
         convert_model(str(exam.model), about["stack"], str(path), overwrite=True)
     rows = read_file(about["file"], ("sentence1", "sentence2", "score"))[: about["rows"]]
-    first, second = (
-        np.concatenate([*vectors(path, about["decoder"], rows[name])]) for name in ("sentence1", "sentence2")
-    )
+    embedder: Any = load_embedder(str(path))
+    embedder.vectors = SentenceVectors("mean")
+    first, second = (embedder.embed(rows[name]) for name in ("sentence1", "sentence2"))
     found, people = (first * second).sum(axis=1), np.array(rows["score"])
     interval = bootstrap_interval(lambda drawn: spearman(found[drawn], people[drawn]), len(people))
     return {"values": [spearman(found, people)], "interval": list(interval)}
-
-
-@torch.inference_mode()
-def vectors(path: Path, is_decoder: bool, texts: list[str]) -> Iterator[np.ndarray]:
-    """Yield vectors of texts, (S, C) for each batch."""
-    head = TercetDecoderForSentenceEmbedding if is_decoder else TercetEncoderForSentenceEmbedding
-    with quietly():
-        tokenizer: Any = AutoTokenizer.from_pretrained(path)
-        model = head.from_pretrained(path, classifier_pooling="mean").eval()
-    for start in range(0, len(texts), TEXTS_AT_ONCE):
-        part = texts[start : start + TEXTS_AT_ONCE]
-        inputs = tokenizer(part, padding=True, truncation=True, return_tensors="pt")
-        yield model(**inputs).sentence_embeddings.numpy()
 
 
 @torch.inference_mode()
