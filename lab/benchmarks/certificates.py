@@ -6,10 +6,8 @@ The models are random: what differs between two computations does not depend on 
 """
 
 import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,25 +59,19 @@ HEAD = (
 )
 
 
-def main(arguments: list[str]) -> int:
+def main() -> None:
     """Certify every counterpart, print the table and write it down."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=RESULTS / "certificates.json")
-    options = parser.parse_args(arguments)
     rows = [row for architecture in ARCHITECTURES.values() for row in rows_of(architecture)]
     versions = {name: version(name) for name in ("tercet", "torch", "transformers")}
-    keep(options.output, result := {"machine": {"versions": versions}, "rows": rows})
+    keep(RESULTS / "certificates.json", result := {"machine": {"versions": versions}, "rows": rows})
     print(render(result))
-    return 0
 
 
 def read_results() -> Result:
-    """Read what was written down."""
     return read(RESULTS / "certificates.json")
 
 
 def render(result: Result) -> str:
-    """Write the table."""
     return "\n".join([*describe_run(result), "", *lines_of(HEAD, result["rows"], "llllr")])
 
 
@@ -141,4 +133,4 @@ def largest(certificate: Certificate, respect: str, precision: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

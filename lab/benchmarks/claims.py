@@ -8,9 +8,10 @@ Results are in lab/benchmarks/results/claims/, one file for each study, and the 
 `lab.studies.pages`. The register of all claims, docs/studies/register.md, is written by hand.
 """
 
-import argparse
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,10 @@ def results() -> dict[str, dict[str, Any]]:
 
 def measure(study: Study) -> dict[str, Any]:
     """Run a study, and again with each of its switches, of which the verdict is kept."""
+    say = partial(print, file=sys.stderr, flush=True)
     result = run_study(study, say=say)
     verdicts = {switch: judged(study, run_study(study, switch, say=say)) for switch in study.switches}
     return result | {"verdicts_when_broken": verdicts}
-
-
-def say(line: str) -> None:
-    """Tell of progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def pages(found: Mapping[str, Mapping[str, Any]], folder: Path | None = None) -> dict[str, str]:
@@ -79,11 +76,9 @@ def index(found: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join([HEAD, "| study | predicted | verdict |", "|---|---|---|", *rows, ""])
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> None:
     """Measure, and write the pages."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="studies; all if none is named")
     parser.add_argument("--render", action="store_true", help="measure nothing")
     options = parser.parse_args(arguments)
@@ -92,8 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, text in pages(results(), PAGES).items():
         (PAGES / name).write_text(text, encoding="utf-8")
     print(PAGES)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

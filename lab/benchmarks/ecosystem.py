@@ -8,11 +8,13 @@ version of transformers has a file of results: run this with another one install
 
 import sys
 from collections import defaultdict
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 from publishing import RESULTS, keep, lines_of, read
 
 ROOT = Path(__file__).parents[2]
@@ -69,32 +71,17 @@ def main() -> int:
     cells = Cells()
     status = pytest.main(["-q", "-p", "no:cacheprovider", str(ROOT / "tests" / "ecosystem")], plugins=[cells])
     verdicts = cells.verdicts()
+    installed = {canonicalize_name(each.name) for each in distributions()}
     libraries = dict.fromkeys(["tercet", "torch", *(row["library"] for row in verdicts)])
-    result = {"versions": versions_of(libraries), "cells": verdicts}
-    keep(RESULTS / f"{NAME.format(version('transformers'))}.json", result)
+    versions = {name: version(name) for name in libraries if canonicalize_name(name) in installed}
+    keep(RESULTS / f"{NAME.format(version('transformers'))}.json", {"versions": versions, "cells": verdicts})
     return int(status)
-
-
-def versions_of(libraries: dict[str, None]) -> dict[str, str]:
-    """Return the version of each library that is installed."""
-    found = {}
-    for library in libraries:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def read_results() -> list[dict[str, Any]]:
     """Read the results of all versions of transformers, the newest first."""
     results = [read(path) for path in RESULTS.glob(f"{NAME.format('*')}.json")]
-    return sorted(results, key=lambda result: numbers(result["versions"]["transformers"]), reverse=True)
-
-
-def numbers(release: str) -> list[int]:
-    """Take a version apart, so that versions can be sorted."""
-    return [int(part) for part in release.split(".") if part.isdigit()]
+    return sorted(results, key=lambda result: Version(result["versions"]["transformers"]), reverse=True)
 
 
 def render(results: list[dict[str, Any]]) -> str:
@@ -104,18 +91,13 @@ def render(results: list[dict[str, Any]]) -> str:
         for cell in result["cells"]:
             verdicts = rows[cell["library"]][cell["what"]].setdefault(cell["member"], {})
             verdicts[result["versions"]["transformers"]] = cell["verdict"]
-    parts = [describe(results)]
+    runs = (", ".join(f"{name} {number}" for name, number in each["versions"].items()) for each in results)
+    parts = ["Tried with " + ", and with ".join(runs) + "."]
     for library, tried in rows.items():
         members = [each for each in MEMBERS if any(each in found for found in tried.values())]
         lines = ([what, *(text_of(found.get(each, {})) for each in members)] for what, found in tried.items())
         parts += ["", f"### {library}", "", *lines_of(["what", *members], lines, "l")]
     return "\n".join(parts)
-
-
-def describe(results: list[dict[str, Any]]) -> str:
-    """List the versions of every run."""
-    runs = (", ".join(f"{name} {number}" for name, number in each["versions"].items()) for each in results)
-    return "Tried with " + ", and with ".join(runs) + "."
 
 
 def text_of(verdicts: dict[str, str]) -> str:

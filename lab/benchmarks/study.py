@@ -72,19 +72,13 @@ def benchmark_of(name: str) -> Benchmark:
         {part: Part(name, part) for part in study["parts"]},
         measure_part,
         options={
-            "--set": {"dest": "settings", "nargs": "+", "default": [], "metavar": "NAME=VALUE", "help": SET},
-            "--folder": {
-                "type": Path,
-                "help": "where models and judgements are kept; runs/STUDY if left out",
-            },
+            "--set": {"dest": "settings", "nargs": "+", "default": [], "metavar": "NAME=VALUE"},
+            "--folder": {"type": Path, "help": "where models and judgements are kept; by default runs/STUDY"},
         },
         defaults={"rounds": study.get("seeds", 1), "threads": 1, "waits_for_rest": False},
         begin=lambda conditions, is_smoke: {"is_timed": False},
         text=partial(text_of, study),
     )
-
-
-SET = "settings of the study, which its file names"
 
 
 def load_study(name: str, changes: Sequence[str] = (), is_trial: bool = False) -> Data:
@@ -137,22 +131,17 @@ class Workshop:
 
     def trained(self, row: Data, seed: int) -> Data:
         """Train a row, or find what was trained before: its `path`, and what it cost."""
-        train, steps = self.part["train"], self.steps(row)
+        train = self.part["train"]
+        steps = int(self.fill([str(train["steps"])], row, 0)[0])
         own = self.fill(row.get("overrides", []), row, seed, half=steps // 2, fifth=steps // 5)
         overrides = [*self.fill(train["overrides"], row, seed), f"training.steps={steps}", *own]
         recipe = self.fill([train["recipe"]], row, seed)[0]
         return once(self.folder, f"training {row['name']}, seed {seed}", pretrained, recipe, overrides)
 
-    def steps(self, row: Data) -> int:
-        """Return the steps of a row's training."""
-        return int(self.fill([str(self.part["train"]["steps"])], row, 0)[0])
-
     def judged(self, row: Data, seed: int, judge: Data, model: str) -> Data:
         """Judge a model, or find how it was judged. A judge without a recipe reads that of the training."""
-        overrides, recipe = (
-            self.fill(judge.get("overrides", []), row, seed, model=model),
-            judge.get("recipe", ""),
-        )
+        recipe = judge.get("recipe", "")
+        overrides = self.fill(judge.get("overrides", []), row, seed, model=model)
         if not recipe and "train" in self.part:
             recipe, *base = self.fill(
                 [self.part["train"]["recipe"], *self.part["train"]["overrides"]], row, seed

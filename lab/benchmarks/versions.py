@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -77,22 +76,25 @@ class Trial:
 
     @property
     def versions(self) -> Versions:
-        """Return the versions of all that is followed, of torch, and of what else the overlay has."""
+        """Those of all that is followed, of torch, and of what else the overlay has."""
         return {name: version(name) for name in (*FOLLOWED, "torch")} | self.overlay
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the versions that are asked for; return 1 if what setup.cfg admits did not pass."""
-    options = parse(arguments)
-    rows = read_rows()
+    options, path, status = parse(arguments), RESULTS / f"{NAME}.json", 0
+    rows: dict[str, Result] = read(path)["rows"] if path.exists() else {}
     if options.render:
         write(rows)
         return 0
-    trials, status = trials_of(options), 0
+    trials = trials_of(options)
     if not options.transformers:
         rows.pop(NEWEST, None)
     for trial in trials:
-        rows[trial.name] = cleared(rows.get(trial.name), trial)
+        old = rows.get(trial.name, {})
+        found = old["parts"] if old.get("versions") == trial.versions else {}
+        kept = {part: each for part, each in found.items() if part not in trial.parts}
+        rows[trial.name] = {"versions": trial.versions, "overlay": [*trial.overlay], "parts": kept}
         write(rows)  # before the tests: one is that the page shows no failure
         rows[trial.name]["parts"] |= carry_out(trial, options.workers)
         write(rows)
@@ -111,23 +113,9 @@ def parse(arguments: Sequence[str] | None) -> Namespace:
     return parser.parse_args(arguments)
 
 
-def read_rows() -> dict[str, Result]:
-    """Read the rows of earlier runs by their names."""
-    path = RESULTS / f"{NAME}.json"
-    return read(path)["rows"] if path.exists() else {}
-
-
 def write(rows: dict[str, Result]) -> None:
-    """Write the rows down, and the table of those that have figures."""
     keep(RESULTS / f"{NAME}.json", {"rows": rows})
     write_between_marks(PAGE, render({"rows": rows}), NAME)
-
-
-def cleared(row: Result | None, trial: Trial) -> Result:
-    """Return a trial's row without what is to run: with what an earlier run found of the same versions."""
-    old = row["parts"] if row and row["versions"] == trial.versions else {}
-    parts = {part: found for part, found in old.items() if part not in trial.parts}
-    return {"versions": trial.versions, "overlay": [*trial.overlay], "parts": parts}
 
 
 def trials_of(options: Namespace) -> list[Trial]:
@@ -161,12 +149,11 @@ def trials_of(options: Namespace) -> list[Trial]:
 
 
 def name_of(overlay: Versions) -> str:
-    """Name the row of versions that were asked for."""
     return ", ".join(f"{name} {overlay.get(name) or version(name)}" for name in ("transformers", "torch"))
 
 
 def admitted(names: Iterable[str]) -> list[Requirement]:
-    """Return what setup.cfg asks for of these libraries."""
+    """Return what setup.cfg asks for of these libraries; what it does not name is free."""
     extras = SETTINGS["options.extras_require"].values()
     lines = "\n".join([SETTINGS["options"]["install_requires"], *extras]).split()
     needs: dict[str, Requirement] = {canonicalize_name(need.name): need for need in map(Requirement, lines)}
@@ -174,12 +161,10 @@ def admitted(names: Iterable[str]) -> list[Requirement]:
 
 
 def is_admitted(name: str, number: str) -> bool:
-    """Return whether setup.cfg admits a version of a library; what it does not name is free."""
     return admitted([name])[0].specifier.contains(number, prereleases=True)
 
 
 def excluded(versions: Versions) -> list[str]:
-    """List the libraries whose versions setup.cfg excludes."""
     return [name for name, number in versions.items() if not is_admitted(name, number)]
 
 
@@ -209,8 +194,12 @@ def pip(command: str, *options: str | Path) -> None:
 
 
 def carry_out(trial: Trial, workers: int) -> dict[str, Result]:
-    """Run a trial's parts, and return what came of each."""
-    print(f"\n{describe(trial)}", flush=True)
+    """Say what is tried, run its parts, and return what came of each."""
+    versions = ", ".join(f"{name} {number}" for name, number in trial.versions.items())
+    beyond = ", ".join(excluded(trial.versions))
+    print(f"\nTrying{f' what setup.cfg excludes ({beyond})' if beyond else ''}: {versions}", flush=True)
+    if trial.parts == ("conformance",):
+        print("All of this is installed already, and `make test` runs all but conformance", flush=True)
     folder = FOLDER / trial.name.replace(", ", "-").replace(" ", "-")
     install(trial.overlay, folder / "packages")
     environment = os.environ | {
@@ -229,15 +218,6 @@ def carry_out(trial: Trial, workers: int) -> dict[str, Result]:
         seconds = time.monotonic() - begin
         print(f"{PARTS[part]}: {text_of(figures[part])} ({seconds:.0f} s)", flush=True)
     return figures
-
-
-def describe(trial: Trial) -> str:
-    """Say what is tried, and where it lies."""
-    versions = ", ".join(f"{name} {number}" for name, number in trial.versions.items())
-    if trial.parts == ("conformance",):
-        return f"All of this is installed already, and `make test` runs all but conformance: {versions}"
-    beyond = ", ".join(excluded(trial.versions))
-    return f"Trying{f' what setup.cfg excludes ({beyond})' if beyond else ''}: {versions}"
 
 
 def install(overlay: Versions, folder: Path) -> None:
@@ -283,50 +263,36 @@ def judge(trial: Trial, figures: Mapping[str, Result]) -> int:
 
 
 def has_passed(found: Mapping[str, int]) -> bool:
-    """Return whether tests ran, and none failed."""
     return not found["status"] and not found["failed"] and found["passed"] > 0
 
 
 def render(result: Result) -> str:
     """Write the table: a row for each set of versions, the newest first."""
     tried = (row for row in result["rows"].values() if row["parts"])
-    rows = sorted(tried, key=lambda row: numbers(row["versions"]), reverse=True)
+    names = ("transformers", "torch")
+    rows = sorted(tried, key=lambda row: [Version(row["versions"][name]) for name in names], reverse=True)
     needs = SETTINGS["options"]["install_requires"].split()
     (need,) = (each for each in needs if Requirement(each).name == "transformers")
-    head = ["transformers", "torch", "other libraries", *PARTS.values()]
+    head = [*names, "other libraries", *PARTS.values()]
     return "\n".join([f"`setup.cfg` asks for `{need}`.", "", *lines_of(head, map(cells_of, rows), "l")])
 
 
 def cells_of(row: Result) -> list[str]:
     """Write a row's cells."""
     versions, parts = row["versions"], row["parts"]
-    number = versions["transformers"]
+    number = versions["transformers"] + (" (excluded)" if excluded(versions) else "")
     shown = (*FOLLOWED[1:], "huggingface-hub")
     others = ", ".join(f"{name} {versions[name]}" for name in shown if name in row["overlay"])
-    return [
-        f"{number} (excluded)" if excluded(versions) else number,
-        versions["torch"],
-        others or "as pinned",
-        *(
-            text_of(parts.get(part), "part of the default suite" if "whole" in parts else "not run")
-            for part in PARTS
-        ),
-    ]
+    otherwise = "part of the default suite" if "whole" in parts else "not run"
+    tests = (text_of(parts[part]) if part in parts else otherwise for part in PARTS)
+    return [number, versions["torch"], others or "as pinned", *tests]
 
 
-def numbers(versions: Versions) -> tuple[Any, ...]:
-    """Return what a row is sorted by."""
-    return tuple(Version(versions[name]) for name in ("transformers", "torch"))
-
-
-def text_of(found: Mapping[str, int] | None, otherwise: str = "not run") -> str:
-    """Write the counts of a part, or what holds if it did not run."""
-    if not found:
-        return otherwise
+def text_of(found: Mapping[str, int]) -> str:
+    """Write the counts of a part."""
     counts = ", ".join(f"{found[kind]:,} {kind}" for kind in ("passed", "skipped", "failed"))
-    return (
-        counts if found["failed"] or not found["status"] else f"{counts}, ended with status {found['status']}"
-    )
+    is_told = found["failed"] or not found["status"]
+    return counts if is_told else f"{counts}, ended with status {found['status']}"
 
 
 if __name__ == "__main__":

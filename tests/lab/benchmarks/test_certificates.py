@@ -30,9 +30,10 @@ def only(architecture, *names: str):
 def test_program_writes_a_row_for_each_model_and_way(certificates, monkeypatch, tmp_path, capsys):
     gpt2 = only(GPT2, "GPT2LMHeadModel")
     monkeypatch.setattr(certificates, "ARCHITECTURES", {"gpt2": gpt2})
-    assert certificates.main(["--output", str(tmp_path / "result.json")]) == 0
+    monkeypatch.setattr(certificates, "RESULTS", tmp_path)
+    certificates.main()
     assert capsys.readouterr().out.startswith("With tercet ")
-    rows, head = json.loads((tmp_path / "result.json").read_text())["rows"], certificates.HEAD
+    rows, head = json.loads((tmp_path / "certificates.json").read_text())["rows"], certificates.HEAD
     assert [row[:4] for row in rows] == [
         ["gpt2", f"`{each.stock}`", f"`{each.ours}`", way]
         for each in gpt2.counterparts
