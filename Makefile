@@ -73,7 +73,7 @@ gpu: typings ## measure training on this machine's GPU, in eight minutes and wit
 	@mkdir -p typings/tercet.dist-info
 	@printf 'Metadata-Version: 2.1\nName: tercet\nVersion: %s\n' $(VERSION) > typings/tercet.dist-info/METADATA
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/typings:$(CURDIR)/lab/benchmarks \
-		$(PYTHON) lab/benchmarks/gpu.py $(or $(GPU),--page docs/performance.md)
+		$(PYTHON) lab/benchmarks/benchmark.py gpu $(or $(GPU),--page docs/performance.md)
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

@@ -13,7 +13,7 @@ the clock: ours with two workers of the data loader, which are processes of thei
 import os
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -37,7 +37,7 @@ from transformers import (
 
 from tercet.data.corpus import TokenizedCorpus, offsets, save_corpus
 from tercet.data.files.problems import Tally
-from tercet.data.steps.batches import StepDataset, endless_steps
+from tercet.data.steps.batches import Step, StepDataset, endless_steps
 from tercet.data.steps.examples import Examples
 from tercet.data.steps.workers import DataCursor
 from tercet.data.tokenizers.special_tokens import SENTINEL, is_special
@@ -60,7 +60,7 @@ VOCABULARY, SENTINELS = 30_522, 100
 """Tokens, and how many of them are sentinels where there are any."""
 
 EPOCHS = 4
-"""Of ours in a pass: one would be over too soon."""
+"""Whose number of steps ours makes in a pass: one epoch would be over too soon."""
 
 Draw = Callable[[Path, int, int], Corpus]
 """Writes a random corpus into a folder, for so many examples of at most so many tokens."""
@@ -139,19 +139,13 @@ class Flow:
         size = self.tokens_per_step
         return StepDataset(source, objective, tokens_per_step=size, tokens_per_micro_batch=size, seed=SEED)
 
-    def stock(self, examples: Examples, folder: Path, num_workers: int = 0) -> DataLoader | None:
+    def stock(self, examples: Examples, folder: Path) -> DataLoader | None:
         """Write the same examples as a table, and build the stock pipeline, if there is one."""
         if self.collator is None:
             return None
         datasets.Dataset.from_dict(self.columns(examples)).save_to_disk(folder)
         table: Any = datasets.load_from_disk(folder)
-        return DataLoader(
-            table,
-            self.batch_size,
-            shuffle=True,
-            collate_fn=self.collator(self.tokenizer()),
-            num_workers=num_workers,
-        )
+        return DataLoader(table, self.batch_size, shuffle=True, collate_fn=self.collator(self.tokenizer()))
 
     def columns(self, examples: Examples) -> dict[str, list[Any]]:
         """Turn examples into columns; which tokens are special is kept, as by `run_mlm.py`, to save time."""
@@ -217,50 +211,25 @@ def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
     datasets.disable_progress_bars()
     with TemporaryDirectory() as folder:
         steps = flow.steps(Path(folder) / "corpus")
-        examples = steps.source.epoch(0)
-        loader = flow.stock(examples, Path(folder) / "table")
-        passes: dict[str, Callable[[], int]] = {"tercet": Pass(steps)}
-        if loader is not None:
-            tokens = sum(
-                len(examples[idx][name]) for idx in range(len(examples)) for name in streams(examples)
-            )
-            passes = {"stock": lambda: drain(loader, tokens)} | passes
+        examples, number = steps.source.epoch(0), EPOCHS * len(steps.plan(0)[1])
+        passes = {"tercet": partial(take, endless_steps(steps, DataCursor(0, 0)), number)}
+        if loader := flow.stock(examples, Path(folder) / "table"):
+            passes = {"stock": partial(drain, loader, int(examples.lengths.sum()))} | passes
         seconds: dict[str, list[float]] = {name: [] for name in passes}
         for name in (*passes, *turns(list(passes), rounds)):
             seconds[name].append(1 / speed(passes[name], time.process_time))
         sides = {name: {"seconds": found[1:]} for name, found in seconds.items()}  # the first does not count
         summarize(sides, 1, "tokens_per_second", {"stock": ("stock",)})
-        return {
-            "examples": len(examples),
-            "tokens_per_step": flow.tokens_per_step,
-            "stock_batch_size": flow.batch_size,
-            "sides": sides,
-            "speed_with_workers": speed_with_workers(steps),
-        }
+        return {"sides": sides, "speed_with_workers": speed_with_workers(steps)}
 
 
-def streams(examples: Any) -> list[str]:
-    """Return the names of the fields of an example that hold its tokens."""
-    return [name for name in ("input_ids", "labels") if name in examples[0]]
-
-
-class Pass:
-    """Ours: every call makes the batches of the next epochs."""
-
-    def __init__(self, steps: StepDataset):
-        self.steps = steps
-        self.epoch = 0
-
-    def __call__(self) -> int:
-        """Make them all, cut into micro-batches; the tokens of it."""
-        tokens, last = 0, self.epoch + EPOCHS
-        for step in endless_steps(self.steps, DataCursor(self.epoch, 0)):
-            if step.cursor[0] == last:
-                break
-            step.micro_batches(torch.device("cpu"))
-            tokens += step.tokens
-        self.epoch = last
-        return tokens
+def take(steps: Iterator[Step], number: int) -> int:
+    """Make the next steps, cut into micro-batches; return their tokens."""
+    tokens = 0
+    for step in islice(steps, number):
+        step.micro_batches(torch.device("cpu"))
+        tokens += step.tokens
+    return tokens
 
 
 def drain(loader: DataLoader, tokens: int) -> int:

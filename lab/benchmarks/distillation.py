@@ -12,78 +12,55 @@ tercet-cached    the same with a teacher that has read before, known for its 64 
 """
 
 import tempfile
-from argparse import Namespace
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
-from benchmark import Benchmark
+from benchmark import Benchmark, side_by_side
 from cases import CaseExamples, EncoderCase, copy_weights, masked_language_modeling
-from measuring import Conditions, in_fresh_process, measure
-from publishing import Result, summarize
+from publishing import Result
 from sides import Pass, Side, engine_pass, pad_all, step_on, training_recipe
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from tercet.data.steps.objective import IGNORE, Batch, Example
+from tercet.data.steps.objective import IGNORE, Example
 from tercet.data.steps.packing import sequence_lengths
-from tercet.distill.cache import CachedTeacher, FixedCopies, binding_of, write_cache
-from tercet.distill.general_recipe import CacheRecipe, GeneralRecipe
+from tercet.distill.cache import CachedTeacher, FixedCopies, write_cache
 from tercet.distill.losses import CosineLoss, SoftTargetLoss
 from tercet.distill.model_outputs import Learner, RequiredOutputs
 from tercet.distill.objective import Distillation, required_outputs
 from tercet.distill.teacher import LiveTeacher
 from tercet.modeling import TercetEncoderForMaskedLM
-from tercet.modeling.saved.checkpoint import Checkpoint
-from tercet.pretraining.objectives.masked_language_modeling import (
-    MaskedLanguageModeling,
-    MaskedLanguageModelingRecipe,
-)
+from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masking import StaticMasking
-from tercet.pretraining.recipe import CorpusRecipe
 from tercet.training.devices.precision import build_accelerator, fastest_float32_products
-from tercet.training.recipe import TrainingRecipe
 
 TEMPERATURE, WEIGHTS = 2.0, {"soft_targets": 5.0, "mlm": 2.0, "cosine": 1.0}
-TOP_K = 64
+KEPT = {"top_k": 64, "precision": "fp16"}
+"""What a cache keeps of the teacher."""
 WARM_UPS = 4
 """Passes that do not count: in the first ones, a heap that is kept still grows."""
 
 
 @dataclass(frozen=True)
 class DistillationCase(EncoderCase):
-    """A teacher of BERT's architecture and a student of half its layers, both without next sentences."""
+    """A teacher of BERT's architecture and a student of half its layers, both without next sentences.
+
+    Masks are always the same ones, so that a teacher may have read the text before.
+    """
 
     model_class = TercetEncoderForMaskedLM
 
     def objective(self) -> MaskedLanguageModeling:
-        """Hide tokens, always the same ones, so that a teacher may have read them before."""
         corruption = masked_language_modeling(self.vocab_size).masking.corruption
         return MaskedLanguageModeling(StaticMasking(corruption, seed=0))
 
-    def stock(self) -> PreTrainedModel:
-        """Build BERT with the head for hidden tokens."""
-        return BertForMaskedLM(BertConfig(**self.sizes(), **self.dropouts()))
-
-    def examples(self) -> list[Example]:
-        """Draw all sequences, each with its number."""
-        drawn = enumerate(super().examples())
-        return [{"input_ids": example["input_ids"], "index": index} for index, example in drawn]
-
-    def pool(self) -> Batch:
-        """Collate all sequences, with their numbers."""
-        return super().pool() | {"index": torch.arange(self.batch_size * self.num_batches)}
-
-    def shrunk(self) -> "DistillationCase":
-        """Return the same so small that it takes no time."""
-        return replace(super().shrunk(), num_hidden_layers=2)
-
-    def student(self) -> "DistillationCase":
-        """Return the student's half of the layers."""
-        return replace(self, num_hidden_layers=self.num_hidden_layers // 2)
+    def example(self, length: int, rng: np.random.Generator) -> Example:
+        return {"input_ids": super().example(length, rng)["input_ids"]}
 
 
 CASE = DistillationCase(
@@ -94,16 +71,19 @@ CASE = DistillationCase(
 def build_pair(case: DistillationCase) -> tuple[PreTrainedModel, PreTrainedModel]:
     """Build stock teacher and student with the seed that all sides share."""
     torch.manual_seed(0)
-    return case.stock(), case.student().stock()
+    return case.stock(), student_of(case).stock()
 
 
 def build_ours(case: DistillationCase) -> tuple[Any, Any]:
     """Build ours with the weights of the stock pair."""
-    pair = build_pair(case)
-    ours: list[Any] = [case.tercet(), case.student().tercet()]
-    for stock, own in zip(pair, ours, strict=True):
+    ours = case.tercet(), student_of(case).tercet()
+    for stock, own in zip(build_pair(case), ours, strict=True):
         copy_weights(stock, own)
-    return ours[0], ours[1]
+    return ours
+
+
+def student_of(case: DistillationCase) -> DistillationCase:
+    return replace(case, num_hidden_layers=case.num_hidden_layers // 2)
 
 
 def script_loss(teacher: nn.Module, student: nn.Module, batch: dict[str, Tensor]) -> Tensor:
@@ -154,19 +134,13 @@ def build_objective(
         SoftTargetLoss("soft_targets", WEIGHTS["soft_targets"], TEMPERATURE),
         CosineLoss("cosine", WEIGHTS["cosine"]),
     ]
-    live = LiveTeacher(teacher, required_outputs(losses), device, precision)
-    if not is_cached:
-        return Distillation(base, WEIGHTS["mlm"], losses, live)
-    source = FixedCopies(CaseExamples(case), 1)
-    objective = MaskedLanguageModelingRecipe("masked_language_modeling")
-    kept = CacheRecipe(top_k=min(TOP_K, case.vocab_size))
-    general = GeneralRecipe("", CorpusRecipe("", ""), objective, TrainingRecipe(1), cache=kept)
-    folder = Path(tempfile.mkdtemp())
-    teacher.save_pretrained(folder)
-    binding = binding_of(Checkpoint.open(str(folder)), source, general, live.precision)
-    live.needs = RequiredOutputs(logits=True)
-    write_cache(folder, live, base, source, binding, [TEMPERATURE])
-    return Distillation(base, WEIGHTS["mlm"], losses, CachedTeacher(folder, binding, device))
+    reader: Any = LiveTeacher(teacher, required_outputs(losses), device, precision)
+    if is_cached:
+        folder = Path(tempfile.mkdtemp())
+        reader.needs = RequiredOutputs(logits=True)
+        write_cache(folder, reader, base, FixedCopies(CaseExamples(case), 1), KEPT, [TEMPERATURE])
+        reader = CachedTeacher(folder, KEPT, device)
+    return Distillation(base, WEIGHTS["mlm"], losses, reader)
 
 
 def compare(case: DistillationCase) -> dict[str, float]:
@@ -194,19 +168,6 @@ SIDES = {
 }
 """The sides, by name, in the order of a round."""
 
-PEERS = {"stock": ("stock",), "stock-bf16": ("stock-bf16",)}
-
-
-def measure_case(
-    case: DistillationCase, options: Namespace, conditions: Conditions, _: Result
-) -> dict[str, Any]:
-    """Compare the losses, and time all sides."""
-    parity = in_fresh_process(conditions, compare, case)
-    sides = measure(case, SIDES, conditions, options.rounds)
-    tokens = int(sequence_lengths(case.pool()).sum())
-    summarize(sides, tokens, "tokens_per_second", PEERS)
-    return {"case": asdict(case), "parity": parity, "tokens": tokens, "sides": sides}
-
 
 def parities(result: Result) -> list[str]:
     """Describe how equal the losses are."""
@@ -219,7 +180,12 @@ def parities(result: Result) -> list[str]:
 
 BENCHMARK = Benchmark(
     {CASE.name: CASE},
-    measure_case,
+    side_by_side(
+        SIDES,
+        compare,
+        lambda case: int(sequence_lengths(case.pool()).sum()),
+        {"stock": ("stock",), "stock-bf16": ("stock-bf16",)},
+    ),
     {
         "side": "{side}",
         "tokens/s": "{tokens_per_second:,.0f}",
@@ -228,6 +194,6 @@ BENCHMARK = Benchmark(
         "over stock": "{ratio_to_stock:.2f}x",
         "memory, MiB": "{memory_mib:,.0f}",
     },
-    alignment="lr",
+    sides=[*SIDES],
     facts=parities,
 )

@@ -14,20 +14,17 @@ All get the same token ids. The harness sorts by length and reads as many texts 
 """
 
 import copy
-from argparse import Namespace
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from benchmark import Benchmark
+from benchmark import Benchmark, side_by_side
 from cases import SEED, without_text
-from generation import WritingCase
-from measuring import Conditions, in_fresh_process, measure
-from publishing import Result, summarize
-from sides import Pass, Side, as_they_are
+from generation import WritingCase, reading
+from publishing import Result
 
 from tercet.fewshot.prompts.request import Request
 from tercet.fewshot.scoring.decoder_scoring import TreeScorer
@@ -112,31 +109,14 @@ def ask_tercet(model: Any, case: AskingCase) -> Callable[[], list[float]]:
     return lambda: [score.total for score in scorer.score_all(requests)]
 
 
-WAYS: Mapping[str, tuple[str, Callable[..., Callable[[], list[float]]], torch.dtype]] = {
-    "harness": ("stock", ask_harness, torch.float32),
-    "harness-bf16": ("stock", ask_harness, torch.bfloat16),
-    "prefix-cache": ("stock", ask_prefix_cache, torch.float32),
-    "prefix-cache-bf16": ("stock", ask_prefix_cache, torch.bfloat16),
-    "tercet": ("tercet", ask_tercet, torch.float32),
-    "tercet-bf16": ("tercet", ask_tercet, torch.bfloat16),
-}
-"""Of each side: whose model, who asks, in which type."""
-
-
-def prepare(case: AskingCase, device: torch.device, *, name: str) -> Pass:
-    """Build a model, and ask it everything whenever it is called."""
-    whose, ask, dtype = WAYS[name]
-    return ask(case.models()[whose].to(device, dtype), case)
-
-
 ASKERS = {
-    name: Side(
-        partial(prepare, name=name),
-        "bf16" if dtype == torch.bfloat16 else "fp32",
-        dtype == torch.bfloat16,
-        fastest_float32_products if whose == "tercet" else as_they_are,
+    f"{name}{suffix}": reading(whose, ask, dtype, products)
+    for name, whose, ask, products in (
+        ("harness", "stock", ask_harness, nullcontext),
+        ("prefix-cache", "stock", ask_prefix_cache, nullcontext),
+        ("tercet", "tercet", ask_tercet, fastest_float32_products),
     )
-    for name, (whose, _, dtype) in WAYS.items()
+    for suffix, dtype in (("", torch.float32), ("-bf16", torch.bfloat16))
 }
 """The sides, by name, in the order of a round; float32 products of ours are those of `tercet fewshot`."""
 
@@ -144,35 +124,15 @@ CASE = AskingCase("4x256", 50_257, 512, batch_size=1)
 """What is scored: layers x width."""
 
 
-def compare_scores(case: AskingCase) -> dict[str, Any]:
+def compare_scores(case: AskingCase) -> Result:
     """Compare the scores of all sides with those of the harness in float32, and their picks."""
-    found = {
-        name: np.array(ask(case.models()[whose].to(dtype), case)())
-        for name, (whose, ask, dtype) in WAYS.items()
-    }
+    found = {name: np.array(side.prepare(case, torch.device("cpu"))()) for name, side in ASKERS.items()}
     picks = {name: own.reshape(-1, case.num_choices).argmax(-1) for name, own in found.items()}
     return {
-        "parameters": sum(parameter.numel() for parameter in case.models()["stock"].parameters()),
+        "parameters": case.models()["stock"].num_parameters(),
         "difference": {name: float(np.abs(own - found["harness"]).max()) for name, own in found.items()},
         "same_picks": {name: float((own == picks["harness"]).mean()) for name, own in picks.items()},
     }
-
-
-PEERS = {name: (name,) for name in ("harness", "harness-bf16", "prefix-cache")}
-
-
-def measure_case(case: AskingCase, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
-    """Compare the scores, and time all sides."""
-    scores = in_fresh_process(conditions, compare_scores, case)
-    sides = measure(case, ASKERS, conditions, options.rounds)
-    summarize(sides, case.num_questions * case.num_choices, "choices_per_second", PEERS)
-    for name, side in sides.items():
-        side |= {"precision": ASKERS[name].precision} | {what: scores[what][name] for what in SHOWN}
-    return {"case": asdict(case), "scores": scores, "sides": sides}
-
-
-SHOWN = ("difference", "same_picks")
-"""Of the scores of a side, what the table has."""
 
 
 def questions(result: Result) -> list[str]:
@@ -183,7 +143,7 @@ def questions(result: Result) -> list[str]:
     )
     return [
         shown.format(
-            parameters=case["scores"]["parameters"],
+            parameters=case["parity"]["parameters"],
             rounds=len(case["sides"]["harness"]["seconds"]),
             **case["case"] | {"name": name},
         )
@@ -193,7 +153,17 @@ def questions(result: Result) -> list[str]:
 
 BENCHMARK = Benchmark(
     {CASE.name: CASE},
-    measure_case,
+    side_by_side(
+        ASKERS,
+        compare_scores,
+        lambda case: case.num_questions * case.num_choices,
+        {name: (name,) for name in ("harness", "harness-bf16", "prefix-cache")},
+        speed="choices_per_second",
+        describe=lambda name, side, case, _: {
+            "precision": ASKERS[name].precision,
+            "same_picks": case["parity"]["same_picks"][name],
+        },
+    ),
     {
         "side": "{side} ({precision})",
         "choices/s": "{choices_per_second:,.1f}",
@@ -203,6 +173,7 @@ BENCHMARK = Benchmark(
         "over prefix-cache": "{ratio_to_prefix-cache:.2f}x",
         "equal": "{same_picks:.0%}",
     },
+    sides=[*ASKERS],
     defaults={"threads": 1},
     facts=questions,
 )

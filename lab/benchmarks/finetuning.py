@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,8 @@ import numpy as np
 import torch
 from benchmark import Benchmark
 from datasets import Dataset
-from measuring import Conditions, in_fresh_process, turns
-from publishing import Result
+from measuring import Conditions, in_fresh_process, present_device, turns
+from publishing import Result, summarize
 from torch.utils.data import SequentialSampler
 from transformers import (
     AutoTokenizer,
@@ -64,12 +64,11 @@ IGNORED = -100
 
 TASKS: dict[str, dict[str, Any]] = {
     "sst2": {"kind": "classification", "texts": ["sentence"], "label_names": ["negative", "positive"]},
-    "mrpc": {"kind": "classification", "texts": ["sentence1", "sentence2"]},
     "conll2003": {"kind": "tagging", "tags": "ner_tags"},
 }
 """Task -> its part of our recipe; each is a folder with the files `train` and `validation`."""
 
-CRITERIA = {"sst2": "accuracy", "mrpc": "accuracy", "conll2003": "span_f1"}
+CRITERIA = {"sst2": "accuracy", "conll2003": "span_f1"}
 """Task -> the score that is compared."""
 
 
@@ -88,31 +87,14 @@ class Contest:
         """Return the same with so few rows that it takes little time."""
         return replace(self, rows=64, epochs=1)
 
-    def read(self) -> tuple[Dataset, Dataset]:
-        """Read the rows."""
-        columns = parse_task(self).columns
-        train, held_out = (
-            read_file(str(self.data / self.task / f"{name}.jsonl.gz"), columns)
-            for name in ("train", "validation")
-        )
-        chosen = np.sort(np.random.default_rng(0).permutation(len(train))[: self.rows])
-        return train.select(chosen), held_out
-
-
-def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
-    """Fine-tune as `tercet finetune` does; the score and the seconds."""
-    began = time.perf_counter()
-    train, held_out = contest.read()
-    for name, rows in (("train", train), ("validation", held_out)):
-        rows.to_json(folder / f"{name}.jsonl")
-    recipe = parse_recipe(
-        FineTuningRecipe,
-        {
-            "model": {"path": str(contest.model)},
-            "task": TASKS[contest.task],
+    def recipe(self, seed: int, folder: Path) -> FineTuningRecipe:
+        """Write our recipe, for rows and a run in a folder."""
+        data = {
+            "model": {"path": str(self.model)},
+            "task": TASKS[self.task],
             "data": {name: str(folder / f"{name}.jsonl") for name in ("train", "validation")},
             "training": {
-                "epochs": contest.epochs,
+                "epochs": self.epochs,
                 "batch_size": BATCH_SIZE,
                 "learning_rate": RATE,
                 "warmup_ratio": WARMUP,
@@ -120,8 +102,25 @@ def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
                 "seeds": [seed],
             },
             "output": str(folder / "run"),
-        },
-    )
+        }
+        return parse_recipe(FineTuningRecipe, data)
+
+    def read(self, columns: Sequence[str]) -> tuple[Dataset, Dataset]:
+        """Read the rows to learn from, and those to be measured on."""
+        folder = self.data / self.task
+        train, held_out = (
+            read_file(str(folder / f"{name}.jsonl.gz"), columns) for name in ("train", "validation")
+        )
+        chosen = np.sort(np.random.default_rng(0).permutation(len(train))[: self.rows])
+        return train.select(chosen), held_out
+
+
+def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
+    """Fine-tune as `tercet finetune` does; the score and the seconds."""
+    began, recipe = time.perf_counter(), contest.recipe(seed, folder)
+    train, held_out = contest.read(recipe.task.columns)
+    train.to_json(recipe.data.train)
+    held_out.to_json(recipe.data.validation)
     tercet.finetune(recipe, overwrite=True)
     told = json.loads((folder / "run" / "scores.json").read_text(encoding="utf-8"))
     score = told["mean"]["validation"][CRITERIA[contest.task]]
@@ -132,19 +131,40 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
     """Fine-tune with transformers' Trainer; the score and the seconds."""
     if is_tuned:
         retain_heap()
-    began = time.perf_counter()
-    train, held_out = contest.read()
-    task = build_task(parse_task(contest), train)
+    began, recipe = time.perf_counter(), contest.recipe(seed, folder).task
+    train, held_out = contest.read(recipe.columns)
+    task = build_task(recipe, train)
     tokenizer = AutoTokenizer.from_pretrained(contest.model)
-    is_tagging = TASKS[contest.task]["kind"] == "tagging"
+    is_tagging = recipe.kind == "tagging"
     encode = encode_words if is_tagging else encode_texts
     model_class = BertForTokenClassification if is_tagging else BertForSequenceClassification
     with quietly():
         model = model_class.from_pretrained(contest.model, **task.config_fields)
-    collator = (DataCollatorForTokenClassification if is_tagging else DataCollatorWithPadding)(tokenizer)
-    is_faster = fast_bfloat16(torch.device("cuda" if torch.cuda.is_available() else "cpu")) is not None
+    measured = encode(held_out, tokenizer, task)
+    if is_tuned:  # from short to long: batches of like length
+        order = np.argsort([len(ids) for ids in measured["input_ids"]], kind="stable")
+        measured, held_out = measured.select(order), held_out.select(order)
+    trainer = OrderlyTrainer(
+        model,
+        arguments_of(contest, seed, folder, is_tuned),
+        data_collator=(DataCollatorForTokenClassification if is_tagging else DataCollatorWithPadding)(
+            tokenizer
+        ),
+        train_dataset=encode(train, tokenizer, task),
+        eval_dataset=measured,
+        compute_metrics=scores_of(task, held_out),
+    )
+    trainer.train()
+    trainer.save_model(str(folder / "model"))
+    score = trainer.evaluate()[f"eval_{CRITERIA[contest.task]}"]
+    return {"seconds": time.perf_counter() - began, "score": score}
+
+
+def arguments_of(contest: Contest, seed: int, folder: Path, is_tuned: bool) -> TrainingArguments:
+    """Tell Trainer what our recipe says."""
+    is_faster = fast_bfloat16(present_device()) is not None
     faster = {"bf16": is_faster, "bf16_full_eval": False, "train_sampling_strategy": "group_by_length"}
-    arguments = TrainingArguments(
+    return TrainingArguments(
         str(folder),
         num_train_epochs=contest.epochs,
         per_device_train_batch_size=BATCH_SIZE,
@@ -164,21 +184,6 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
         use_cpu=not torch.cuda.is_available(),
         **faster if is_tuned else {},
     )
-    measured = encode(held_out, tokenizer, task)
-    if is_tuned:
-        measured, held_out = from_short_to_long(measured, held_out)
-    trainer = OrderlyTrainer(
-        model,
-        arguments,
-        data_collator=collator,
-        train_dataset=encode(train, tokenizer, task),
-        eval_dataset=measured,
-        compute_metrics=scores_of(task, held_out),
-    )
-    trainer.train()
-    trainer.save_model(str(folder / "model"))
-    score = trainer.evaluate()[f"eval_{CRITERIA[contest.task]}"]
-    return {"seconds": time.perf_counter() - began, "score": score}
 
 
 class OrderlyTrainer(Trainer):
@@ -188,29 +193,10 @@ class OrderlyTrainer(Trainer):
         return SequentialSampler(eval_dataset)
 
 
-def from_short_to_long(encoded: Dataset, rows: Dataset) -> tuple[Dataset, Dataset]:
-    """Sort encoded rows by length, and the rows with them: batches of like length."""
-    order = np.argsort([len(ids) for ids in encoded["input_ids"]], kind="stable")
-    return encoded.select(order), rows.select(order)
-
-
-def parse_task(contest: Contest) -> Any:
-    """Read what a recipe says of the task."""
-    data = {"model": {"path": "x"}, "task": TASKS[contest.task], "data": {"train": "x"}, "output": "x"}
-    return parse_recipe(FineTuningRecipe, data).task
-
-
 def encode_texts(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) -> Dataset:
-    """Tokenize texts or pairs as transformers' examples do."""
-    columns = task.recipe.texts
-    labels = np.asarray(task.references(rows)).tolist()
-
-    def encode(batch: Mapping[str, list[str]]) -> Any:
-        texts, *others = (batch[column] for column in columns)
-        return tokenizer(texts, others[0] if others else None, truncation=True)
-
-    encoded = rows.map(encode, batched=True, remove_columns=rows.column_names)
-    return encoded.add_column("labels", labels)  # pyright: ignore[reportCallIssue]
+    """Tokenize texts as transformers' examples do."""
+    encoded = tokenizer(rows[task.recipe.texts[0]][:], truncation=True)
+    return Dataset.from_dict({**encoded, "labels": np.asarray(task.references(rows)).tolist()})
 
 
 def encode_words(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) -> Dataset:
@@ -220,13 +206,8 @@ def encode_words(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) 
     labels = []
     for index, row in enumerate(tags):
         words = encoded.word_ids(index)
-        before = [None, *words[:-1]]
-        labels.append(
-            [
-                IGNORED if word is None or word == last else row[word]
-                for word, last in zip(words, before, strict=True)
-            ]
-        )
+        pairs = zip([None, *words], words, strict=False)
+        labels.append([IGNORED if word in (None, last) else row[word] for last, word in pairs])
     return Dataset.from_dict({**encoded, "labels": labels})
 
 
@@ -234,21 +215,18 @@ def scores_of(task: Task, rows: Dataset) -> Callable[[EvalPrediction], dict[str,
     """Score Trainer's logits as ours are scored."""
     references = task.references(rows)
 
+    def tagged(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Return the numbers of the words that have a token, and their best labels, (W, 2)."""
+        found = logits[labels != IGNORED].argmax(-1)
+        return np.stack((np.arange(len(found)), found), axis=1)
+
     def compute(prediction: EvalPrediction) -> dict[str, float]:
-        logits: Any = prediction.predictions
+        answers: Any = [*prediction.predictions]
         if task.head == "ForTokenClassification":
-            answers = [tagged(*pair) for pair in zip(logits, prediction.label_ids, strict=True)]
-        else:
-            answers = list(logits)
+            answers = [tagged(*pair) for pair in zip(answers, prediction.label_ids, strict=True)]
         return task.score(task.predictions(answers, rows), references)
 
     return compute
-
-
-def tagged(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the numbers of the words that have a token, and their best labels, (W, 2)."""
-    found = logits[labels != IGNORED].argmax(-1)
-    return np.stack((np.arange(len(found)), found), axis=1)
 
 
 SIDES: dict[str, Callable[..., dict[str, Any]]] = {
@@ -259,7 +237,7 @@ SIDES: dict[str, Callable[..., dict[str, Any]]] = {
 """Side -> what fine-tunes."""
 
 
-def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
+def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> Result:
     """Fine-tune by all sides in turns, with one seed after another."""
     contest = replace(case, model=options.model.resolve(), data=options.data.resolve())
     runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
@@ -272,28 +250,16 @@ def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: R
         print(f"{case.task}, {side}, seed {seed}: {found}", file=sys.stderr, flush=True)
         runs[side].append(found)
     about = {"criterion": CRITERIA[case.task].replace("_", " "), "rows": case.rows}
-    return {"sides": {side: about | found for side, found in relate(runs).items()}}
+    sides = {side: about | described(own) for side, own in runs.items()}
+    summarize(sides, 1, "speed", {"stock": ("stock",), "best_stock": ("stock", "stock-tuned")})
+    return {"sides": sides}
 
 
-def relate(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Describe the runs of each side, with the ratio of its median time to those of the stock sides."""
-    medians = {side: median(run["seconds"] for run in own) for side, own in runs.items()}
-    stock = [medians[side] for side in medians if side.startswith("stock")]
-    return {
-        side: {
-            "runs": own,
-            "median": medians[side],
-            "score": across_seeds([run["score"] for run in own]),
-            "over_stock": f"{medians['stock'] / medians[side]:.2f}x" if "stock" in medians else "",
-            "over_best_stock": f"{min(stock) / medians[side]:.2f}x" if stock else "",
-        }
-        for side, own in runs.items()
-    }
-
-
-def across_seeds(scores: Sequence[float]) -> str:
-    """Write the mean of scores over seeds, and their deviation."""
-    return f"{mean(scores):.4g}" + (f" ± {stdev(scores):.2g}" if len(scores) > 1 else "")
+def described(runs: Sequence[dict[str, Any]]) -> Result:
+    """Describe a side's runs: their scores as mean and deviation over seeds."""
+    seconds, scores = ([run[name] for run in runs] for name in ("seconds", "score"))
+    score = f"{mean(scores):.4g}" + (f" ± {stdev(scores):.2g}" if len(scores) > 1 else "")
+    return {"seconds": seconds, "median": median(seconds), "scores": scores, "score": score}
 
 
 BENCHMARK = Benchmark(
@@ -305,8 +271,8 @@ BENCHMARK = Benchmark(
         "side": "{side}",
         "validation rows": "{score}",
         "seconds, median": "{median:,.0f}",
-        "over best stock": "{over_best_stock}",
-        "over stock": "{over_stock}",
+        "over best stock": "{ratio_to_best_stock:.2f}x",
+        "over stock": "{ratio_to_stock:.2f}x",
     },
     alignment="lllr",
     sides=[*SIDES],

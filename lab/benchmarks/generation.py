@@ -10,18 +10,18 @@ prompts. Nothing ends a text early, so that all write equally much.
 """
 
 import time
-from argparse import Namespace
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from benchmark import Benchmark
+from benchmark import Benchmark, side_by_side
 from cases import BASE, SEED, DecoderCase, copy_weights
-from measuring import Conditions, in_fresh_process, measure
-from publishing import Result, spread, summarize
+from measuring import in_fresh_process
+from publishing import Result, spread
 from sides import Pass, Side
 from torch import Tensor
 
@@ -31,8 +31,6 @@ SHARE_OF_PROMPT = 5
 LIVELINESS = 4.0
 """Factor of the random matrices of the layers. Without it a model with a tied head repeats its last word, and
 nothing would follow from equal texts."""
-
-PEERS = {"stock": ("stock",), "stock-bf16": ("stock-bf16",)}
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class WritingCase(DecoderCase):
         words = self.words(self.batch_size * length, np.random.default_rng(SEED))
         return torch.from_numpy(words).view(self.batch_size, length)
 
-    def models(self) -> Mapping[str, Any]:
+    def models(self) -> dict[str, Any]:
         """Build the stock model and ours, equal and in float32."""
         torch.manual_seed(SEED)
         stock, ours = self.stock().eval(), self.tercet().eval()
@@ -64,31 +62,35 @@ class WritingCase(DecoderCase):
         copy_weights(stock, ours)
         return {"stock": stock, "tercet": ours}
 
-    def write(self, model: Any) -> Tensor:
-        """Generate behind all prompts; return the new tokens, (B, T)."""
-        new = self.num_new_tokens
-        texts = model.generate(
-            self.prompts().to(model.device),
-            max_new_tokens=new,
-            do_sample=False,
-            cache_implementation=self.cache,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
-        return texts[:, -new:]
+
+def write(model: Any, case: WritingCase) -> Pass:
+    """Return what generates behind all prompts: the new tokens, (B, T)."""
+    new, prompts = case.num_new_tokens, case.prompts().to(model.device)
+    settings = {"do_sample": False, "cache_implementation": case.cache, "eos_token_id": None}
+    return lambda: model.generate(prompts, max_new_tokens=new, pad_token_id=0, **settings)[:, -new:]
 
 
-def prepare(case: WritingCase, device: torch.device, *, whose: str, dtype: torch.dtype) -> Pass:
-    """Build a model; return what writes all texts once."""
-    return partial(case.write, case.models()[whose].to(device, dtype))
+Use = Callable[[Any, Any], Pass]
+"""Makes what a model is to do of the model and a case."""
+
+
+def reading(whose: str, use: Use, dtype: torch.dtype, products: Any = nullcontext) -> Side:
+    """Make a side that uses the stock model or ours; those in bfloat16 keep freed memory as well."""
+    is_narrow = dtype == torch.bfloat16
+    prepare = partial(prepare_reader, whose=whose, use=use, dtype=dtype)
+    return Side(prepare, "bf16" if is_narrow else "fp32", is_narrow, products)
+
+
+def prepare_reader(case: WritingCase, device: torch.device, *, whose: str, use: Use, dtype: Any) -> Pass:
+    return use(case.models()[whose].to(device, dtype), case)
 
 
 WRITERS = {
-    f"{whose}{suffix}": Side(partial(prepare, whose=whose, dtype=dtype), precision, bool(suffix))
+    f"{whose}{suffix}": reading(whose, write, dtype)
     for whose in ("stock", "tercet")
-    for suffix, dtype, precision in (("", torch.float32, "fp32"), ("-bf16", torch.bfloat16, "bf16"))
+    for suffix, dtype in (("", torch.float32), ("-bf16", torch.bfloat16))
 }
-"""The sides, by name, in the order of a round; those in bfloat16 keep freed memory as well."""
+"""The sides, by name, in the order of a round."""
 
 WRITING_CASES = {
     case.name: case
@@ -102,42 +104,28 @@ WRITING_CASES = {
 """What is generated, by name: layers x width."""
 
 
-def measure_case(case: WritingCase, options: Namespace, conditions: Conditions, _: Result) -> dict[str, Any]:
-    """Compare the texts, time all sides, and relate them to each other and to the reading of weights."""
-    texts = in_fresh_process(conditions, compare_texts, case)
-    sides = measure(case, WRITERS, conditions, options.rounds)
-    describe_sides(sides, case, texts)
-    return {"case": asdict(case), "texts": texts, "sides": sides}
-
-
-def describe_sides(sides: Mapping[str, dict[str, Any]], case: WritingCase, texts: Mapping[str, Any]) -> None:
-    """Add to each side's `seconds` its speed, its ratio to the stock sides, and how fast it reads weights."""
-    summarize(sides, case.num_new_tokens * case.batch_size, "tokens_per_second", PEERS)
-    for name, side in sides.items():
-        precision = WRITERS[name].precision
-        weight_bytes = texts["parameters"] * (2 if precision == "bf16" else 4)
-        steps = side["tokens_per_second"] / case.batch_size
-        side |= {"precision": precision, "gigabytes_per_second": steps * weight_bytes / 1e9}
-        side["same_tokens"] = texts["same_tokens"][name]
-
-
-def compare_texts(case: WritingCase) -> dict[str, Any]:
-    """Generate with both models in both types; return the share of tokens in common with `stock`.
+def compare_texts(case: WritingCase) -> Result:
+    """Generate on all sides; return the share of tokens in common with `stock`.
 
     Also return how many parameters the models have, and how varied the stock model's texts are: its different
     tokens in a text, on average.
     """
-    models, texts = case.models(), {}
-    for dtype, suffix in ((torch.float32, ""), (torch.bfloat16, "-bf16")):
-        texts |= {f"{whose}{suffix}": case.write(model.to(dtype)) for whose, model in models.items()}
+    texts = {name: side.prepare(case, torch.device("cpu"))() for name, side in WRITERS.items()}
     return {
-        "parameters": sum(parameter.numel() for parameter in models["stock"].parameters()),
+        "parameters": case.models()["stock"].num_parameters(),
         "num_new_tokens": case.num_new_tokens,
         "different_tokens": sum(len(text.unique()) for text in texts["stock"]) / case.batch_size,
         "same_tokens": {
             name: (text == texts["stock"]).double().mean().item() for name, text in texts.items()
         },
     }
+
+
+def speed_of_memory(name: str, side: Result, case: Result, _: Result) -> Result:
+    """Return how fast a side reads weights, all of them in a step."""
+    steps = side["tokens_per_second"] / case["case"]["batch_size"]
+    weight_bytes = case["parity"]["parameters"] * (2 if WRITERS[name].precision == "bf16" else 4)
+    return {"gigabytes_per_second": steps * weight_bytes / 1e9}
 
 
 def measure_bandwidth() -> float:
@@ -153,7 +141,7 @@ def measure_bandwidth() -> float:
 
 def varieties(result: Result) -> list[str]:
     """Describe how varied the texts are, and whether ours are the stock model's."""
-    texts = [case["texts"] for case in result["cases"].values()]
+    texts = [case["parity"] for case in result["cases"].values()]
     fewest = min(each["different_tokens"] for each in texts)
     same = min(each["same_tokens"]["tercet"] for each in texts)
     return [
@@ -164,7 +152,13 @@ def varieties(result: Result) -> list[str]:
 
 BENCHMARK = Benchmark(
     WRITING_CASES,
-    measure_case,
+    side_by_side(
+        WRITERS,
+        compare_texts,
+        lambda case: case.num_new_tokens * case.batch_size,
+        {"stock": ("stock",), "stock-bf16": ("stock-bf16",)},
+        describe=speed_of_memory,
+    ),
     {
         "layers x width": "{case}",
         "stock, tokens/s": "{stock[tokens_per_second]:,.0f}",
@@ -176,7 +170,7 @@ BENCHMARK = Benchmark(
         "weights, GB/s": "{tercet-bf16[gigabytes_per_second]:.1f}",
     },
     has_row_per_case=True,
-    alignment="lr",
+    sides=[*WRITERS],
     begin=lambda conditions, is_smoke: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
     remarks=lambda result: [f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"],
     facts=varieties,

@@ -1,14 +1,13 @@
 """Measure training on one GPU beside stock models, in eight minutes: laws, speed, memory, waits, gates.
 
-    make gpu                                                          everything, without installing
-    python lab/benchmarks/gpu.py --parts gpt2 bert-512 --minutes 4    these alone, beside earlier figures
-    python lab/benchmarks/gpu.py --parts --page docs/performance.md   nothing: put the table there
-    python lab/benchmarks/gpu.py --smoke                              tiny shapes on a CPU: does it run?
+    make gpu                                                            everything, without installing
+    make gpu GPU=--smoke                                                tiny shapes on a CPU: does it run?
+    make gpu GPU="--cases gpt2 bert-512 --minutes 4"                    these alone, beside earlier figures
+    python lab/benchmarks/benchmark.py gpu --render --page docs/performance.md      put the table there
 
-Parts are measured in the order of their importance, the laws of `sides.py` first, and three at once on a GPU:
-some compile while another is timed. Each side is a process of its own with a time limit: what fails or hangs
-does not end the rest, and what no longer fits into the minutes is left out and named. Results are written
-down as they come.
+Cases are measured in the order of their importance, the laws of `sides.py` first, and three at once: some
+compile while another is timed. Each side is a process of its own with a time limit: what fails or hangs does
+not end the rest, and what no longer fits into the minutes is named.
 """
 
 import json
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import time
 import warnings
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from threading import Lock
 from typing import Any
 
 import torch
+from benchmark import Benchmark
 from cases import (
     BASE,
     CASES,
@@ -41,8 +41,8 @@ from cases import (
     HybridCase,
 )
 from generation import WRITERS, WritingCase
-from measuring import Conditions, Worker, begin_result, find_peaks, seconds_of, turns
-from publishing import RESULTS, Result, describe_run, keep, lines_of, publish, read
+from measuring import Conditions, Worker, find_peaks, seconds_of, turns
+from publishing import Result, lines_of
 from sides import SIDES, Pass, Side, prepare_laws, prepare_stock, prepare_tercet
 from torch.profiler import ProfilerActivity, profile
 
@@ -60,14 +60,17 @@ VARIABLES = {
 }
 """Of the environment of all sides, unless it says otherwise."""
 
-LONGEST, SHORTEST = 240.0, 20.0
-"""Seconds in which a part has to be prepared, and that must be left for one to begin."""
+BEGIN = time.monotonic()
+"""When the program was started."""
 
-TIMING, SHORTEST_TIMING = 60.0, 30.0
-"""Seconds that a part may be timed for, and that have to be left for it before the deadline."""
+LONGEST, TIMING, RESERVE = 240.0, 60.0, 30.0
+"""Seconds in which a part has to be prepared, in which it has to be timed, and that remain for that."""
 
 SECONDS = 0.3
 """What is timed on a GPU takes about as long."""
+
+TURN = Lock()
+"""Held while something is timed: other parts only compile and take first steps meanwhile."""
 
 STEPS = {"cuda": 120, "cpu": 12}
 """Of `tercet pretrain`."""
@@ -180,118 +183,50 @@ PARTS: dict[str, Part] = {
 }
 """What is measured, by name, the most important first. Laws need few layers: all of a kind have one graph."""
 
-SAME_WHEN_TINY = ("4x256", "12x384")
-"""What differs from `bert-512` in nothing but the shape."""
 
-
-def main(arguments: list[str]) -> int:
-    """Measure what the arguments ask for, print it, and write it down; 2 tells of wrong usage."""
-    begin, options = time.monotonic(), parse(arguments)
+def settle(options: Namespace) -> Conditions:
+    """Start what processes are forked from, with the environment that they need."""
+    has_gpu = torch.cuda.is_available()
+    if not has_gpu and not options.smoke:
+        raise ValueError("torch finds no GPU here: add --smoke to try everything with tiny shapes on a CPU")
     os.environ.update(VARIABLES | os.environ)
     get_context("forkserver").set_forkserver_preload(["gpu"])
     forkserver.ensure_running()
+    return Conditions(options.threads, "forkserver", "inductor" if has_gpu else "aot_eager")
+
+
+def measure_part(part: Part, options: Namespace, conditions: Conditions, _: Result) -> Result:
+    """Prepare the sides, and time them in turns; what fails or is late does not end the others."""
+    begin, deadline = time.monotonic(), BEGIN + 60 * options.minutes
+    prepared = min(begin + LONGEST, deadline - RESERVE)
     try:
-        run(options, begin + 60 * options.minutes)
-    except ValueError as error:
-        print(f"{Path(__file__).name}: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def run(options: Namespace, deadline: float) -> None:
-    """Measure parts until there is no time left.
-
-    Raises:
-        ValueError: There is no GPU, and it is no trial; no such part; or no result to show.
-    """
-    has_gpu, names = torch.cuda.is_available(), PARTS.keys() if options.parts is None else options.parts
-    if unknown := [name for name in names if name not in PARTS]:
-        raise ValueError(f"no part is called {', '.join(unknown)}: choose from {', '.join(PARTS)}")
-    if options.smoke and options.parts is None:
-        names = [name for name in names if name not in SAME_WHEN_TINY]
-    if names and not has_gpu and not options.smoke:
-        raise ValueError("torch finds no GPU here: add --smoke to try everything with tiny shapes on a CPU")
-    is_kept = options.parts is not None and options.output.exists()
-    result = read(options.output) if is_kept else {"parts": {}}
-    if names:
-        conditions = Conditions(
-            torch.get_num_threads(),
-            start_method="forkserver",
-            compiler="inductor" if has_gpu else "aot_eager",
-        )
-        about = {"rounds": options.rounds, "is_timed": False, "is_smoke": options.smoke}
-        result |= begin_result(conditions, False, **about)
-        result |= find_peaks(conditions, options.smoke)
-        measure_all([*names], options, conditions, result, deadline)
-    elif "peaks" not in result:
-        raise ValueError(f"{options.output} does not exist: measure something first")
-    publish(render(result), options.page, "gpu")
-
-
-def measure_all(
-    names: list[str], options: Namespace, conditions: Conditions, result: Result, deadline: float
-) -> None:
-    """Measure parts, and keep what each gives at once."""
-    turn, writing = Lock(), Lock()
-
-    def measure_one(name: str) -> None:
-        begin = time.monotonic()
-        part = PARTS[name].shrunk() if options.smoke else PARTS[name]
-        try:
-            if deadline - begin < SHORTEST:
-                raise TimeoutError(f"the {options.minutes:g} minutes were over (--parts {name})")
-            found = measure_part(part, conditions, options.rounds, begin + LONGEST, deadline, turn)
-        except Exception as error:  # whatever it is, the other parts go on
-            found = {"failure": f"{type(error).__name__}: {str(error)[:300]}"}
-        with writing:
-            now = time.monotonic()
-            parts = result["parts"] | {name: found | {"wall_seconds": now - begin}}
-            result["parts"] = {each: parts[each] for each in PARTS if each in parts}
-            result["wall_seconds"] = now - (deadline - 60 * options.minutes)
-            keep(options.output, result)
-            seconds = f"{now - begin:.0f} s, {result['wall_seconds']:.0f} s since the start"
-            print(f"{name}: {seconds}", file=sys.stderr, flush=True)
-
-    with ThreadPoolExecutor(1 if options.smoke else 3) as threads:
-        list(threads.map(measure_one, names))
-
-
-def measure_part(
-    part: Part, conditions: Conditions, rounds: int, prepared: float, deadline: float, turn: Lock
-) -> Result:
-    """Prepare the sides, and time them in turns; one that fails or is late does not end the others.
-
-    Args:
-        part: What is measured.
-        conditions: Of the sides' processes.
-        rounds: Turns of each side.
-        prepared: When they have to be prepared, by the monotonic clock.
-        deadline: When nothing is measured any more.
-        turn: Held while something is timed: other parts only compile and take first steps meanwhile.
-    """
-    if not part.sides:
-        return pretrain(part.case, prepared, deadline, turn)
-    sides = Sides(part, conditions, min(prepared, deadline - SHORTEST_TIMING), deadline, turn)
-    with ThreadPoolExecutor(len(part.sides) if part.begins_at_once else 1) as threads:
-        list(threads.map(partial(sides.attempt, sides.begin), part.sides))
-    if "laws" in part.sides:
-        return {"sides": sides.found}
-    with turn:
-        for worker in sides.workers.values():
-            worker.deadline = min(time.monotonic() + TIMING, deadline)
-        for name in turns([*part.sides], rounds):
-            sides.attempt(sides.take_turn, name)
-        for name in part.sides:
-            sides.attempt(sides.observe, name)
-    return {"sides": sides.found} | describe(part.case)
+        if not part.sides:
+            return pretrain(part.case, prepared, deadline)
+        sides = Sides(part, conditions, prepared, deadline)
+        with ThreadPoolExecutor(len(part.sides) if part.begins_at_once else 1) as threads:
+            list(threads.map(partial(sides.attempt, sides.begin), part.sides))
+        if "laws" in part.sides:
+            return {"sides": sides.found}
+        with TURN:
+            for worker in sides.workers.values():
+                worker.deadline = min(time.monotonic() + TIMING, deadline)
+            for name in turns([*part.sides], options.rounds):
+                sides.attempt(sides.take_turn, name)
+            for name in part.sides:
+                sides.attempt(sides.observe, name)
+        return {"sides": sides.found} | describe(part.case)
+    except Exception as error:  # whatever it is, the other parts go on
+        return {"failure": f"{type(error).__name__}: {str(error)[:300]}"}
+    finally:
+        print(f"{part.case.name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
 
 
 class Sides:
     """A part's sides, each in a process of its own, and what is found of them; see `measure_part`."""
 
-    def __init__(self, part: Part, conditions: Conditions, prepared: float, deadline: float, turn: Lock):
+    def __init__(self, part: Part, conditions: Conditions, prepared: float, deadline: float):
         self.part, self.conditions = part, conditions
-        self.prepared, self.deadline, self.turn = prepared, deadline, turn
+        self.prepared, self.deadline = prepared, deadline
         self.found: dict[str, Result] = {name: {"seconds": []} for name in part.sides}
         self.workers: dict[str, Worker] = {}
 
@@ -319,13 +254,12 @@ class Sides:
         worker.do(forget_peak)
         seconds, told = worker.do(first_pass)
         found["seconds_to_first_step"] = worker.preparation + seconds
+        worker.deadline = self.deadline  # to wait for others is not to be late
         for _ in range(side.warm_ups - 1):
-            with self.turn:
-                worker.deadline = self.deadline  # to wait for others is not to be late
+            with TURN:
                 told += worker.do(first_pass)[1]
         found["warnings"] = [each for each in (*worker.warnings, *told) if each.startswith("training.")]
         found["graphs"] = worker.do(count_graphs)
-        worker.deadline = self.deadline
 
     def take_turn(self, name: str) -> None:
         """Time a side once."""
@@ -340,11 +274,10 @@ class Sides:
         worker.finish()
 
 
-def pretrain(case: Any, prepared: float, deadline: float, turn: Lock) -> Result:
+def pretrain(case: Any, prepared: float, deadline: float) -> Result:
     """Run `tercet pretrain` on text that is installed here, and read the second half of its log.
 
-    A run of a few steps reads the text and compiles beforehand, while others are timed; for the times, see
-    `measure_part`.
+    A run of a few steps reads the text and compiles beforehand, while others are timed.
     """
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     text = {"cuda": ("documentation",) * 2, "cpu": (ROOT / "CHANGELOG.md", ROOT / "README.md")}[kind]
@@ -373,7 +306,7 @@ def pretrain(case: Any, prepared: float, deadline: float, turn: Lock) -> Result:
                 raise RuntimeError(done.stderr.strip().rpartition("\n")[2])
 
         run(min(prepared, deadline), **{"training.steps": 2, "output": f"{folder}/first"})
-        with turn:
+        with TURN:
             end = min(time.monotonic() + 2 * TIMING, deadline)
             run(end, **{"training.steps": STEPS[kind], "output": f"{folder}/run"})
         log = [each for each in read_log(Path(folder) / "run" / LOG) if "tokens_per_second" in each]
@@ -470,22 +403,25 @@ COLUMNS_OF_GATES = ("work", "what", "gate", "measured", "verdict")
 COLUMNS_OF_SIDES = ("work", "side", "tokens/s", "share of peak", "memory, GiB", "first step, s")
 
 
-def render(result: Mapping[str, Any]) -> str:
-    """Write a run's result as Markdown: broken laws, missed gates, all sides."""
-    parts, peak = result["parts"], peak_of(result)
-    peaks = f"peak {peak / 1e12:,.1f} TFLOP/s in bf16 (measured: {result['peaks']['bf16'] / 1e12:,.1f})"
-    broken = [row[:-1] for row in law_rows(parts) if row[-1] != "holds"]
-    gates = [*gate_rows(parts, peak)]
-    shown = [row for row in gates if row[-1] not in ("goal reached", "met")]
-    lines = [*describe_run(result, peaks), ""]
-    lines += [
-        f"Laws: {len([*law_rows(parts)]) - len(broken)} hold, {len(broken)} are broken. "
-        f"Gates: {len(gates) - len(shown)} of {len(gates)} are met; the others are:"
+def text_of(result: Result) -> list[str]:
+    """Write broken laws, missed gates, and all sides."""
+    parts, peak = result["cases"], peak_of(result)
+    laws, gates = [*law_rows(parts)], [*gate_rows(parts, peak)]
+    broken = [row[:-1] for row in laws if row[-1] != "holds"]
+    missed = [row for row in gates if row[-1] not in ("goal reached", "met")]
+    lines = [
+        f"Laws: {len(laws) - len(broken)} hold, {len(broken)} are broken. "
+        f"Gates: {len(gates) - len(missed)} of {len(gates)} are met; the others are:"
     ]
-    tables = {COLUMNS_OF_LAWS: broken, COLUMNS_OF_GATES: shown, COLUMNS_OF_SIDES: [*side_rows(result, peak)]}
+    tables = {COLUMNS_OF_LAWS: broken, COLUMNS_OF_GATES: missed, COLUMNS_OF_SIDES: [*side_rows(parts, peak)]}
     for head, rows in tables.items():
         lines += ["", *lines_of(head, rows, "l")] if rows else []
-    return "\n".join([*lines, "", *remarks(parts)]).rstrip()
+    return [*lines, "", *remarks(parts)]
+
+
+def peaks(result: Result) -> list[str]:
+    measured = result["peaks"]["bf16"] / 1e12
+    return [f"peak {peak_of(result) / 1e12:,.1f} TFLOP/s in bf16 (measured: {measured:,.1f})"]
 
 
 def remarks(parts: Mapping[str, Any]) -> Iterator[str]:
@@ -552,9 +488,9 @@ def speeds_of(part: Mapping[str, Any], side: str) -> list[float]:
     return [] if "failure" in found else [part["tokens"] / seconds for seconds in found["seconds"]]
 
 
-def side_rows(result: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
+def side_rows(parts: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
     """Show all sides of all parts, and why some were not measured."""
-    for name, part in result["parts"].items():
+    for name, part in parts.items():
         work, flops = PARTS[name].case.name, part.get("flops_per_token")
         for side, found in part.get("sides", {"tercet": part}).items():
             if "failure" in found:
@@ -571,24 +507,15 @@ def side_rows(result: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
                 ]
 
 
-def parse(arguments: list[str]) -> Namespace:
-    """Read the command line."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--parts", nargs="*", metavar="NAME", help="only these, or none; the output keeps others"
-    )
-    parser.add_argument("--minutes", type=float, default=8.0, help="of wall time, about")
-    parser.add_argument("--rounds", type=int, help="turns of every side that count: 5, of a smoke 1")
-    parser.add_argument("--smoke", action="store_true", help="tiny shapes: only to see that it runs")
-    parser.add_argument("--output", type=Path, help="where all numbers go, as JSON")
-    parser.add_argument("--page", type=Path, help="Markdown page that has a place for the table")
-    options = parser.parse_args(arguments)
-    options.rounds = options.rounds or (1 if options.smoke else 5)
-    options.output = options.output or (Path("runs") if options.smoke else RESULTS) / "gpu.json"
-    return options
-
-
-if __name__ == "__main__":
-    import gpu  # by this name, other processes find what they are to do
-
-    sys.exit(gpu.main(sys.argv[1:]))
+BENCHMARK = Benchmark(
+    PARTS,
+    measure_part,
+    options={"--minutes": {"type": float, "default": 8.0, "help": "of wall time, about"}},
+    defaults={"waits_for_rest": False},
+    settle=settle,
+    begin=lambda conditions, is_smoke: {"is_timed": False} | find_peaks(conditions, is_smoke),
+    at_once=3,
+    keeps_others=True,
+    remarks=peaks,
+    text=text_of,
+)

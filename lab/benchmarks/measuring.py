@@ -20,7 +20,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from sides import Pass, Side
@@ -36,8 +36,6 @@ QUIET_LOAD = 0.5
 
 PATIENCE = 600.0
 """Seconds that a benchmark waits for that before it gives up."""
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Conditions:
         torch.manual_seed(0)
 
 
-def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *arguments: Any) -> Result:
+def in_fresh_process(conditions: Conditions, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function where nothing has happened yet."""
     context = get_context(conditions.start_method)
     with ProcessPoolExecutor(1, context, conditions.settle) as executor:
@@ -65,17 +63,13 @@ def in_fresh_process(conditions: Conditions, function: Callable[..., Result], *a
 
 
 class Worker:
-    """One side of a case in its own process, which works only when it is told to."""
+    """One side of a case in its own process, which works only when it is told to.
+
+    It is prepared in `preparation` seconds, with `warnings`, and killed if it has not answered at the
+    `deadline`, by the monotonic clock.
+    """
 
     def __init__(self, case: Any, side: Side, conditions: Conditions, deadline: float = math.inf):
-        """Start it, and wait until it is prepared: in `preparation` seconds, with `warnings`.
-
-        Args:
-            case: What it works on.
-            side: How.
-            conditions: Of its process.
-            deadline: When it has to answer at last, by the monotonic clock; then it is killed.
-        """
         context: Any = get_context(conditions.start_method)
         self.deadline = deadline
         self.pipe, theirs = context.Pipe()
@@ -83,10 +77,6 @@ class Worker:
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         self.preparation, self.warnings = self._receive()
-
-    def work_once(self) -> float:
-        """Do its work once (train on every batch, or write all texts); return the seconds that this took."""
-        return self.do(seconds_of)
 
     def do(self, task: Callable[[Pass, torch.device], Any] | None) -> Any:
         """Call a function with its work and its device there; return the result. `None` ends it.
@@ -157,10 +147,10 @@ def measure(
     workers = {name: Worker(case, side, conditions) for name, side in sides.items()}
     for name, worker in workers.items():
         for _ in range(sides[name].warm_ups):
-            worker.work_once()
+            worker.do(seconds_of)
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for name in turns(list(sides), rounds):
-        seconds[name].append(workers[name].work_once())
+        seconds[name].append(workers[name].do(seconds_of))
     return {
         name: {"seconds": seconds[name], "memory_mib": worker.finish()} for name, worker in workers.items()
     }
@@ -186,39 +176,30 @@ def measure_peaks() -> dict[str, float]:
 
 
 def present_device() -> torch.device:
-    """Choose the GPU if there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def begin_result(conditions: Conditions, waits_for_rest: bool, **more: Any) -> dict[str, Any]:
-    """Build the head of a result: when, where and under what conditions a program measures.
-
-    Args:
-        conditions: Of the measurement.
-        waits_for_rest: Whether the machine has to be at rest.
-        more: What else belongs to the result.
-
-    Raises:
-        ValueError: It has to be, and is not.
-    """
+    """Describe what every result has: when, where, in which conditions, and `more`."""
     if waits_for_rest:
         wait_for_rest()
-    machine = describe_machine()
-    return {
-        "date": date.today().isoformat(),
-        "machine": machine,
-        "is_noisy": machine["load_average"] > QUIET_LOAD,
-        "conditions": asdict(conditions),
-        **more,
+    load = os.getloadavg()[0]
+    instructions = torch.backends.cpu.get_cpu_capability(), fast_bfloat16(torch.device("cpu"))
+    machine = {
+        "processor": processor_name(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "instructions": ", ".join(filter(None, instructions)),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("tercet", "torch", "transformers", "accelerate")},
+        "load_average": load,
     }
+    about = {"date": date.today().isoformat(), "machine": machine, "is_noisy": load > QUIET_LOAD}
+    return about | {"conditions": asdict(conditions)} | more
 
 
 def wait_for_rest() -> None:
-    """Wait until what ran before has faded from the load average of the last minute.
-
-    Raises:
-        ValueError: It stays high for `PATIENCE` seconds.
-    """
+    """Wait until what ran before has faded from the load average of the last minute."""
     deadline = time.monotonic() + PATIENCE
     while (load := os.getloadavg()[0]) > QUIET_LOAD:
         if time.monotonic() > deadline:
@@ -227,20 +208,6 @@ def wait_for_rest() -> None:
                 "end other programs, or leave --page out"
             )
         time.sleep(5)
-
-
-def describe_machine() -> dict[str, Any]:
-    """Describe the machine, the versions, and how busy it is."""
-    bfloat16 = fast_bfloat16(torch.device("cpu"))
-    return {
-        "processor": processor_name(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "instructions": ", ".join(filter(None, [torch.backends.cpu.get_cpu_capability(), bfloat16])),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("tercet", "torch", "transformers", "accelerate")},
-        "load_average": os.getloadavg()[0],
-    }
 
 
 def processor_name() -> str:

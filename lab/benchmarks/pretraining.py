@@ -3,15 +3,11 @@
 `cases.py` lists what is trained, `sides.py` by whom, and proves that the models are the same.
 """
 
-from argparse import Namespace
-from dataclasses import asdict
-from typing import Any
-
 import torch
-from benchmark import Benchmark
-from cases import CASES, Case
-from measuring import Conditions, find_peaks, in_fresh_process, measure, present_device
-from publishing import Result, spread, summarize
+from benchmark import Benchmark, side_by_side
+from cases import CASES
+from measuring import find_peaks, present_device
+from publishing import Result, spread
 from sides import SIDES, compare
 
 from tercet.data.steps.packing import sequence_lengths
@@ -20,20 +16,11 @@ from tercet.training.devices.precision import choose_precision
 PEERS = {"stock": ("stock",), "best_stock": ("stock-tuned", "stock-compiled")}
 
 
-def measure_case(case: Case, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
-    """Compare the models, time all sides, and relate them to each other and to the machine.
-
-    Wasted work is no achievement: a side's share of the peak counts what a real token needs.
-    """
-    parity = in_fresh_process(conditions, compare, case)
-    sides = measure(case, {name: SIDES[name] for name in options.sides}, conditions, options.rounds)
-    tokens, device = int(sequence_lengths(case.pool()).sum()), present_device()
-    summarize(sides, tokens, "tokens_per_second", PEERS)
-    for name, side in sides.items():
-        side["precision"] = choose_precision(SIDES[name].precision, device)
-        flops = side["tokens_per_second"] * parity["flops_per_token"]
-        side["utilization"] = flops / result["peaks"][side["precision"]]
-    return {"case": asdict(case), "tokens": tokens, "parity": parity, "sides": sides}
+def share_of_peak(name: str, side: Result, case: Result, result: Result) -> Result:
+    """Relate a side to the machine. Wasted work is no achievement: what a real token needs counts."""
+    precision = choose_precision(SIDES[name].precision, present_device())
+    flops = side["tokens_per_second"] * case["parity"]["flops_per_token"]
+    return {"precision": precision, "utilization": flops / result["peaks"][precision]}
 
 
 def largest_products(result: Result) -> list[str]:
@@ -56,7 +43,13 @@ def parities(result: Result) -> list[str]:
 
 BENCHMARK = Benchmark(
     CASES,
-    measure_case,
+    side_by_side(
+        SIDES,
+        compare,
+        lambda case: int(sequence_lengths(case.pool()).sum()),
+        PEERS,
+        describe=share_of_peak,
+    ),
     {
         "case": "{case}",
         "stock, tokens/s": "{stock[tokens_per_second]:,.0f}",
@@ -70,7 +63,6 @@ BENCHMARK = Benchmark(
         "MiB, tercet": "{tercet[memory_mib]:,.0f}",
     },
     has_row_per_case=True,
-    alignment="lr",
     sides=[*SIDES],
     # On a CPU the compiled stock model takes minutes, and was never faster.
     defaults={"sides": [name for name in SIDES if name != "stock-compiled" or torch.cuda.is_available()]},

@@ -14,27 +14,7 @@ RESULTS = Path(__file__).parent / "results"
 NOISY = "**The machine was busy when this began: measure again at rest.**"
 SMOKE = "**Tiny shapes, only to see that everything runs: the figures mean nothing.**"
 
-MISSING = "\0"
-"""What a side that was not measured is formatted as: a cell with it is a dash."""
-
 Result = dict[str, Any]
-
-
-class Missing:
-    """A side, or a figure of one, that a case lacks."""
-
-    def __getitem__(self, _: str) -> "Missing":
-        return self
-
-    def __format__(self, _: str) -> str:
-        return MISSING
-
-
-class Row(dict[str, Any]):
-    """Fields of a row, any of which may be missing."""
-
-    def __missing__(self, _: str) -> Missing:
-        return Missing()
 
 
 def keep(path: Path, result: Result) -> None:
@@ -46,25 +26,10 @@ def keep(path: Path, result: Result) -> None:
 
 
 def read(path: Path) -> Result:
-    """Read what `keep` has written.
-
-    Raises:
-        ValueError: There is no such file.
-    """
+    """Read what `keep` has written."""
     if not path.exists():
         raise ValueError(f"{path} does not exist: measure something first")
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def publish(text: str, page: Path | None, name: str) -> None:
-    """Print a table, and put it into its place on a page, if one is named.
-
-    Raises:
-        ValueError: The page has no place for it.
-    """
-    print(text)
-    if page:
-        write_between_marks(page, text, name)
 
 
 def marks_of(name: str) -> tuple[str, str]:
@@ -74,11 +39,7 @@ def marks_of(name: str) -> tuple[str, str]:
 
 
 def write_between_marks(page: Path, text: str, name: str) -> None:
-    """Replace what stands between a result's two marks on a page.
-
-    Raises:
-        ValueError: The page has no such marks.
-    """
+    """Replace what stands between a result's two marks on a page."""
     first, last = marks_of(name)
     before, begin, rest = page.read_text(encoding="utf-8").partition(first)
     _, end, after = rest.partition(last)
@@ -97,12 +58,18 @@ def table(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]], alignme
 
     Args:
         columns: Title -> what a cell shows, a format string of the fields; blanks tell equal titles apart.
-        rows: Their fields.
+        rows: Their fields. What needs a side or a figure that a row lacks is a dash.
         alignment: `l` or `r` for each column; the last letter holds for all that follow.
     """
-    cells = ([shown.format_map(row) for shown in columns.values()] for row in rows)
-    dashed = (["-" if MISSING in cell else cell for cell in row] for row in cells)
-    return lines_of([title.strip() for title in columns], dashed, alignment)
+
+    def cell(shown: str, row: Mapping[str, Any]) -> str:
+        try:
+            return shown.format_map(row)
+        except KeyError:
+            return "-"
+
+    cells = ([cell(shown, row) for shown in columns.values()] for row in rows)
+    return lines_of([title.strip() for title in columns], cells, alignment)
 
 
 def lines_of(head: Sequence[str], rows: Iterable[Sequence[str]], alignment: str = "lr") -> list[str]:

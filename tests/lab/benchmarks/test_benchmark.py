@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tercet.data.steps.packing import sequence_lengths
+
 SMOKES = {
     "pretraining": ["--cases", "encoder", "--sides", "stock", "stock-tuned", "tercet"],
     "generation": ["--cases", "4x256"],
@@ -41,16 +43,16 @@ def test_a_result_that_is_not_there_is_asked_for(module, tmp_path, capsys):
 
 
 def test_shares_of_the_peak_count_what_a_token_needs(module, monkeypatch):
-    benchmark, case = module("pretraining"), module("cases").CASES["encoder"].shrunk()
+    harness, pretraining = module("benchmark"), module("pretraining")
     sides = {"stock": {"seconds": [4.0]}, "tercet": {"seconds": [1.0]}}
-    monkeypatch.setattr(benchmark, "measure", lambda *_: sides)
-    monkeypatch.setattr(benchmark, "in_fresh_process", lambda *_: {"flops_per_token": 2.0})
-    monkeypatch.setitem(benchmark.PEERS, "best_stock", ("stock",))
+    monkeypatch.setattr(harness, "measure", lambda *_: sides)
+    monkeypatch.setattr(harness, "in_fresh_process", lambda *_: {"flops_per_token": 2.0})
+    monkeypatch.setitem(pretraining.PEERS, "best_stock", ("stock",))
     options = SimpleNamespace(sides=list(sides), rounds=1)
-    result = {"peaks": {"fp32": 100.0, "bf16": 400.0}}
-    found = benchmark.measure_case(case, options, None, result)
-    tercet = found["sides"]["tercet"]
-    assert tercet["utilization"] == found["tokens"] * 2 / result["peaks"][tercet["precision"]]
+    case, result = module("cases").CASES["encoder"].shrunk(), {"peaks": {"fp32": 100.0, "bf16": 400.0}}
+    tercet = pretraining.BENCHMARK.measure(case, options, None, result)["sides"]["tercet"]
+    tokens = sequence_lengths(case.pool()).sum()
+    assert tercet["utilization"] == tokens * 2 / result["peaks"][tercet["precision"]]
     assert tercet["ratio_to_stock"] == 4
 
 
@@ -71,12 +73,10 @@ def test_a_fifth_of_a_text_is_given_and_each_step_reads_all_weights(module):
     case = generation.WRITING_CASES["4x256-batch-8"]
     assert case.prompts().shape == (8, 32)
     assert case.num_new_tokens == 128
-    sides = {name: {"seconds": [1.0 if "bf16" in name else 2.0]} for name in generation.WRITERS}
-    texts = {"parameters": 1000, "same_tokens": dict.fromkeys(sides, 1.0)}
-    generation.describe_sides(sides, case, texts)
-    assert sides["tercet"]["tokens_per_second"] == 512
-    assert sides["tercet"]["gigabytes_per_second"] == 64 * 4000 / 1e9
-    assert sides["tercet-bf16"]["gigabytes_per_second"] == 128 * 2000 / 1e9
+    told = {"case": {"batch_size": 8}, "parity": {"parameters": 1000}}
+    for name, bytes_of_a_weight in (("tercet", 4), ("tercet-bf16", 2)):
+        found = generation.speed_of_memory(name, {"tokens_per_second": 512}, told, {})
+        assert found["gigabytes_per_second"] == 64 * 1000 * bytes_of_a_weight / 1e9
 
 
 @pytest.mark.parametrize("name", ["stock", "stock-bf16", "tercet", "tercet-bf16"])

@@ -7,14 +7,14 @@ import sys
 from configparser import ConfigParser
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 import torch
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = ROOT / "lab/benchmarks" / "gpu.py"
+PROGRAM = ROOT / "lab/benchmarks" / "benchmark.py"
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_a_causal_token_needs_what_its_products_do(module):
     assert described == {"tokens": 8 * 16, "flops_per_token": needed}
 
 
-def test_without_a_gpu_the_program_says_what_to_do(module):
-    program = module("gpu")
-    with pytest.raises(ValueError, match="finds no GPU here: add --smoke"):
-        program.run(program.parse([]), deadline=0.0)
-    with pytest.raises(ValueError, match="no part is called gpt3: choose from laws-encoder"):
-        program.run(program.parse(["--smoke", "--parts", "gpt3"]), deadline=0.0)
+def test_without_a_gpu_the_program_says_what_to_do(module, capsys):
+    assert module("benchmark").main(["gpu"]) == 2
+    assert "finds no GPU here: add --smoke" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        module("benchmark").main(["gpu", "--smoke", "--cases", "gpt3"])
+    assert "choose from laws-encoder" in capsys.readouterr().err.replace("'", "")
 
 
 @pytest.mark.usefixtures("no_accelerator_remains")
@@ -66,11 +66,10 @@ def test_laws_hold_and_a_broken_one_shows(module, monkeypatch):
 
 @pytest.mark.slow
 def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
-    command = [sys.executable, PROGRAM, "--smoke", "--output", tmp_path / "result.json"]
+    command = [sys.executable, PROGRAM, "gpu", "--smoke", "--output", tmp_path / "result.json"]
     subprocess.run(command, check=True, cwd=tmp_path)
-    parts = json.loads((tmp_path / "result.json").read_text())["parts"]
-    gpu = module("gpu")
-    assert parts.keys() == gpu.PARTS.keys() - set(gpu.SAME_WHEN_TINY)
+    parts = json.loads((tmp_path / "result.json").read_text())["cases"]
+    assert parts.keys() == module("gpu").PARTS.keys()
     assert not [
         (name, side)
         for name, part in parts.items()
@@ -119,7 +118,7 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
         ("recompilations", "0", "goal reached"),
         ("seconds to the first step", "30", "goal reached"),
     ]
-    rows = [*gpu.side_rows({"parts": parts, "peaks": {"bf16": 4e11}}, peak=1e12)]
+    rows = [*gpu.side_rows(parts, peak=1e12)]
     assert {len(row) for row in rows} == {len(gpu.COLUMNS_OF_SIDES)}
     assert rows[0][2:] == ["50 (25 to 100)", "10.0%", "0.5", "30"]
     assert [row[2] for row in rows[5:]] == ["not measured: a / b", "45 (40 to 60)", "not measured: late"]
@@ -147,7 +146,8 @@ def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatc
 
     monkeypatch.setattr(gpu, "Worker", LateWorker)
     part = replace(gpu.PARTS["gpt2"].shrunk(), sides={"tercet": replace(gpu.OURS, warm_ups=2)})
-    found = gpu.measure_part(part, None, 3, math.inf, math.inf, Lock())["sides"]["tercet"]
+    options = SimpleNamespace(rounds=3, minutes=math.inf)
+    found = gpu.measure_part(part, options, None, {})["sides"]["tercet"]
     assert found == {
         "seconds": [2.0, 1.0],
         "warnings": ["training.compile: why", "training.cuda_graphs: why"],

@@ -13,7 +13,7 @@ def test_a_worker_tells_seconds_and_memory(case, module):
     measuring = module("measuring")
     conditions = measuring.Conditions(threads=1)
     worker = measuring.Worker(case, module("sides").SIDES["tercet"], conditions)
-    assert worker.work_once() > 0
+    assert worker.do(measuring.seconds_of) > 0
     assert worker.finish() > 0
 
 

@@ -39,9 +39,7 @@ COMMANDS = sorted(
 def rendered(module, name: str) -> str:
     """Render a committed result as the program does that has measured it."""
     result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    if name in ("gpu", "versions"):
-        return module(name).render(result)
-    return module("benchmark").load(name).render(result)
+    return (module(name) if name == "versions" else module("benchmark").load(name)).render(result)
 
 
 @pytest.mark.parametrize("name", TABLES)
