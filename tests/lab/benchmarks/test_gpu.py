@@ -146,7 +146,7 @@ def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatc
 
     monkeypatch.setattr(gpu, "Worker", LateWorker)
     part = replace(gpu.PARTS["gpt2"].shrunk(), sides={"tercet": replace(gpu.OURS, warm_ups=2)})
-    options = SimpleNamespace(rounds=3, minutes=math.inf)
+    options = SimpleNamespace(rounds=3, minutes=math.inf, smoke=False)
     found = gpu.measure_part(part, options, None, {})["sides"]["tercet"]
     assert found == {
         "seconds": [2.0, 1.0],
