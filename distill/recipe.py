@@ -82,7 +82,3 @@ class DistillationRecipe:
     @property
     def folder(self) -> Path:
         return named_path(self.output, "output")
-
-    @property
-    def model_folder(self) -> Path:
-        return self.folder / "model"

@@ -217,10 +217,6 @@ class FineTuningRecipe:
     def folder(self) -> Path:
         return named_path(self.output, "output")
 
-    @property
-    def model_folder(self) -> Path:
-        return self.folder / "model"
-
 
 def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """List which values of a grid's keys are tried together; without a grid, one set of none."""

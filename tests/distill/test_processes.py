@@ -30,7 +30,7 @@ def require_equal_students(fork):
         finish = fork(way, "distill", str(files["two"]))
         expected = distill(load_recipe(DistillationRecipe, files["one"]))
         finish()
-        require_near_models(load_recipe(DistillationRecipe, files["two"]).model_folder, expected, 1e-5)
+        require_near_models(load_recipe(DistillationRecipe, files["two"]).folder / "model", expected, 1e-5)
 
     return require_equal_students
 

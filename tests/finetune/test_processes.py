@@ -31,7 +31,7 @@ def compare(fork, recipe_of, tmp_path):
         finish = fork(way, "finetune", str(tmp_path / "two.yaml"))
         expected = finetune(one)
         finish()
-        require_near_models(two.model_folder, expected, 1e-5)
+        require_near_models(two.folder / "model", expected, 1e-5)
         assert scores(two.folder) == pytest.approx(scores(one.folder), abs=1e-5)
 
     return compare
