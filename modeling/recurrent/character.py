@@ -185,8 +185,8 @@ def embed_words(
 ) -> list[Tensor]:
     """Embed the words of sentences, many sentences at a time: for each its vectors (W, 2 C).
 
-    Gradients flow where torch records them: use `torch.no_grad()` for vectors that are only read. What a
-    model drops that is not in evaluation mode changes them.
+    Gradients flow where torch records them: use `torch.no_grad()` for vectors that are only read. In training
+    mode, dropout changes them.
     """
     return embed_encoded(model, encode_sentences(tokenizer, sentences))
 

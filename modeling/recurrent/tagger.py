@@ -280,14 +280,9 @@ def begin_and_inside(labels: Mapping[int, str]) -> list[tuple[int, int]]:
 def continued(log_probabilities: Tensor, is_first: Tensor, labels: Mapping[int, str]) -> Tensor:
     """Let entities begin at the first tokens of words alone.
 
-    Args:
-        log_probabilities: Of each label at each token (N, L), where all tokens of a word have its own.
-        is_first: True at the first token of each word, (N,).
-        labels: Their names by number.
-
-    Returns:
-        (N, L): where a word most probably begins an entity, the tokens behind its first one have that
-        probability for the entity's inside, and the inside's for its beginning. All else stays.
+    Where log-probabilities (N, L) say that a word most probably begins an entity, the tokens behind its first
+    one, by `is_first` (N,), have that probability for the entity's inside, and the inside's for its
+    beginning. All else stays. `labels` are the names by number.
     """
     pairs = begin_and_inside(labels)
     if not pairs:

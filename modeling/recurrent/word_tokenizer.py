@@ -12,8 +12,7 @@ PAD_NAME = "[PAD]"
 def word_tokenizer(model_max_length: int | None = None) -> PreTrainedTokenizerFast:
     """Build the tokenizer that writes every text as its bytes, which are the same for all models.
 
-    Args:
-        model_max_length: Bytes to which `truncation=True` cuts.
+    `truncation=True` cuts to `model_max_length` bytes.
 
     >>> word_tokenizer()("a b")["input_ids"]
     [98, 33, 99]

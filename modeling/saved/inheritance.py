@@ -205,8 +205,7 @@ def _has_ids(name: str) -> bool:
 
 
 def _ids_in(value: Any) -> Iterator[int]:
-    """List the ids in a generation default; a bias is no integer."""
-    if isinstance(value, int):
+    if isinstance(value, int):  # a bias is none
         yield value
     elif isinstance(value, dict | list | tuple):
         for each in value:
@@ -214,14 +213,13 @@ def _ids_in(value: Any) -> Iterator[int]:
 
 
 def _followed(name: str, value: Any, numbers: Mapping[int, int]) -> Any:
-    """Return a generation default with other ids; what has tokens without one is left out."""
     if isinstance(value, int):
         return numbers.get(value)
     if isinstance(value, float) or value is None:
         return value
     if isinstance(value, dict):  # biases of sequences
         value = [[list(ids), bias] for ids, bias in value.items()]
-    parts = [_followed(name, each, numbers) for each in value]
+    parts = [_followed(name, each, numbers) for each in value]  # a token without an id leaves its part out
     if name in SEQUENCES and value and isinstance(value[0], int) and None in parts:
         return None
     is_biased = any(isinstance(each, float) for each in parts)

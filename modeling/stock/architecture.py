@@ -181,9 +181,9 @@ class Architecture:
     def _in_our_words(
         self, stock: PreTrainedConfig, counterpart: Counterpart, values: Mapping[str, Any]
     ) -> TercetConfig:
-        """Read all fields; those of labels whatever the head is, so that any model may get that head."""
         try:
             fields: dict[str, Any] = {**to_ours(self.fields, stock), **self.fixed}
+            # Those of labels whatever the head is, so that any model may get that head.
             of_labels = self.labelling.our_fields(stock).items()
             fields |= {name: value for name, value in of_labels if name.startswith("classifier")}
             fields |= {"pad_token_id": None} | ids(stock) | labels(stock)

@@ -25,10 +25,7 @@ def output_scale(place: Place) -> float:
 
 
 def stack(name: str, prefix: str, sublayers: tuple[str, ...]) -> dict[str, str | Via]:
-    """Name the weights of the encoder or the decoder, of T5's name, below our prefix.
-
-    `sublayers` are ours, in the order of a block.
-    """
+    """Name the weights of a stack of T5 below our `prefix`, with our `sublayers` in the order of a block."""
     table: dict[str, str | Via] = {
         f"{name}.embed_tokens.weight": f"{prefix}embeddings.embed_tokens.weight",
         f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight": (
