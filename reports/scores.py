@@ -53,7 +53,7 @@ class Score:
 
     @property
     def term(self) -> str:
-        """The term of the loss, which `term_words` puts in words."""
+        """The term of the loss, which `what_is_scored` puts in words."""
         return self.name.partition("/")[0]
 
     @property
@@ -94,13 +94,15 @@ def number(value: float | None) -> str:
 
 
 @cache
-def term_words() -> Mapping[str, tuple[str, str]]:
-    """Return what is scored by each term, and the Hub's name of the task, as the recipes of all kinds say."""
+def words_of_term(term: str) -> tuple[str, str] | None:
+    """Find what is scored by a term, and the Hub's name of the task, in the first recipe that has it."""
     from ..finetune.tasks.recipes import TASKS
     from ..pretraining.objectives.recipes import OBJECTIVES
 
-    recipes = (*OBJECTIVES.values(), *TASKS.values())
-    return OTHER_TERMS | {term: words for recipe in recipes for term, words in recipe.TERMS.items()}
+    if term in TASKS:  # which are asked alone: each imports what its metrics need
+        return TASKS[term].TERMS[term]
+    words = (recipe.TERMS.get(term) for recipe in OBJECTIVES.values())
+    return OTHER_TERMS.get(term) or next(filter(None, words), None)
 
 
 @cache
@@ -112,7 +114,9 @@ def metric_words() -> Mapping[str, str]:
 
 
 def what_is_scored(term: str) -> str:
-    return term_words()[term][0] if term in term_words() else term.replace("_", " ")
+    """Return a term in words."""
+    words = words_of_term(term)
+    return term.replace("_", " ") if words is None else words[0]
 
 
 def about_bytes(names: Iterable[str], lost: Sequence[str]) -> Iterator[str]:

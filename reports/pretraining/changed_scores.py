@@ -10,7 +10,7 @@ from typing import Any
 from ...pretraining.continuation import told_of_tokens
 from ...training.tracking import Record
 from ..blocks import Prose, Table, format_score
-from ..scores import metric_words, what_is_scored
+from ..scores import METRICS, what_is_scored
 
 
 def before(log: Sequence[Record]) -> Mapping[str, Any]:
@@ -32,12 +32,12 @@ def change_of_scores(scores: Mapping[str, Any], log: Sequence[Record]) -> Iterat
     earlier = before(log)
     rows = [
         [
-            f"{what_is_scored(term)}: {metric_words()[name]}",
+            f"{what_is_scored(term)}: {METRICS[name]}",
             format_score(earlier[key]),
             format_score(scores.get(key)),
         ]
         for term in losses_before(log)
-        for name in metric_words()
+        for name in METRICS
         if (key := f"{term}/{name}") in earlier
     ]
     if rows:

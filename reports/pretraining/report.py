@@ -62,7 +62,7 @@ from ..finished_run import FinishedRun
 from ..next_steps import NextStep, after_pretraining, next_steps
 from ..next_steps import as_data as steps_as_data
 from ..page import save
-from ..scores import INTERVAL, Score, about_bytes, as_pair, metric_words, what_is_scored
+from ..scores import INTERVAL, METRICS, Score, about_bytes, as_pair, what_is_scored
 from ..scores import as_data as scores_as_data
 from ..scores import number as in_three_digits
 from ..verdicts import (
@@ -441,7 +441,7 @@ def what_is_left_out(left_out: Mapping[str, Sequence[Mapping[str, Any]]]) -> Ite
 
 def score_table(scores: Mapping[str, Any], terms: Sequence[str]) -> Iterator[Table]:
     """List the scores of every term, with their intervals."""
-    names = [name for name in metric_words() if any(f"{term}/{name}" in scores for term in terms)]
+    names = [name for name in METRICS if any(f"{term}/{name}" in scores for term in terms)]
 
     def cell(name: str) -> str:
         if name not in scores:
@@ -450,4 +450,4 @@ def score_table(scores: Mapping[str, Any], terms: Sequence[str]) -> Iterator[Tab
         return score if interval is None else f"{score} [{', '.join(map(format_score, interval))}]"
 
     rows = [[what_is_scored(term), *(cell(f"{term}/{name}") for name in names)] for term in terms]
-    yield Table(["on held-out text", *(metric_words()[name] for name in names)], rows)
+    yield Table(["on held-out text", *(METRICS[name] for name in names)], rows)

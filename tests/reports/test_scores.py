@@ -1,10 +1,14 @@
 """What a task scores, and by which metrics, has words for reports."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tercet.configs.recipe import parse_recipe
 from tercet.finetune.tasks.recipes import TASKS
-from tercet.reports.scores import metric_words, what_is_scored
+from tercet.pretraining.objectives.recipes import OBJECTIVES
+from tercet.reports.scores import metric_words, what_is_scored, words_of_term
 
 
 @pytest.mark.parametrize("kind", TASKS)
@@ -13,3 +17,20 @@ def test_every_task_and_metric_has_words(kind):
     assert recipe.TERMS.keys() == {kind}
     assert what_is_scored(kind) == recipe.TERMS[kind][0]
     assert recipe.build().metrics.keys() <= metric_words().keys()
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_all_objectives_have_the_same_words_for_a_term(kind):
+    assert all(words_of_term(term) == words for term, words in OBJECTIVES[kind].TERMS.items())
+    assert not OBJECTIVES[kind].TERMS.keys() & TASKS.keys()
+
+
+def test_a_report_of_pretraining_reads_no_tasks():
+    program = (
+        "import sys\n"
+        "from tercet.reports.pretraining import changed_scores, report\n"
+        "assert report.what_is_scored('clm') != 'clm'\n"
+        "print(sorted({'datasets', 'sklearn', 'sacrebleu'} & {*sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

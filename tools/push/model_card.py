@@ -21,7 +21,7 @@ from ...modeling.saved.weights import StoredWeights
 from ...modeling.stock.architectures import options_of_export
 from ...modeling.stock.certificate import Certificate
 from ...reports.finished_run import RECIPE, FinishedRun
-from ...reports.scores import INTERVAL, Score, as_pair, metric_words, term_words, what_is_scored
+from ...reports.scores import INTERVAL, Score, as_pair, metric_words, what_is_scored, words_of_term
 
 CARD = "README.md"
 
@@ -303,7 +303,7 @@ def evaluation_results(run: FinishedRun) -> list[EvalResult]:
     identity = next((text["dataset"] for text in texts if "dataset" in text), name)
     return [
         EvalResult(
-            task_type=term_words()[score.term][1] if score.term in term_words() else "other",
+            task_type=(words_of_term(score.term) or ("", "other"))[1],
             task_name=what_is_scored(score.term),
             dataset_type=identity,
             dataset_name=name,
