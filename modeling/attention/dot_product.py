@@ -127,8 +127,7 @@ def short_attention(
     """
     if (groups := query.shape[2] // key.shape[2]) > 1:
         key, value = (x.repeat_interleave(groups, dim=2) for x in (key, value))
-    heads_first = (x.transpose(1, 2).contiguous() for x in (query, key, value))
-    return _ShortAttention.apply(*heads_first, bias, scaling, dropout).transpose(1, 2)
+    return _ShortAttention.apply(query, key, value, bias, scaling, dropout)
 
 
 class Attended(NamedTuple):
@@ -181,12 +180,13 @@ class _ShortAttention(torch.autograd.Function):
         scaling: float,
         dropout: float,
     ) -> Tensor:
+        heads_first = (x.transpose(1, 2).contiguous() for x in (query, key, value))
         with torch.autocast("cpu", enabled=False):
-            attended = Attended.compute(query, key, value, bias, scaling, dropout)
+            attended = Attended.compute(*heads_first, bias, scaling, dropout)
         ctx.scaling, ctx.factor = scaling, attended.factor
         ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(*attended[1:-1])
-        return attended.values
+        return attended.values.transpose(1, 2).contiguous()
 
     @staticmethod
     @once_differentiable
@@ -195,9 +195,9 @@ class _ShortAttention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         query, key, value, weights, is_kept = ctx.saved_tensors
         attended = Attended(gradient, query, key, value, weights, is_kept, ctx.factor)
-        *gradients, d_scores = attended.gradients(gradient, ctx.scaling)
+        *gradients, d_scores = attended.gradients(gradient.transpose(1, 2), ctx.scaling)
         d_bias = d_scores.sum_to_size(ctx.bias_shape) if ctx.needs_input_grad[3] else None
-        return *gradients, d_bias, None, None
+        return *(each.transpose(1, 2) for each in gradients), d_bias, None, None
 
 
 ROWS_BYTES = 2**21

@@ -335,7 +335,8 @@ def grouped_attention(
     """
     groups = sequences.groups
     sides = ((groups.queries, query), (groups.keys, key), (groups.keys, value))
-    parts = zip(*(slots.split(x.transpose(1, 2)[0]) for slots, x in sides), strict=True)  # (b, t, heads, D)
+    streams = (slots.split(x.transpose(1, 2).squeeze(0)) for slots, x in sides)
+    parts = zip(*streams, strict=True)  # (b, t, heads, D)
     chosen = None if sequences.global_tokens is None else groups.keys.split(sequences.global_tokens)
     results = []
     for number, (q, k, v) in enumerate(parts):

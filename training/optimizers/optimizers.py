@@ -161,10 +161,10 @@ def clip_gradients(
     On a CPU the fused kernel of Adam and AdamW multiplies by the factor, so that no pass of its own does.
     """
     inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
-    parameters = list(model.parameters())
+    parameters = [parameter for group in inner.param_groups for parameter in group["params"]]
     are_here = all(type(parameter) is nn.Parameter and parameter.is_cpu for parameter in parameters)
     if not (are_here and isinstance(inner, UpdatesRows) and inner.defaults["fused"]):
-        return whole(cast(Tensor, accelerator.clip_grad_norm_(parameters, max_norm)))
+        return whole(cast(Tensor, accelerator.clip_grad_norm_([*model.parameters()], max_norm)))
     gradients = []
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
