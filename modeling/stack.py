@@ -31,7 +31,7 @@ from .attention.packing import (
 )
 from .attention.patterns import PATTERNS, AttentionPattern
 from .attention.relative_bias import dtype_of_scores
-from .compatibility import is_tracing
+from .compatibility import has_hooks, is_tracing
 from .configuration_tercet import TercetConfig, takes_bounds
 from .layers.block import BLOCKS, Block
 from .layers.position_wise import Dropout, Embeddings, build_norm, look_up
@@ -417,7 +417,8 @@ class TercetStack(TercetPreTrainedModel):
     def share_rows(self, masks: Masks, x: Tensor, arguments: dict[str, Any]) -> PackedSequences | None:
         """Let short sequences of a stream (1, N, C) share rows of slots, on a CPU; `None`: they do not.
 
-        Direction and distance alone must decide which pairs attend, and layers not depend on sizes.
+        Direction and distance alone must decide which pairs attend, and layers not depend on sizes, nor have
+        hooks, which read the stream in its own order.
         """
         sequences, *others = masks.values()
         if not isinstance(sequences, PackedSequences) or not all(mask is sequences for mask in others):
@@ -428,7 +429,8 @@ class TercetStack(TercetPreTrainedModel):
             for pattern in self.patterns.values()
         )
         has_more = self.config.has_score_bias or sequences.global_tokens is not None
-        is_kept = arguments.get("layer_states") is not None or any(layer.is_compiled for layer in layers)
+        is_seen = any(layer.is_compiled or has_hooks(layer) for layer in layers)
+        is_kept = arguments.get("layer_states") is not None or is_seen
         can_share = x.is_cpu and is_grouped and not (has_more or is_kept or layers[0].cross_attention)
         return share_rows(sequences) if can_share else None
 
