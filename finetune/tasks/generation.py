@@ -60,7 +60,6 @@ class GenerationObjective(TaskObjective[Written]):
         super().__init__("token")
 
     def collate(self, examples: Sequence[Example], seed: int) -> Batch:
-        """Pack sources for the encoder and, if there are any, targets for the decoder."""
         sources = gather(examples, "input_ids")
         if has_field(examples, "labels"):
             batch = side_by_side(pack(sources), pack(gather(examples, "decoder_input_ids")))

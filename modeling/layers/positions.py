@@ -103,13 +103,8 @@ class LearnedPositions(NoPositions):
         )
 
     def embed(self, position_ids: Tensor) -> Tensor:
-        """Look up the vectors of `position_ids` (B, T).
-
-        Raises:
-            ValueError: If a position lies behind the table (checked on the CPU, where this costs nothing).
-        """
         limit = self.config.max_position_embeddings
-        can_check = position_ids.is_cpu and not is_tracing()
+        can_check = position_ids.is_cpu and not is_tracing()  # elsewhere it would cost something
         if can_check and (last := int(position_ids.max())) >= limit:
             raise ValueError(
                 f"a sequence of {last + 1} tokens is longer than max_position_embeddings ({limit}): "
@@ -126,7 +121,6 @@ class SinusoidalPositions(NoPositions):
 
     @classmethod
     def require(cls, config: PreTrainedConfig) -> None:
-        """Raise a `ValueError` unless token vectors have pairs of channels."""
         if config.embedding_width % 2:
             name = "hidden_size" if config.embedding_size is None else "embedding_size"
             raise ValueError(
@@ -135,7 +129,6 @@ class SinusoidalPositions(NoPositions):
             )
 
     def embed(self, position_ids: Tensor) -> Tensor:
-        """Compute the vectors of `position_ids` (B, T) in float32, sine and cosine interleaved."""
         return torch.stack(self.waves(position_ids), dim=-1).flatten(start_dim=-2)
 
     def waves(self, position_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +143,6 @@ class SplitSinusoidalPositions(SinusoidalPositions):
     """The same waves, all sines before all cosines: the layout of tensor2tensor and Marian."""
 
     def embed(self, position_ids: Tensor) -> Tensor:
-        """Compute the vectors of `position_ids` (B, T), sines in the first half of the channels."""
         return torch.cat(self.waves(position_ids), dim=-1)
 
 
@@ -165,7 +157,6 @@ class RotaryPositions(NoPositions):
         self.rotary_emb = RotaryEmbedding(config)
 
     def rotation(self, position_ids: Tensor, layer_type: str = "full_attention") -> Rotation:
-        """Angles of `position_ids` (B, T)."""
         cos, sin = self.rotary_emb.turns(position_ids, layer_type)
         left, right = sin.chunk(2, dim=-1)
         return cos[:, None], torch.cat((-left, right), dim=-1)[:, None]
