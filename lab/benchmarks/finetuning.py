@@ -87,7 +87,7 @@ class Contest:
         """Return the same with so few rows that it takes little time."""
         return replace(self, rows=64, epochs=1)
 
-    def recipe(self, seed: int, folder: Path) -> FineTuningRecipe:
+    def recipe(self, seed: int, folder: Path) -> Any:
         """Write our recipe, for rows and a run in a folder."""
         data = {
             "model": {"path": str(self.model)},
@@ -119,8 +119,8 @@ def fine_tune_ours(contest: Contest, seed: int, folder: Path) -> dict[str, Any]:
     """Fine-tune as `tercet finetune` does; the score and the seconds."""
     began, recipe = time.perf_counter(), contest.recipe(seed, folder)
     train, held_out = contest.read(recipe.task.columns)
-    train.to_json(recipe.data.train)
-    held_out.to_json(recipe.data.validation)
+    train.to_json(folder / "train.jsonl")
+    held_out.to_json(folder / "validation.jsonl")
     tercet.finetune(recipe, overwrite=True)
     told = json.loads((folder / "run" / "scores.json").read_text(encoding="utf-8"))
     score = told["mean"]["validation"][CRITERIA[contest.task]]

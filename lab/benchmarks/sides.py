@@ -83,7 +83,7 @@ def prepare_stock(
 ) -> Pass:
     """Build transformers' model and the batches that its collators make, tuned from outside or as it is."""
     with device:
-        model = nn.Module.to(case.stock(), dtype).train()
+        model: Any = nn.Module.to(case.stock(), dtype).train()
     if is_tuned:
         model.config.use_cache = False
     batches = pad_all(case, case.grouped_batches() if is_tuned else case.batches(), device)
