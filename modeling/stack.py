@@ -418,7 +418,8 @@ class TercetStack(TercetPreTrainedModel):
         """Let short sequences of a stream (1, N, C) share rows of slots, on a CPU; `None`: they do not.
 
         Direction and distance alone must decide which pairs attend, and layers not depend on sizes, nor have
-        hooks, which read the stream in its own order.
+        hooks, which read the stream in its own order. Products in float32 take so long that pads among their
+        slots cost more than gathers would.
         """
         sequences, *others = masks.values()
         if not isinstance(sequences, PackedSequences) or not all(mask is sequences for mask in others):
@@ -431,8 +432,8 @@ class TercetStack(TercetPreTrainedModel):
         has_more = self.config.has_score_bias or sequences.global_tokens is not None
         is_seen = any(layer.is_compiled or has_hooks(layer) for layer in layers)
         is_kept = arguments.get("layer_states") is not None or is_seen
-        can_share = x.is_cpu and is_grouped and not (has_more or is_kept or layers[0].cross_attention)
-        return share_rows(sequences) if can_share else None
+        is_other = not is_grouped or has_more or is_kept or layers[0].cross_attention
+        return share_rows(sequences) if compiles_products(x) and not is_other else None
 
     def kernel_forms(
         self, masks: Masks, source_mask: Mask, x: Tensor, cache: Cache | None, arguments: dict[str, Any]

@@ -44,11 +44,11 @@ LEAST_LENGTH = 16
 """Slots of a group's sequences: with fewer, a row fills no register, and softmax goes number by number."""
 
 LONGEST_SHARING = 128
-"""Tokens of the longest sequence up to which sequences share rows."""
+"""Tokens of the longest sequence up to which sequences may share rows."""
 
-ROW_STEP, ROW_CHOICES, SLOT_COST = 16, 4, 384
+ROW_STEP, ROW_CHOICES, SLOT_COST, GATHER_COST = 16, 4, 384, 50
 """Of shared rows: what their length is a multiple of, how many lengths are tried, and what the products of a
-slot cost, in pairs of slots."""
+slot, and the gathers of a token that they save, cost in pairs of slots."""
 
 LEAST_STEP, LARGEST_STEP = 8, 64
 """Bounds of the steps between the sizes to which streams are filled up, in tokens."""
@@ -180,38 +180,55 @@ def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torc
 
 
 def share_rows(sequences: "PackedSequences") -> "PackedSequences | None":
-    """Let the sequences of a stream share rows, in whose order it then has to be; `None`: one is long."""
+    """Let the sequences of a stream share rows, in whose order it then has to be.
+
+    `None`: one is long, or more slots and pairs cost more than the gathers of groups.
+    """
     bounds = sequences.cu_seq_lens_q.numpy().astype(np.int64)
     lengths = np.diff(bounds)
     least = max(-(-int(lengths.max()) // ROW_STEP), 2) * ROW_STEP
     if least > LONGEST_SHARING:
         return None
-    choices = (fill_rows(lengths, least + more * ROW_STEP) for more in range(ROW_CHOICES))
-    numbers = min(choices, key=lambda each: each.size * (each.shape[1] + SLOT_COST))
+    widths = range(least, least + ROW_CHOICES * ROW_STEP, ROW_STEP)
+    choices = ((fill_rows(lengths, width), width) for width in widths)
+    rows, width = min(choices, key=lambda each: len(each[0]) * each[1] * (each[1] + SLOT_COST))
+    sizes = sequences.groups.queries.sizes
+    pairs = sum(GROUP_COST + count * max(length, LEAST_LENGTH) ** 2 for count, length in sizes)
+    shared_cost = GROUP_COST + len(rows) * width * (width + SLOT_COST)
+    if shared_cost > pairs + bounds[-1] * (SLOT_COST + GATHER_COST):
+        return None
+    members = np.array([number for row in rows for number in (*row, -1)])
+    in_rows = np.array([lengths[row].sum() for row in rows])
+    counts = lengths[members]
+    counts[members < 0] = width - in_rows
+    numbers = members.repeat(counts)
     is_pad = numbers < 0
-    starts = np.flatnonzero(np.diff(numbers.ravel(), prepend=-2))  # of sequences and of pads between them
-    first = bounds[numbers.ravel()[starts]].repeat(np.diff(starts, append=numbers.size))
-    offsets = np.arange(numbers.size) - starts.repeat(np.diff(starts, append=numbers.size))
-    token_of_slot = np.where(is_pad.ravel(), 0, first + offsets)
+    first = np.where(members < 0, 0, bounds[members])
+    offsets = np.arange(numbers.size) - (counts.cumsum() - counts).repeat(counts)
+    token_of_slot = np.where(is_pad, 0, first.repeat(counts) + offsets)
     slot_of_token = np.empty(bounds[-1], dtype=np.int64)
-    slot_of_token[token_of_slot[~is_pad.ravel()]] = np.flatnonzero(~is_pad)
-    arrays = map(torch.from_numpy, (token_of_slot, slot_of_token, is_pad.ravel()))
-    in_rows = torch.from_numpy((~is_pad).sum(1))
-    slots = Slots(*arrays, (in_rows,), (numbers.shape,), torch.from_numpy(numbers))
-    edges = torch.from_numpy(np.append(starts, numbers.size).astype(np.int32))
+    slot_of_token[token_of_slot[~is_pad]] = np.flatnonzero(~is_pad)
+    arrays = map(torch.from_numpy, (token_of_slot, slot_of_token, is_pad))
+    size = len(rows), width
+    slots = Slots(*arrays, (torch.from_numpy(in_rows),), (size,), torch.from_numpy(numbers.reshape(size)))
+    edges = torch.from_numpy(np.append(0, counts[counts > 0].cumsum()).astype(np.int32))
     return PackedSequences(edges, edges, shared=slots)
 
 
-def fill_rows(lengths: np.ndarray, width: int) -> np.ndarray:
-    """Put each sequence, long ones first, into the first row of slots that has room: its number, (b, t)."""
+def fill_rows(lengths: np.ndarray, width: int) -> list[list[int]]:
+    """Put each sequence, long ones first, into the fullest row of slots that has room: their numbers."""
     rows: list[list[int]] = []
+    with_room: list[list[list[int]]] = [[] for _ in range(width + 1)]
     for number in np.argsort(-lengths, kind="stable").tolist():
         length = int(lengths[number])
-        row = next((row for row in rows if len(row) + length <= width), None)
-        if row is None:
-            rows.append(row := [])
-        row += [number] * length
-    return np.array([row + [-1] * (width - len(row)) for row in rows])
+        room = next((room for room in range(length, width) if with_room[room]), width)
+        if room == width:
+            rows.append([])
+            with_room[width].append(rows[-1])
+        row = with_room[room].pop()
+        row.append(number)
+        with_room[room - length].append(row)
+    return rows
 
 
 def rounded_length(length: int) -> int:

@@ -3,6 +3,8 @@
 Streams and their groups: nothing lost, nothing mixed, gradients exact.
 """
 
+import math
+import time
 from itertools import chain, combinations, pairwise
 
 import numpy as np
@@ -14,6 +16,7 @@ from tercet.modeling.attention import kernels, packing
 from tercet.modeling.attention.packing import (
     MOST_GROUPS,
     PackedSequences,
+    fill_rows,
     group_cuts,
     group_sequences,
     rounded_length,
@@ -23,6 +26,14 @@ from tercet.modeling.layers.block import Block
 
 from ..tolerances import CLOSE
 from .one_lesson import assert_one_lesson, gradients, inputs_of, packed_inputs_of
+from .ragged import ragged
+
+
+def share_rows_up_to(longest, monkeypatch):
+    """Let sequences of up to so many tokens share rows, also in float32, whatever it costs."""
+    monkeypatch.setattr("tercet.modeling.stack.compiles_products", lambda x: longest > 0)
+    monkeypatch.setattr(packing, "LONGEST_SHARING", longest)
+    monkeypatch.setattr(packing, "GATHER_COST", math.inf)
 
 
 @pytest.mark.parametrize("variant", ["bert", "grouped", "t5", "sliding", "sliding_t5", "alibi"])
@@ -35,7 +46,7 @@ def test_short_and_long_sequences_take_several_ways_to_one_result(
     for longest, most_groups, sharing in ((256, 4, 128), (256, 4, 0), (0, 4, 0), (256, 1, 0), (0, 1, 0)):
         monkeypatch.setattr(kernels, "SHORT", longest)
         monkeypatch.setattr(packing, "MOST_GROUPS", most_groups)
-        monkeypatch.setattr(packing, "LONGEST_SHARING", sharing)
+        share_rows_up_to(sharing, monkeypatch)
         loss = model(**packed_inputs_of(member, batch, targets)).loss
         loss.backward()
         results.append((loss.detach(), gradients(model)))
@@ -71,6 +82,22 @@ def test_filled_streams_give_the_same_loss_and_gradients(
 
 def test_every_layout_and_kernel_gives_the_same_loss_and_gradients(member, variant, builder, batch, targets):
     assert_one_lesson(lambda kernel: builder(member, variant, kernel), member, batch, targets)
+
+
+@pytest.mark.parametrize("variant", ["bert", "qwen", "sliding", "sliding_neox"])
+def test_shared_rows_give_the_same_loss_and_gradients(member, variant, builder, batch, targets, monkeypatch):
+    share_rows_up_to(128, monkeypatch)
+    assert_one_lesson(lambda kernel: builder(member, variant, kernel), member, batch, targets)
+
+
+@pytest.mark.parametrize(("dtype", "shares"), [(torch.float32, False), (torch.bfloat16, True)])
+def test_sequences_share_rows_where_products_are_cheap(dtype, shares, builder, monkeypatch):
+    model, seen = builder("encoder", "modern").to(dtype).train(), []
+    monkeypatch.setattr(
+        "tercet.modeling.stack.share_rows", lambda sequences: seen.append(share_rows(sequences))
+    )
+    model(**ragged(20, 12, 20, 12, 20, 12).packed())
+    assert [each is not None for each in seen] == [True] * shares
 
 
 def test_training_in_mixed_precision_takes_every_variant(member, variant, builder, batch, targets):
@@ -299,7 +326,8 @@ def test_pads_stand_behind_and_are_known():
 
 
 @pytest.mark.parametrize("lengths", [[1], [40, 3, 33, 0, 5, 60, 20, 20, 7, 7], [*range(40)], [128] * 3])
-def test_sequences_that_share_rows_are_whole_and_apart(lengths):
+def test_sequences_that_share_rows_are_whole_and_apart(lengths, monkeypatch):
+    share_rows_up_to(128, monkeypatch)
     sequences = share_rows(PackedSequences.of(bounds(lengths)))
     assert sequences is not None
     assert sequences.shared is not None
@@ -320,8 +348,27 @@ def test_sequences_that_share_rows_are_whole_and_apart(lengths):
     assert torch.autograd.gradcheck(lambda x: slots.restore(slots.arrange(x) * 2), x, fast_mode=True)
 
 
-def test_long_sequences_share_no_rows():
-    assert share_rows(PackedSequences.of(bounds([3, 129, 4]))) is None
+@pytest.mark.parametrize(
+    ("lengths", "shares"),
+    [
+        ([128] * 16, True),
+        ([64, 40, 24, 33, 31, 20, 20, 24], True),
+        ([3, 129, 4], False),
+        ([1], False),
+        ([*range(100, 129)], False),
+        ([128, *range(5, 20)], False),
+    ],
+)
+def test_sequences_share_rows_if_few_slots_are_pads(lengths, shares):
+    assert (share_rows(PackedSequences.of(bounds(lengths))) is not None) == shares
+
+
+def test_many_sequences_find_their_rows_soon():
+    """Their number, not its square, is what the search costs."""
+    started = time.process_time()
+    rows = fill_rows(np.full(20_000, 70), 80)
+    assert time.process_time() - started < 2
+    assert len(rows) == 20_000
 
 
 def test_sources_follow_their_targets():
