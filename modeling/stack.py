@@ -417,12 +417,14 @@ class TercetStack(TercetPreTrainedModel):
     def share_rows(self, masks: Masks, x: Tensor, arguments: dict[str, Any]) -> PackedSequences | None:
         """Let short sequences of a stream (1, N, C) share rows of slots, on a CPU; `None`: they do not.
 
-        Direction and distance alone must decide which pairs attend, and layers not depend on sizes, nor have
-        hooks, which read the stream in its own order. Products in float32 take so long that pads among their
-        slots cost more than gathers would.
+        Direction and distance alone must decide which pairs attend, and layers not depend on sizes. Neither
+        they nor their parts may have hooks, which read the stream in its own order. Products in float32 take
+        so long that pads among their slots cost more than gathers would.
         """
         sequences, *others = masks.values()
         if not isinstance(sequences, PackedSequences) or not all(mask is sequences for mask in others):
+            return None
+        if not compiles_products(x):
             return None
         layers, dropout = cast(list[Block], list(self.layers)), self.config.attention_dropout
         is_grouped = all(
@@ -430,10 +432,10 @@ class TercetStack(TercetPreTrainedModel):
             for pattern in self.patterns.values()
         )
         has_more = self.config.has_score_bias or sequences.global_tokens is not None
-        is_seen = any(layer.is_compiled or has_hooks(layer) for layer in layers)
-        is_kept = arguments.get("layer_states") is not None or is_seen
-        is_other = not is_grouped or has_more or is_kept or layers[0].cross_attention
-        return share_rows(sequences) if compiles_products(x) and not is_other else None
+        is_seen = any(has_hooks(part) for module in (self.layers, self.norm) for part in module.modules())
+        is_kept = arguments.get("layer_states") is not None or any(layer.is_compiled for layer in layers)
+        is_other = has_more or is_kept or is_seen or layers[0].cross_attention
+        return share_rows(sequences) if is_grouped and not is_other else None
 
     def kernel_forms(
         self, masks: Masks, source_mask: Mask, x: Tensor, cache: Cache | None, arguments: dict[str, Any]

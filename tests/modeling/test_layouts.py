@@ -100,6 +100,19 @@ def test_sequences_share_rows_where_products_are_cheap(dtype, shares, builder, m
     assert [each is not None for each in seen] == [True] * shares
 
 
+@pytest.mark.parametrize(
+    "place", ["layers.1", "layers.0.feed_forward", "layers.1.self_attention.q_proj", "norm"]
+)
+def test_hooks_of_layers_and_their_parts_read_the_stream_in_its_order(place, builder, monkeypatch):
+    model, seen = builder("encoder", "modern"), []
+    packed = ragged(5, 9, 12, 6).packed()
+    model.model.get_submodule(place).register_forward_hook(lambda module, given, x: seen.append(x[:, :32]))
+    for longest in (128, 0):
+        share_rows_up_to(longest, monkeypatch)
+        model(**packed)
+    assert_close(*seen, **CLOSE)
+
+
 def test_training_in_mixed_precision_takes_every_variant(member, variant, builder, batch, targets):
     model = builder(member, variant, initializer_range=0.05).train()
     inputs = packed_inputs_of(member, batch, targets)
