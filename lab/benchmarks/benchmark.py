@@ -188,7 +188,7 @@ def parse(arguments: Sequence[str]) -> Namespace:
     for flag, more in benchmark.options.items():
         action = add(flag, **more)
         action.required = action.required and "--render" not in arguments
-    defaults = {"rounds": 5, "output": RESULTS / f"{name}.json"} | benchmark.defaults
+    defaults: dict[str, Any] = {"rounds": 5, "output": RESULTS / f"{name}.json", **benchmark.defaults}
     if "--smoke" in arguments:
         defaults |= {"rounds": 1, "output": Path("runs") / f"{name}.json", "waits_for_rest": False}
     parser.set_defaults(name=name, benchmark=benchmark, **defaults)

@@ -111,7 +111,7 @@ class Case(ABC):
 
     def stock(self) -> PreTrainedModel:
         """Build transformers' model, with its own random weights."""
-        ours = AutoConfig.for_model(**load_preset(self.stock_preset) | self.stock_fields())
+        ours: Any = AutoConfig.for_model(**load_preset(self.stock_preset) | self.stock_fields())
         architecture = ARCHITECTURES[self.architecture, type(ours)]
         counterpart = architecture.counterpart(ours=self.model_class.__name__)
         return getattr(transformers, counterpart.stock)(architecture.stock_config(ours, counterpart))
