@@ -64,11 +64,12 @@ IGNORED = -100
 
 TASKS: dict[str, dict[str, Any]] = {
     "sst2": {"kind": "classification", "texts": ["sentence"], "label_names": ["negative", "positive"]},
+    "mrpc": {"kind": "classification", "texts": ["sentence1", "sentence2"]},
     "conll2003": {"kind": "tagging", "tags": "ner_tags"},
 }
 """Task -> its part of our recipe; each is a folder with the files `train` and `validation`."""
 
-CRITERIA = {"sst2": "accuracy", "conll2003": "span_f1"}
+CRITERIA = {"sst2": "accuracy", "mrpc": "accuracy", "conll2003": "span_f1"}
 """Task -> the score that is compared."""
 
 
@@ -194,8 +195,8 @@ class OrderlyTrainer(Trainer):
 
 
 def encode_texts(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) -> Dataset:
-    """Tokenize texts as transformers' examples do."""
-    encoded = tokenizer(rows[task.recipe.texts[0]][:], truncation=True)
+    """Tokenize texts or pairs as transformers' examples do."""
+    encoded = tokenizer(*(rows[column][:] for column in task.recipe.texts), truncation=True)
     return Dataset.from_dict({**encoded, "labels": np.asarray(task.references(rows)).tolist()})
 
 
