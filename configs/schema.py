@@ -351,10 +351,11 @@ def no_field(key: str, configuration: str, near: Sequence[str]) -> str:
 def require_fields(config_class: Any, names: Sequence[str]) -> None:
     """Raise a `ValueError` if a name is no field of a configuration, which would store it and not use it."""
     known = [field.name for field in fields(config_class)]
+    earlier = getattr(config_class, "earlier_names", {})
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=3, cutoff=0.4) or known
-            raise ValueError(no_field(f"model.overrides.{name}", config_class.__name__, near))
+            near = [earlier[name]] if name in earlier else get_close_matches(name, known, n=3, cutoff=0.4)
+            raise ValueError(no_field(f"model.overrides.{name}", config_class.__name__, near or known))
 
 
 def number(value: float) -> str:

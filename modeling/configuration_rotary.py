@@ -6,7 +6,7 @@ by the names of version 4, which would say the same twice.
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -14,8 +14,11 @@ from transformers import PreTrainedConfig
 LAYER_TYPES = ("full_attention", "sliding_attention")
 """Types of layers that may have wavelengths each. All others have those of the first."""
 
-EARLIER_NAMES = ("rope_theta", "rope_scaling", "partial_rotary_factor")
-"""Fields of transformers 4, which are keys of `rope_parameters` now, or all of its numbers."""
+EARLIER_NAMES = {
+    "rope_scaling": "rope_parameters",
+    **{name: f"rope_parameters.{name}" for name in ("rope_theta", "partial_rotary_factor")},
+}
+"""Fields of transformers 4, and where `rope_parameters` say the same."""
 
 ORIGINAL_LENGTH = "original_max_position_embeddings"
 """Length of the sequences of the first training: it may be stated with any type, used or not."""
@@ -51,6 +54,8 @@ class RotaryConfig(PreTrainedConfig):
     the part of each head that is turned, its first channels, `partial_rotary_factor` (1.0; 0.25 in GPT-NeoX);
     how wavelengths are stretched for longer sequences, a `rope_type` ("default", "linear", "dynamic",
     "llama3", "yarn") and its numbers. Or this for "full_attention" and for "sliding_attention"."""
+
+    earlier_names: ClassVar = EARLIER_NAMES
 
     if TYPE_CHECKING:
         head_dim: int | None
@@ -105,9 +110,9 @@ class RotaryConfig(PreTrainedConfig):
                 )
             return
         nested = is_nested(described)
-        if nested and {*described} != {*LAYER_TYPES}:
+        if nested and not {*described} == {*self.rotations} == {*LAYER_TYPES}:
             raise ValueError(
-                f"rope_parameters have the keys {sorted(described)}: give one dictionary for all layers, or "
+                f"rope_parameters are {described}: give one dictionary for all layers, or "
                 f"one each for {' and '.join(LAYER_TYPES)}"
             )
         for kind, each in self.rotations.items():
@@ -138,13 +143,18 @@ def require_rotation(place: str, described: Mapping[str, Any], head_dim: int | N
     own = {*numbers} - {*OF_EVERY_TYPE, ORIGINAL_LENGTH}
     if not {*required} <= own <= {*required, *optional}:
         raise ValueError(
-            f"{place} of rope_type {name!r} has {sorted(own)}: give exactly {[*required]} beside it"
+            f"{place} of rope_type {name!r} has {sorted(own)}: "
+            f"give exactly {[*required] or 'nothing'} beside {' and '.join(OF_EVERY_TYPE)}"
             + (f", and any of {sorted(optional)}" if optional else "")
             + f", or choose another rope_type ({', '.join(ROPE_NUMBERS)})"
         )
     for key, value in numbers.items():
-        is_number = isinstance(value, int | float) and value > 0
-        if not (is_number or (key == "truncate" and value is False) or (value is None and key in optional)):
+        if value is None and key in optional:
+            continue
+        if key == "truncate":
+            if not isinstance(value, bool):
+                raise ValueError(f"{place}.{key} is {value!r}: choose true or false")
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ValueError(f"{place}.{key} is {value!r}: choose a number above 0")
     for low, high, defaults in (
         ("low_freq_factor", "high_freq_factor", (0, 1)),

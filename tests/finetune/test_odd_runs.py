@@ -49,7 +49,12 @@ REFUSED = {
     "rotary positions that turn nothing": (
         "classification",
         {"model": {"overrides": {"rope_parameters": {"rope_theta": 0}}}},
-        r"^model\.overrides: .*rope_parameters\.rope_theta is 0: choose a number above 0",
+        r"^model\.overrides: rope_parameters\.rope_theta is 0: choose a number above 0",
+    ),
+    "a field of transformers 4": (
+        "classification",
+        {"model": {"overrides": {"partial_rotary_factor": 0.5}}},
+        r"^model\.overrides\.partial_rotary_factor is not .* mean rope_parameters\.partial_rotary_factor\?",
     ),
     "an unknown field": (
         "classification",

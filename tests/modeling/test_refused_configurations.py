@@ -34,7 +34,13 @@ ROTARY: list[tuple[dict[str, Any], list[str]]] = [
     ({"partial_rotary_factor": 1.5}, ["partial_rotary_factor (1.5) is 96", "at most 1"]),
     ({"rope_type": "longrope", "factor": 2.0}, ["rope_type is 'longrope'", "one of default, linear, "]),
     ({"rope_type": "yarn"}, ["'yarn' has []", "exactly ['factor']", "'beta_fast'"]),
-    ({"factor": 2.0}, ["'default' has ['factor']", "another rope_type (default, linear, dynamic, "]),
+    (
+        {"factor": 2.0},
+        [
+            "has ['factor']: give exactly nothing beside rope_theta and",
+            "another rope_type (default, linear, dynamic, ",
+        ],
+    ),
     ({"rope_type": "linear"}, ["'linear' has []", "exactly ['factor']"]),
     ({"rope_type": "linear", "factor": 2.0, "beta_fast": 3}, ["'beta_fast'", "exactly ['factor'] "]),
     (LONGER | {"beta_fast": 32}, ["'beta_fast'", "give exactly ['factor', "]),
@@ -48,9 +54,13 @@ ROTARY: list[tuple[dict[str, Any], list[str]]] = [
         {"full_attention": {}, "sliding_attention": {"rope_theta": 0.0}},
         ["rope_parameters.sliding_attention.rope_theta is 0.0", "choose a number above 0"],
     ),
-    ({"everywhere": {"rope_theta": 6.0}}, ["keys ['everywhere']", "one dictionary for all layers, or"]),
-    ({"full_attention": {}}, ["keys ['full_attention']", "one each for full_attention and sliding_"]),
+    ({"everywhere": {"rope_theta": 6.0}}, ["{'everywhere': ", "one dictionary for all layers, or"]),
+    ({"full_attention": {}}, ["{'full_attention': ", "one each for full_attention and sliding_"]),
     ({"full_attention": {}, "rope_theta": 6.0}, ["'rope_theta'", "one dictionary for all layers, or"]),
+    ({"full_attention": None, "sliding_attention": {}}, ["'full_attention': None", "one each for full_att"]),
+    ({"full_attention": {}, "sliding_attention": 10_000.0}, ["'sliding_attention': 10000.0", "one each"]),
+    ({"rope_theta": True}, ["rope_parameters.rope_theta is True", "choose a number above 0"]),
+    ({"rope_type": "yarn", "factor": 2.0, "truncate": 3}, ["truncate is 3", "choose true or false"]),
 ]
 """What `rope_parameters` cannot be, and words of the refusal."""
 
