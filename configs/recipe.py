@@ -84,7 +84,8 @@ def read_recipe(
     try:
         data = _data_of(source) if text is None else read_document(text)
         if not isinstance(data, dict):
-            raise ValueError(f"the file holds {type(data).__name__}, not keys with values")
+            kind = "nothing" if data is None else type(data).__name__
+            raise ValueError(f"the file holds {kind}, not keys with values")
         return name, read_overrides(overrides, data)
     except ValueError as error:
         raise ValueError(f"recipe {name}: {error}") from None

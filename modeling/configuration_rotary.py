@@ -14,12 +14,6 @@ from transformers import PreTrainedConfig
 LAYER_TYPES = ("full_attention", "sliding_attention")
 """Types of layers that may have wavelengths each. All others have those of the first."""
 
-EARLIER_NAMES = {
-    "rope_scaling": "rope_parameters",
-    **{name: f"rope_parameters.{name}" for name in ("rope_theta", "partial_rotary_factor")},
-}
-"""Fields of transformers 4, and where `rope_parameters` say the same."""
-
 ORIGINAL_LENGTH = "original_max_position_embeddings"
 """Length of the sequences of the first training: it may be stated with any type, used or not."""
 
@@ -55,7 +49,12 @@ class RotaryConfig(PreTrainedConfig):
     how wavelengths are stretched for longer sequences, a `rope_type` ("default", "linear", "dynamic",
     "llama3", "yarn") and its numbers. Or this for "full_attention" and for "sliding_attention"."""
 
-    earlier_names: ClassVar = EARLIER_NAMES
+    earlier_names: ClassVar = {
+        "rope_scaling": "rope_parameters",
+        "rope_theta": "rope_parameters.rope_theta",
+        "partial_rotary_factor": "rope_parameters.partial_rotary_factor",
+    }
+    """Fields of transformers 4, and where the same is said now."""
 
     if TYPE_CHECKING:
         head_dim: int | None
@@ -63,7 +62,7 @@ class RotaryConfig(PreTrainedConfig):
         position_embedding_type: str
 
     def __post_init__(self, **kwargs: Any):
-        for name in EARLIER_NAMES:
+        for name in self.earlier_names:
             if name in kwargs:
                 meant = kwargs[name] if name == "rope_scaling" else {name: kwargs[name]}
                 raise ValueError(f"{name} is {kwargs[name]!r}: give it as rope_parameters={meant!r}")

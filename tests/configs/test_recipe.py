@@ -146,6 +146,7 @@ def test_a_wrong_key_or_value_is_answered_with_what_is_expected(write, override,
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
+        ("# no keys\n", "the file holds nothing, not keys with values"),
         ("just words\n", "the file holds str, not keys with values"),
         ("training: {seed: 1}\n", "training.steps: missing; the recipe must set it"),
         ("training: {steps: 7}\noutput: a\noutput: b\n", "the key 'output' is given twice (line 3)"),
