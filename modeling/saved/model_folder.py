@@ -143,8 +143,8 @@ def read_tokenizer(source: str | Path, **options: Any) -> PreTrainedTokenizerBas
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if tokenizer.is_fast:
             with suppress(Exception):  # whoever encodes a text is told of it
-                tokenizer(ORDINARY_TEXT)
-                tokenizer(ORDINARY_TEXT, ORDINARY_TEXT)
+                tokenizer(ORDINARY_TEXT, verbose=False)
+                tokenizer(ORDINARY_TEXT, ORDINARY_TEXT, verbose=False)
     return tokenizer
 
 
@@ -210,7 +210,7 @@ def _tell_of_other_tokens(tokenizer: PreTrainedTokenizerBase, name: str, file: s
     if hasattr(written.model, "dropout"):
         cast(Any, written.model).dropout = None
     ids = written.encode(ORDINARY_TEXT, add_special_tokens=False).ids
-    if ids != tokenizer(ORDINARY_TEXT, add_special_tokens=False)["input_ids"]:
+    if ids != tokenizer(ORDINARY_TEXT, add_special_tokens=False, verbose=False)["input_ids"]:
         warnings.warn(
             f"{name}: transformers' {type(tokenizer).__name__} does not cut text as tokenizer.json there "
             "does, which tokenizers, llama.cpp and others read: if the model has learned from the tokens of "

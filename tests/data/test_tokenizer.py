@@ -1,6 +1,7 @@
 """Tokenizers of every kind: trained, saved, loaded by AutoTokenizer, and what they lose."""
 
 import json
+import logging
 import random
 import re
 import sys
@@ -235,6 +236,13 @@ def test_a_rare_character_in_text_without_spaces_cuts_it():
     tokenizer = train_tokenizer([f"{words}ฮ{words}"], "wordpiece", 100)
     assert "ฮ" not in tokenizer.get_vocab()
     assert len(tokenizer.tokenize(words[:70])) < 35
+
+
+def test_trying_a_tokenizer_out_warns_of_no_long_text(tokenizer, tmp_path, monkeypatch, caplog):
+    save_tokenizer(tokenizer, tmp_path)
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    load_tokenizer(str(tmp_path))
+    assert "longer than the specified maximum" not in caplog.text
 
 
 def test_a_loaded_tokenizer_must_exist_and_pad(tmp_path, capsys):
