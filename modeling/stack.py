@@ -385,7 +385,8 @@ class TercetStack(TercetPreTrainedModel):
         num_tokens, position_ids = x.shape[1], layout.position_ids
         slots = None
         if can_round and cache is None and (shared := self.share_rows(masks, x, arguments)) is not None:
-            slots, masks = shared.shared, dict.fromkeys(masks, shared)
+            masks = dict.fromkeys(masks, shared)
+            slots = shared.shared
             assert slots is not None
             x, position_ids = (slots.arrange(each[0])[None] for each in (x, position_ids))
             output_positions = None if output_positions is None else slots.slot_of_token[output_positions]

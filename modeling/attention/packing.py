@@ -210,7 +210,8 @@ def share_rows(sequences: "PackedSequences") -> "PackedSequences | None":
     slot_of_token[token_of_slot[~is_pad]] = np.flatnonzero(~is_pad)
     arrays = map(torch.from_numpy, (token_of_slot, slot_of_token, is_pad))
     size = len(rows), width
-    slots = Slots(*arrays, (torch.from_numpy(in_rows),), (size,), torch.from_numpy(numbers.reshape(size)))
+    of_slots = torch.from_numpy(numbers.reshape(size))
+    slots = Slots(*arrays, lengths=(torch.from_numpy(in_rows),), sizes=(size,), numbers=of_slots)
     edges = torch.from_numpy(np.append(0, counts[counts > 0].cumsum()).astype(np.int32))
     return PackedSequences(edges, edges, shared=slots)
 
