@@ -28,10 +28,11 @@ def state_at(folder, step):
 
 
 def assert_near(found, expected):
-    """Compare the tensors of two checkpoints: within 2e-6 of their norm, since texts share other rows."""
+    """Compare the tensors of two checkpoints: within 1e-6 of their norm; of squares, within twice as much."""
     assert found.keys() == expected.keys()
     for name in expected:
-        assert (found[name] - expected[name]).norm() <= 2e-6 * expected[name].norm(), name
+        bound = 2e-6 if "second_moment" in name else 1e-6
+        assert (found[name] - expected[name]).norm() <= bound * expected[name].norm(), name
 
 
 def assert_logs_near(found, expected):
