@@ -180,9 +180,9 @@ class _ShortAttention(torch.autograd.Function):
         scaling: float,
         dropout: float,
     ) -> Tensor:
-        heads_first = (x.transpose(1, 2).contiguous() for x in (query, key, value))
+        query, key, value = (x.transpose(1, 2).contiguous() for x in (query, key, value))
         with torch.autocast("cpu", enabled=False):
-            attended = Attended.compute(*heads_first, bias, scaling, dropout)
+            attended = Attended.compute(query, key, value, bias, scaling, dropout)
         ctx.scaling, ctx.factor = scaling, attended.factor
         ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(*attended[1:-1])
