@@ -23,13 +23,15 @@ class LinesError(ValueError):
 def first_line(error: BaseException | None) -> str:
     """Return the first line of what an error says, or what it is called if it says nothing.
 
-    Of a configuration's field it is the last line, without the kind of error: those above name the check.
+    Of a configuration's field it is the last line, however long, without the kind of error: those above name
+    the check.
     """
     from huggingface_hub.errors import StrictDataclassError  # takes half a second
 
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    of_field = isinstance(error, StrictDataclassError)
-    line = re.sub(r"^\w+Error: ", "", lines[-1].strip()) if of_field else lines[0]
+    if isinstance(error, StrictDataclassError):
+        return re.sub(r"^\w+Error: ", "", lines[-1].strip())
+    line = lines[0]
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
 
 

@@ -126,6 +126,15 @@ def test_the_command_line_overrides_a_key_of_rotary_positions():
         first_model_of(learned)
 
 
+def test_what_a_configuration_refuses_is_told_to_its_end():
+    recipe = recipe_of("pythia-70m", "causal_language_modeling", hidden_size=512)
+    stretched = load_recipe(
+        PretrainingRecipe, recipe_data(recipe), ["model.overrides.rope_parameters.rope_type=yarn"]
+    )
+    with pytest.raises(ValueError, match=r"give exactly \['factor'\] .*another rope_type \(.*yarn\)$"):
+        first_model_of(stretched)
+
+
 def test_a_recurrent_translator_goes_on_learning(tmp_path, tokenizer):
     saved(tmp_path, "recurrent-mini", "translation", tokenizer)
     model = model_of(continuing(tmp_path, "translation"), tokenizer)
