@@ -23,16 +23,14 @@ class LinesError(ValueError):
 def first_line(error: BaseException | None) -> str:
     """Return the first line of what an error says, or what it is called if it says nothing.
 
-    Of a configuration's field it is the last line, however long, without the kind of error: those above name
-    the check.
+    Of a configuration's field it is the whole last line, without the kind of error: others name the check.
     """
     from huggingface_hub.errors import StrictDataclassError  # takes half a second
 
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, StrictDataclassError):
         return re.sub(r"^\w+Error: ", "", lines[-1].strip())
-    line = lines[0]
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    return lines[0] if len(lines[0]) <= LONGEST else f"{lines[0][:LONGEST]} ..."
 
 
 def shortened(names: Iterable[str], most: int = 8) -> str:
