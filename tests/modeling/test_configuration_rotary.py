@@ -9,13 +9,7 @@ from tercet.modeling.configuration_rotary import join_overrides
 BASE = {"rope_theta": 1e6}
 PARTIAL = {"rope_theta": 500.0, "partial_rotary_factor": 0.25}
 LINEAR = {"rope_type": "linear", "factor": 2.0}
-LONGER = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
+LONGER = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 16.0}
 NESTED = {"full_attention": PARTIAL, "sliding_attention": {"rope_theta": 50.0}}
 
 
