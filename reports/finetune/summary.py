@@ -56,11 +56,8 @@ BAD_ROWS = "bad_rows"
 CEILING = "ceiling"
 """Where the scores say what the references score as the tokenizer writes them, if that changes them."""
 
-UNTRAINED = "untrained"
-"""Name of the baseline that is the model before the run, where some of its weights are random: a new head."""
-
 BEFORE = "before this run"
-"""Name of the baseline that is the model before the run, where all of its weights were trained."""
+"""Name of the baseline that is the model before the run; none if its head is new, for it would guess."""
 
 BAG_OF_WORDS = "bag of words"
 """Name of the baseline that counts words."""
@@ -73,7 +70,6 @@ GUESSES = {
     "most frequent documents": "the same documents for every query",
     "frequency of tokens": "predicting tokens by their frequency",
     BAG_OF_WORDS: "a bag of words (logistic regression on TF-IDF weights)",
-    UNTRAINED: "the same model before fine-tuning",
     BEFORE: "the same model before this run",
 }
 """Name of a baseline -> what it does, in the words of a verdict."""
@@ -122,14 +118,13 @@ def summarize(
     results: Results,
     best_seed: int,
     predictions: Sequence[Prediction],
-    earlier: Evaluation,
+    earlier: Evaluation | None,
 ) -> dict[str, Any]:
     """Join the scores of all seeds with the baselines and the interval of the best one."""
     task, measured = prepared.task, prepared.measured
     last = prepared.splits[measured[-1]]
     references = task.references(last.rows)
-    before = UNTRAINED if prepared.pretrained.fresh else BEFORE
-    predicted = guesses(prepared, last) | {before: earlier.predictions}
+    predicted = guesses(prepared, last) | ({} if earlier is None else {BEFORE: earlier.predictions})
     scored = {name: task.score(each, references) for name, each in predicted.items()}
     drawn = {
         name: bootstrap(task, each, references)
@@ -153,9 +148,9 @@ def summarize(
         "baselines": {
             name: as_json(scored[name] | task.library_scores(each, references))
             for name, each in predicted.items()
-            if name != before
+            if name != BEFORE
         }
-        | {before: as_json(earlier.scores)},
+        | ({} if earlier is None else {BEFORE: as_json(earlier.scores)}),
         **({CEILING: most} if (most := task.ceiling(references)) else {}),
         "compared": compared(own, drawn) if number >= FEWEST_ROWS else {},
     }
@@ -226,25 +221,18 @@ def compared(own: np.ndarray, others: Mapping[str, np.ndarray]) -> dict[str, dic
 
 
 def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Compare the kept model with what needs no learning, with words alone, and with itself before.
-
-    The last is left out where it goes without saying: a random head is worse than what beats a guess, and
-    better than a random head is nothing where a guess, the first, is better still.
-    """
+    """Compare the kept model with what needs no learning, with words alone, and with itself before."""
     criterion, split = summary["criterion"], summary["split"]
     if few := about_few_rows(**summary["drawn"]):
         yield few
         return
     scores = summary["seeds"][str(summary["best_seed"])][split]
-    told: list[Verdict] = []
     for name, found in summary["compared"].items():
         by = found.get("judged", {"metric": criterion, "own": summary["interval"]} | found)
         metric, interval, difference = by["metric"], by["own"], tuple(by["difference"])
         theirs, name_of_score = summary["baselines"][name].get(metric), called(metric, summary)
         if interval is None or theirs is None or not np.isfinite([theirs, *difference]).all():
-            told.append(
-                Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {name_of_score}.")
-            )
+            yield Verdict(f"Not compared with {GUESSES[name]}: not both have a finite {name_of_score}.")
             continue
         verdict = judge(
             GUESSES[name],
@@ -257,10 +245,7 @@ def verdicts(task: Task, summary: Mapping[str, Any]) -> Iterator[Verdict]:
         if metric != criterion:
             beside = f"{called(criterion, summary)} of {shown(scores[criterion])}"
             verdict = replace(verdict, text=f"{verdict.text[:-1]}, with a {beside}.")
-        outcomes = [each.outcome for each in (*told, verdict)]
-        if name != UNTRAINED or (outcomes[0] != "worse" and {*outcomes} != {"better"}):
-            told.append(verdict)
-    yield from told
+        yield verdict
 
 
 def guesses(prepared: Prepared, split: Split) -> dict[str, list[Prediction]]:
@@ -271,8 +256,13 @@ def guesses(prepared: Prepared, split: Split) -> dict[str, list[Prediction]]:
     return guess if words is None else guess | {BAG_OF_WORDS: words}
 
 
-def evaluate_before(prepared: Prepared, precision: str) -> Evaluation:
-    """Score the model that the first seed begins with on the split that counts, as its run computes."""
+def evaluate_before(prepared: Prepared, precision: str) -> Evaluation | None:
+    """Score the model that the first seed begins with on the split that counts, as its run computes.
+
+    `None`: its head is new.
+    """
+    if prepared.pretrained.fresh:
+        return None
     device = cast(torch.device, join_processes().device)
     model, split = prepared.pretrained.model, prepared.splits[prepared.measured[-1]]
     nn.Module.to(model, device)

@@ -144,11 +144,12 @@ def test_fine_tuning_ends_with_score_interval_and_baselines(end):
         "best_seed": 7,
         "rows": {"train": 1600, "test": 1},
         "interval": [0.83, 0.87],
-        "baselines": {"majority class": {"accuracy": 0.5}, "untrained": {"accuracy": None}},
+        "baselines": {"majority class": {"accuracy": 0.5}, "before this run": {"accuracy": None}},
     }
     score, verdict, report = end("finetune", summary)
     assert score == (
-        "accuracy 0.853 on 1 test row (95 % interval 0.83 to 0.87; majority class 0.5, untrained undefined)"
+        "accuracy 0.853 on 1 test row (95 % interval 0.83 to 0.87; "
+        "majority class 0.5, before this run undefined)"
     )
     assert report.startswith("report: file:///")
     assert report.endswith("/report.html")
