@@ -24,6 +24,7 @@ from .attention.packing import (
     Masks,
     PackedSequences,
     Padding,
+    SharedRows,
     filling,
     has_holes,
     is_padding_mask,
@@ -383,13 +384,11 @@ class TercetStack(TercetPreTrainedModel):
         if output_positions is not None and layout.padding is not None and layout.padding.has_pads:
             output_positions, is_token = layout.padding.places(output_positions)
         num_tokens, position_ids = x.shape[1], layout.position_ids
-        slots = None
-        if can_round and cache is None and (shared := self.share_rows(masks, x, arguments)) is not None:
-            masks = dict.fromkeys(masks, shared)
-            slots = shared.shared
-            assert slots is not None
-            x, position_ids = (slots.arrange(each[0])[None] for each in (x, position_ids))
-            output_positions = None if output_positions is None else slots.slot_of_token[output_positions]
+        rows = None
+        if can_round and cache is None and (rows := self.share_rows(masks, x, arguments)) is not None:
+            masks = dict.fromkeys(masks, rows)
+            x, position_ids = (rows.arrange(each[0])[None] for each in (x, position_ids))
+            output_positions = None if output_positions is None else rows.slot_of_token[output_positions]
         elif can_round and cache is None:
             x, position_ids, masks, source, source_mask = filled(x, position_ids, masks, source, source_mask)
         masks, source_mask = self.kernel_forms(masks, source_mask, x, cache, arguments)
@@ -412,10 +411,10 @@ class TercetStack(TercetPreTrainedModel):
         if noted is not None:
             noted[self].append(x)
         if output_positions is None:
-            return layout.unpack(x[:, :num_tokens] if slots is None else slots.restore(x[0])[None])
+            return layout.unpack(x[:, :num_tokens] if rows is None else rows.restore(x[0])[None])
         return x if is_token is None else x.masked_fill(~is_token[:, None], 0.0)
 
-    def share_rows(self, masks: Masks, x: Tensor, arguments: dict[str, Any]) -> PackedSequences | None:
+    def share_rows(self, masks: Masks, x: Tensor, arguments: dict[str, Any]) -> SharedRows | None:
         """Let short sequences of a stream (1, N, C) share rows of slots, on a CPU; `None`: they do not.
 
         Direction and distance alone must decide which pairs attend, and layers not depend on sizes. Neither
@@ -428,7 +427,7 @@ class TercetStack(TercetPreTrainedModel):
         if not compiles_products(x):
             return None
         layers, dropout = cast(list[Block], list(self.layers)), self.config.attention_dropout
-        is_grouped = all(
+        is_grouped = self.config.has_dot_products and all(
             pattern.is_window and kernel_of_packed(self.config, pattern, x, dropout=dropout) == "grouped"
             for pattern in self.patterns.values()
         )

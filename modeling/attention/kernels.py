@@ -16,7 +16,8 @@ blocked_group  group   what scores add     scores that are no dot products      
 
 A `padded` batch (B, T) has a mask of its pairs, a `packed` stream the bounds of its sequences. A `group` is a
 length-sorted batch of some of these sequences: `grouped` makes a few of a stream, since a block-diagonal mask
-would cost the square of it. A stack packs long texts of sparse patterns, too, if nothing is cached yet.
+would cost the square of it. Rows that short sequences of a stream share (`SharedRows`) are computed as
+`short` does, whatever the situation. A stack packs long texts of sparse patterns, too, if nothing is cached.
 Padded dot products are left to the kernels registered with transformers' `AttentionInterface`. There `eager`
 is the definition, `scaled_dot_product`, which alone returns weights; for other scores `pairs` is.
 
@@ -57,11 +58,12 @@ from .packed import (
     flash_attention,
     fused_group,
     operator_attention,
+    shared_attention,
     short_group,
     sparse_group,
     stream_attention,
 )
-from .packing import Mask, Masks, PackedSequences
+from .packing import Mask, Masks, PackedSequences, SharedRows
 from .pairs import blocked_attention, blocked_group, pair_attention
 from .patterns import AttentionPattern
 from .relative_bias import dtype_of_scores
@@ -204,6 +206,8 @@ def attend(
     Returns:
         The weighted values (B, T, H, D), and the weights (B, H, T, S) if the kernel returns them.
     """
+    if isinstance(mask, SharedRows):
+        return shared_attention(query, key, value, mask, pattern, scaling=scaling, dropout=dropout)
     sequences = mask if isinstance(mask, PackedSequences) else None
     config: Any = module.config
     needs = only_needed(
@@ -243,7 +247,7 @@ def kernel_form(
     those that `is_causal` allows, unless the kernel is a definition. Packed sequences have no mask until they
     are cut into groups: each layer makes its own, of its pattern, which is in memory no longer than a group.
     """
-    if isinstance(mask, PackedSequences | BlockMask):
+    if isinstance(mask, PackedSequences | SharedRows | BlockMask):
         return mask
     situation = situation_of(config, "padded", x, dropout=dropout, step=is_decode_step)
     if output_attentions:

@@ -30,7 +30,7 @@ from ..configuration_tercet import TercetConfig, require_flash_options
 from .abstract_pattern import union
 from .dot_product import Attended, additive, block_sparse_attention, short_attention
 from .gpu_kernels import ENDLESS, varlen_attention
-from .packing import PackedSequences, SequenceGroups, Slots, group_sequences
+from .packing import GroupSlots, PackedSequences, SequenceGroups, SharedRows, group_sequences
 from .patterns import AttentionPattern
 
 
@@ -130,7 +130,7 @@ class Group:
         chosen: Tokens that are chosen to be global, (b, t); `None`: none.
     """
 
-    slots: Slots
+    slots: GroupSlots
     number: int
     pattern: AttentionPattern
     chosen: Tensor | None = None
@@ -159,9 +159,8 @@ class Group:
 
         Pads stand behind, so a causal group needs no mask for them. Any other mask forbids the future itself.
         """
-        are_shared = self.slots.numbers is not None
-        keys = None if self.pattern.is_causal and not are_shared else self.slots.key_mask(self.number)
-        if self.is_full and not (self.pattern.is_causal and are_shared):
+        keys = None if self.pattern.is_causal else self.slots.key_mask(self.number)
+        if self.is_full:
             return keys
         pairs = self.pattern.allows(self.positions[:, None], self.positions)
         if (is_global := self.global_tokens) is not None:
@@ -174,6 +173,12 @@ class Group:
             return given
         added = self.pattern.added_to(self.positions, self.global_tokens, like.dtype)[:, None]
         return added if given is None else given + added
+
+    def added(self, given: Tensor | None, like: Tensor) -> Tensor | None:
+        """Add to what is given, (1, H, t, t), what forbids pairs, too; `None`: nothing adds to the scores."""
+        mask = self.mask()
+        is_causal = self.pattern.is_causal and mask is None
+        return additive(mask, is_causal, len(self.positions), like=like, bias=self.bias(given, like))
 
 
 def short_group(
@@ -188,14 +193,7 @@ def short_group(
     **_: Any,
 ) -> Tensor:
     """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
-    kind = group.pattern, query.dtype
-    if (added := group.slots.added.get(kind)) is None:
-        mask = group.mask()
-        is_causal = group.pattern.is_causal and mask is None
-        added = additive(mask, is_causal, key.shape[1], like=query, bias=group.bias(bias, query))
-        if group.slots.numbers is not None:
-            group.slots.added[kind] = added
-    return short_attention(query, key, value, added, scaling=scaling, dropout=dropout)
+    return short_attention(query, key, value, group.added(bias, query), scaling=scaling, dropout=dropout)
 
 
 def sparse_group(
@@ -228,6 +226,27 @@ def fused_group(
         query, key, value, mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
     )
     return attended.transpose(1, 2)
+
+
+def shared_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: SharedRows,
+    pattern: AttentionPattern,
+    *,
+    scaling: float,
+    dropout: float,
+) -> tuple[Tensor, None]:
+    """Let each query attend to its own sequence in the row that they share: (1, H, P, D) to (1, P, H, D)."""
+    kind = pattern, query.dtype
+    if (added := rows.added.get(kind)) is None:
+        places = torch.arange(rows.numbers.shape[1])
+        is_same = rows.numbers[:, :, None] == rows.numbers[:, None]  # (b, t, t)
+        allowed = is_same & pattern.allows(places[:, None], places)
+        added = rows.added[kind] = additive(allowed[:, None], False, len(places), like=query)
+    q, k, v = (x.transpose(1, 2)[0].unflatten(0, rows.numbers.shape) for x in (query, key, value))
+    return short_attention(q, k, v, added, scaling=scaling, dropout=dropout).flatten(0, 1)[None], None
 
 
 NAMESPACE = re.sub(r"\W", "_", __name__, flags=re.ASCII)

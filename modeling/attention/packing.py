@@ -56,28 +56,18 @@ LEAST_STEP, LARGEST_STEP = 8, 64
 
 @dataclass(frozen=True)
 class Slots:
-    """A stream of tokens, rearranged into the slots of the groups.
+    """A stream of tokens in another order: that of slots, some of which are pads.
 
     Args:
         token_of_slot: Which token stands in a slot, (P,); a pad repeats some real token, so that it stays
             finite.
         slot_of_token: Where each token stands, (N,).
         is_pad: Which slots are pads, (P,).
-        lengths: Real tokens of each sequence, in sorted order, one (b,) per group.
-        sizes: Slots of each group, as (b, t).
-        numbers: Which sequence stands in a slot, (b, t), -1 at pads, if there is one group, whose rows
-            sequences share; the stream that layers read then has the order of the slots. `None`: a sequence
-            has a row.
-        added: What masks of shared rows add to scores, by pattern and type, once it is known.
     """
 
     token_of_slot: Tensor
     slot_of_token: Tensor
     is_pad: Tensor
-    lengths: tuple[Tensor, ...]
-    sizes: tuple[tuple[int, int], ...]
-    numbers: Tensor | None = None
-    added: dict[Any, Tensor | None] = field(default_factory=dict)
 
     def arrange(self, x: Tensor) -> Tensor:
         """Bring a stream (N, ...) into the order of the slots (P, ...)."""
@@ -87,9 +77,22 @@ class Slots:
         """Bring slots (P, ...) back into the order of the stream (N, ...)."""
         return _FromSlots.apply(slots, self.token_of_slot, self.slot_of_token, self.is_pad)
 
+
+@dataclass(frozen=True)
+class GroupSlots(Slots):
+    """The slots of groups of sequences, each of which has a row.
+
+    Args:
+        lengths: Real tokens of each sequence, in sorted order, one (b,) per group.
+        sizes: Slots of each group, as (b, t).
+    """
+
+    lengths: tuple[Tensor, ...]
+    sizes: tuple[tuple[int, int], ...]
+
     def split(self, x: Tensor) -> Iterator[Tensor]:
         """Rearrange a stream (N, ...) into one batch (b, t, ...) per group."""
-        return self.cut(self.arrange(x) if self.numbers is None else x)
+        return self.cut(self.arrange(x))
 
     def split_gradient(self, gradient: Tensor) -> Iterator[Tensor]:
         """Rearrange the gradient of a joined stream (N, ...): that of pads, which were dropped, is zero."""
@@ -102,17 +105,10 @@ class Slots:
 
     def join(self, parts: list[Tensor]) -> Tensor:
         """Bring the groups' batches (b, t, ...) back into the stream (N, ...)."""
-        if self.numbers is not None:
-            return parts[0].flatten(0, 1)
         return self.restore(torch.cat([part.flatten(0, 1) for part in parts]))
 
     def key_mask(self, group: int) -> Tensor | None:
-        """Return which keys of a group are real, (b, 1, 1, t); `None` if it has no pads.
-
-        In shared rows each query has its own, (b, 1, t, t), those of its sequence.
-        """
-        if self.numbers is not None:
-            return (self.numbers[:, :, None] == self.numbers[:, None])[:, None]
+        """Return which keys of a group are real, (b, 1, 1, t); `None` if it has no pads."""
         lengths, (_, longest) = self.lengths[group], self.sizes[group]
         if int(lengths.min()) == longest:
             return None
@@ -120,11 +116,24 @@ class Slots:
 
 
 @dataclass(frozen=True)
+class SharedRows(Slots):
+    """Rows of slots that sequences share; all layers read the stream in the order of the slots.
+
+    Args:
+        numbers: Which sequence stands in a slot, (b, t), -1 at pads.
+        added: What keeps the sequences apart in the scores, by pattern and type, once it is known.
+    """
+
+    numbers: Tensor
+    added: dict[Any, Tensor | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SequenceGroups:
     """The slots of the queries and those of the keys: the same object in self-attention."""
 
-    queries: Slots
-    keys: Slots
+    queries: GroupSlots
+    keys: GroupSlots
 
 
 def group_sequences(cu_seq_lens_q: Tensor, cu_seq_lens_k: Tensor) -> SequenceGroups:
@@ -155,8 +164,8 @@ def group_cuts(descending: np.ndarray) -> list[int]:
     return sorted({int(edges[place]) for place in places})
 
 
-def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torch.device) -> Slots:
-    """Return each token of the sequences in `bounds` (S+1,) its slot, groups being `order` cut at `cuts`."""
+def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torch.device) -> GroupSlots:
+    """Give each token of the sequences in `bounds` (S+1,) its slot, groups being `order` cut at `cuts`."""
     lengths = np.diff(bounds)
     tokens, pads, group_lengths, sizes = [], [], [], []
     for start, stop in pairwise(cuts):
@@ -172,15 +181,22 @@ def arrange(bounds: np.ndarray, order: np.ndarray, cuts: list[int], device: torc
         pads.append(is_pad.ravel())
         group_lengths.append(torch.from_numpy(lengths[members]).to(device))
         sizes.append((len(members), longest))
-    token_of_slot, is_pad = np.concatenate(tokens), np.concatenate(pads)
-    slot_of_token = np.empty(int(bounds[-1]), dtype=np.int64)
+    arrays = slot_arrays(np.concatenate(tokens), np.concatenate(pads), int(bounds[-1]))
+    tensors = (torch.from_numpy(array).to(device) for array in arrays)
+    return GroupSlots(*tensors, lengths=tuple(group_lengths), sizes=tuple(sizes))
+
+
+def slot_arrays(
+    token_of_slot: np.ndarray, is_pad: np.ndarray, num_tokens: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `token_of_slot`, `slot_of_token` and `is_pad` of slots."""
+    slot_of_token = np.empty(num_tokens, dtype=np.int64)
     slot_of_token[token_of_slot[~is_pad]] = np.flatnonzero(~is_pad)
-    arrays = (torch.from_numpy(array).to(device) for array in (token_of_slot, slot_of_token, is_pad))
-    return Slots(*arrays, lengths=tuple(group_lengths), sizes=tuple(sizes))
+    return token_of_slot, slot_of_token, is_pad
 
 
-def share_rows(sequences: "PackedSequences") -> "PackedSequences | None":
-    """Let the sequences of a stream share rows, in whose order it then has to be.
+def share_rows(sequences: "PackedSequences") -> SharedRows | None:
+    """Let the sequences of a stream share rows.
 
     `None`: one is long, or more slots and pairs cost more than the gathers of groups.
     """
@@ -198,22 +214,16 @@ def share_rows(sequences: "PackedSequences") -> "PackedSequences | None":
     if shared_cost > pairs + bounds[-1] * (SLOT_COST + GATHER_COST):
         return None
     members = np.array([number for row in rows for number in (*row, -1)])
-    in_rows = np.array([lengths[row].sum() for row in rows])
     counts = lengths[members]
-    counts[members < 0] = width - in_rows
+    counts[members < 0] = [width - lengths[row].sum() for row in rows]
     numbers = members.repeat(counts)
-    is_pad = numbers < 0
     first = np.where(members < 0, 0, bounds[members])
     offsets = np.arange(numbers.size) - (counts.cumsum() - counts).repeat(counts)
-    token_of_slot = np.where(is_pad, 0, first.repeat(counts) + offsets)
-    slot_of_token = np.empty(bounds[-1], dtype=np.int64)
-    slot_of_token[token_of_slot[~is_pad]] = np.flatnonzero(~is_pad)
-    arrays = map(torch.from_numpy, (token_of_slot, slot_of_token, is_pad))
-    size = len(rows), width
-    of_slots = torch.from_numpy(numbers.reshape(size))
-    slots = Slots(*arrays, lengths=(torch.from_numpy(in_rows),), sizes=(size,), numbers=of_slots)
-    edges = torch.from_numpy(np.append(0, counts[counts > 0].cumsum()).astype(np.int32))
-    return PackedSequences(edges, edges, shared=slots)
+    token_of_slot = np.where(numbers < 0, 0, first.repeat(counts) + offsets)
+    arrays = slot_arrays(token_of_slot, numbers < 0, int(bounds[-1]))
+    return SharedRows(
+        *map(torch.from_numpy, arrays), numbers=torch.from_numpy(numbers.reshape(len(rows), width))
+    )
 
 
 def fill_rows(lengths: np.ndarray, width: int) -> list[list[int]]:
@@ -300,7 +310,6 @@ class PackedSequences:
         global_tokens: (N,), true at tokens that are chosen to be global, in self-attention.
         key_padding: The padded batch in whose layout a cache keeps the keys; `None`: theirs is the stream's.
         tiles: Those of the pattern of some layers, if flex attention computes them.
-        shared: The rows of slots that sequences share, if they do.
     """
 
     cu_seq_lens_q: Tensor
@@ -310,7 +319,6 @@ class PackedSequences:
     global_tokens: Tensor | None = None
     key_padding: "Padding | None" = None
     tiles: Tiles | None = None
-    shared: Slots | None = None
 
     @classmethod
     def of(cls, cu_seq_lens: Tensor, max_length: int | None = None) -> "PackedSequences":
@@ -319,8 +327,6 @@ class PackedSequences:
 
     @cached_property
     def groups(self) -> SequenceGroups:
-        if self.shared is not None:
-            return SequenceGroups(self.shared, self.shared)
         return group_sequences(self.cu_seq_lens_q, self.cu_seq_lens_k)
 
     def extended(self, num_queries: int, num_keys: int) -> "PackedSequences":
@@ -344,8 +350,8 @@ class PackedSequences:
         }
 
 
-Mask = Tensor | BlockMask | PackedSequences | None
-"""Which pairs may attend: what transformers builds for its kernels, or packed sequences' bounds."""
+Mask = Tensor | BlockMask | PackedSequences | SharedRows | None
+"""Which pairs may attend: what transformers builds for its kernels; of a stream, bounds or shared rows."""
 
 Masks = dict[str, Mask]
 """The same for each type of layer that a model has."""

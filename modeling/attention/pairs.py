@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from .dot_product import additive, weigh
+from .dot_product import weigh
 from .packed import Group
 from .scores import PairScore
 
@@ -62,7 +62,4 @@ def blocked_group(
     """Let (b, t, H, D) attend to (b, s, G, D), with a bias (1, H, t, s)."""
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     scores = cast(PairScore, module.score).compare(query, key)
-    mask = group.mask()
-    is_causal = group.pattern.is_causal and mask is None
-    added = additive(mask, is_causal, key.shape[2], like=scores, bias=group.bias(bias, scores))
-    return weigh(scores, value, added, dropout)[0]
+    return weigh(scores, value, group.added(bias, scores), dropout)[0]

@@ -5,7 +5,7 @@ Streams and their groups: nothing lost, nothing mixed, gradients exact.
 
 import math
 import time
-from itertools import chain, combinations, pairwise
+from itertools import chain, combinations, groupby, pairwise
 
 import numpy as np
 import pytest
@@ -341,24 +341,18 @@ def test_pads_stand_behind_and_are_known():
 @pytest.mark.parametrize("lengths", [[1], [40, 3, 33, 0, 5, 60, 20, 20, 7, 7], [*range(40)], [128] * 3])
 def test_sequences_that_share_rows_are_whole_and_apart(lengths, monkeypatch):
     share_rows_up_to(128, monkeypatch)
-    sequences = share_rows(PackedSequences.of(bounds(lengths)))
-    assert sequences is not None
-    assert sequences.shared is not None
-    slots = sequences.shared
-    (size,) = slots.sizes
-    assert size[1] % 16 == 0
+    rows = share_rows(PackedSequences.of(bounds(lengths)))
+    assert rows is not None
+    assert rows.numbers.shape[1] % 16 == 0
     stream = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-    (rows,) = slots.split(slots.arrange(stream))
-    real = ~slots.is_pad.view(size)
-    numbers = torch.where(real, rows, -1)
-    assert torch.equal(slots.key_mask(0), (numbers[:, :, None] == numbers[:, None])[:, None])
-    runs = numbers.flatten().tensor_split(sequences.cu_seq_lens_q[1:-1].long())
-    assert all((run == run[0]).all() for run in runs)
-    found = [(int(run[0]), len(run)) for run in runs if run[0] >= 0]
+    assert torch.equal(rows.numbers.flatten(), rows.arrange(stream).masked_fill(rows.is_pad, -1))
+    # A sequence stands in one row, without a gap.
+    runs = chain.from_iterable(groupby(row) for row in rows.numbers.tolist())
+    found = [(number, len([*run])) for number, run in runs if number >= 0]
     assert sorted(found) == [pair for pair in enumerate(lengths) if pair[1]]
     x = torch.randn(sum(lengths), 2, dtype=torch.double, requires_grad=True)
-    assert torch.equal(slots.restore(slots.join([*slots.split(slots.arrange(x))])), x)
-    assert torch.autograd.gradcheck(lambda x: slots.restore(slots.arrange(x) * 2), x, fast_mode=True)
+    assert torch.equal(rows.restore(rows.arrange(x)), x)
+    assert torch.autograd.gradcheck(lambda x: rows.restore(rows.arrange(x) * 2), x, fast_mode=True)
 
 
 @pytest.mark.parametrize(
