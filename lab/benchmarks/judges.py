@@ -15,6 +15,7 @@ from typing import Any, cast
 import datasets
 import numpy as np
 import torch
+from sacrebleu.metrics.bleu import BLEU
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import tercet
@@ -31,7 +32,7 @@ from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.modeling.saved.sentence_vectors import SentenceVectors
 from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.pretraining.text import TextReader, open_text
-from tercet.pretraining.translation_scores import bleu_by_length, score_translations, translate
+from tercet.pretraining.translation_scores import score_translations, translate
 from tercet.tools.convert.run import convert_model
 from tercet.tools.embed.embedding import load_embedder
 from tercet.training.devices.precision import build_accelerator
@@ -162,10 +163,39 @@ def by_translating(exam: Exam, folder: Path) -> Judgement:
     model = AutoModelForSeq2SeqLM.from_pretrained(exam.model)
     written = translate(model, AutoTokenizer.from_pretrained(exam.model), sources, about["beams"])
     if (fifth := exam.options.get("fifth")) is not None:
-        group = bleu_by_length(sources, written, references, lowercase=True)[fifth]
-        return {"values": [group.bleu], "interval": list(group.interval)}
+        rows = group_by_length(np.array([len(source.split()) for source in sources]), 5)[fifth]
+        bleu, interval = score_rows(written, references, rows)
+        return {"values": [bleu], "interval": list(interval)}
     scores = score_translations(written, references, lowercase=True)
     return {"values": [scores.bleu], "chrf": scores.chrf}
+
+
+def group_by_length(lengths: np.ndarray, num_groups: int) -> list[np.ndarray]:
+    """Put rows of these lengths (E,) into groups from short to long, and give the rows of each.
+
+    Groups are of nearly equal size, so that each score is that of as many rows (Bahdanau et al., 2015, figure
+    2, ask whether long sentences are translated worse); rows of one length stay together.
+
+    >>> [rows.tolist() for rows in group_by_length(np.array([3, 9, 3, 5, 7, 9]), 3)]
+    [[0, 2], [3, 4], [1, 5]]
+    """
+    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, num_groups + 1)[1:-1], method="lower"))
+    numbers = np.searchsorted(edges, lengths, side="left")
+    groups = (np.flatnonzero(numbers == number) for number in range(len(edges) + 1))
+    return [rows for rows in groups if len(rows)]
+
+
+def score_rows(
+    translations: list[str], references: list[str], rows: np.ndarray
+) -> tuple[float, tuple[float, float]]:
+    """Return the BLEU in lower case of some rows, from 0 to 100, and its 95 % interval by the bootstrap."""
+    bleu = BLEU(lowercase=True, effective_order=True)
+
+    def score(rows: np.ndarray) -> float:
+        found, right = ([texts[row] for row in rows.tolist()] for texts in (translations, references))
+        return bleu.corpus_score(found, [right]).score
+
+    return score(rows), bootstrap_interval(lambda drawn: score(rows[drawn]), len(rows), resamples=200)
 
 
 JUDGES: dict[str, Callable[[Exam, Path], Judgement]] = {
