@@ -259,8 +259,8 @@ class Grouped:
 
     `query` is (N, H, D), `key` and `value` are (M, G, D); `cu_seq_lens_q` and `cu_seq_lens_k` say where
     sequences begin and end. Scores are multiplied by `scaling`, then `bias` (1, H, T, S) adds to them;
-    dropout takes the share `dropout` of the weights. A query sees no later key if `is_causal`, and none that
-    is `window` or more away.
+    dropout takes the share `dropout` of the weights, drawn by the `seed` if there is one. A query sees no
+    later key if `is_causal`, and none that is `window` or more away.
     """
 
     query: Tensor
@@ -269,6 +269,7 @@ class Grouped:
     cu_seq_lens_q: Tensor
     cu_seq_lens_k: Tensor
     bias: Tensor | None
+    seed: Tensor | None
     scaling: float
     dropout: float
     is_causal: bool
@@ -335,44 +336,30 @@ def drawn_from(seed: Tensor | None) -> Iterator[None]:
         yield
 
 
-@torch.library.custom_op(f"{NAMESPACE}::packed_attention", mutates_args=())
-def packed_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_lens_q: Tensor,
-    cu_seq_lens_k: Tensor,
-    bias: Tensor | None,
-    seed: Tensor | None,
-    scaling: float,
-    dropout: float,
-    is_causal: bool,
-    window: int,
-) -> Tensor:
+OPERANDS = (
+    "Tensor query, Tensor key, Tensor value, Tensor cu_seq_lens_q, Tensor cu_seq_lens_k, Tensor? bias, "
+    "Tensor? seed, float scaling, float dropout, bool is_causal, SymInt window"
+)
+"""What the operators are given: the fields of `Grouped`."""
+
+
+@torch.library.custom_op(f"{NAMESPACE}::packed_attention", mutates_args=(), schema=f"({OPERANDS}) -> Tensor")
+def packed_attention(*operands: Any) -> Tensor:
     """Let each query (N, H, D) attend to the keys of its own sequence, (M, G, D); returns (N, H, D)."""
-    streams = query, key, value, cu_seq_lens_q, cu_seq_lens_k, bias
-    with torch.no_grad(), drawn_from(seed):
-        return Grouped(*streams, scaling, dropout, is_causal, window).values()
+    grouped = Grouped(*operands)
+    with torch.no_grad(), drawn_from(grouped.seed):
+        return grouped.values()
 
 
-@torch.library.custom_op(f"{NAMESPACE}::packed_attention_backward", mutates_args=())
-def packed_attention_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seq_lens_q: Tensor,
-    cu_seq_lens_k: Tensor,
-    bias: Tensor | None,
-    seed: Tensor | None,
-    scaling: float,
-    dropout: float,
-    is_causal: bool,
-    window: int,
-) -> list[Tensor]:
-    streams = query, key, value, cu_seq_lens_q, cu_seq_lens_k, bias
-    with torch.no_grad(), drawn_from(seed):
-        return Grouped(*streams, scaling, dropout, is_causal, window).gradients(gradient)
+@torch.library.custom_op(
+    f"{NAMESPACE}::packed_attention_backward",
+    mutates_args=(),
+    schema=f"(Tensor gradient, {OPERANDS}) -> Tensor[]",
+)
+def packed_attention_backward(gradient: Tensor, *operands: Any) -> list[Tensor]:
+    grouped = Grouped(*operands)
+    with torch.no_grad(), drawn_from(grouped.seed):
+        return grouped.gradients(gradient)
 
 
 @packed_attention.register_fake

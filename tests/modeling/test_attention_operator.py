@@ -98,7 +98,12 @@ def test_other_code_in_the_same_process_leaves_the_operator_alone():
     inputs, bounds = streams(True)
     found = packed_attention(*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS)
     other = ModuleType(f"{attention_operator.__package__}.a copy-1")
-    exec(Path(attention_operator.__file__).read_text().replace("scaling, d", "2 * scaling, d"), vars(other))
+    exec(
+        Path(attention_operator.__file__)
+        .read_text()
+        .replace("self.scaling, self.d", "2 * self.scaling, self.d"),
+        vars(other),
+    )
     assert torch.equal(packed_attention(*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS), found)
     assert not torch.equal(
         other.packed_attention(*inputs, *bounds, None, None, 0.3, 0.0, True, ENDLESS), found
