@@ -132,6 +132,10 @@ class AttentionPattern(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no blocks")
 
+    def stock_mask(self, global_tokens: Tensor | None) -> Callable[..., Any] | None:
+        """Return transformers' function that makes the mask; `None`: it has none for the pattern."""
+        return None
+
     def build_mask(
         self,
         config: PreTrainedConfig,
@@ -143,7 +147,8 @@ class AttentionPattern(ABC):
     ) -> Tensor | BlockMask | None:
         """Build the mask of a padded batch, in the form that the kernel of `config` takes.
 
-        It forbids pads, other sequences, and what the map does; short sequences are full attention's.
+        It forbids pads, other sequences, and what the map does; short sequences are full attention's. Where
+        transformers makes it without the map, it does.
 
         Args:
             config: Whose `attn_implementation` tells the form.
@@ -153,9 +158,12 @@ class AttentionPattern(ABC):
             sequence_ids: (B, T), which number the sequences of a row that are kept apart; `None`: one a row.
             global_tokens: (B, T), true at tokens that are chosen to be global; there is no cache then.
         """
-        create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
+        apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
+        if (create := self.stock_mask(global_tokens)) is not None:
+            return create(config, x, attention_mask, **by_name(cache), and_mask_function=apart)
+        create = create_causal_mask if self.is_causal else create_bidirectional_mask
         length = x.shape[1] if attention_mask is None else max(x.shape[1], attention_mask.shape[-1])
-        functions = [] if sequence_ids is None else [within(sequence_ids, sequence_ids)]
+        functions = [] if apart is None else [apart]
         begins = first_tokens(attention_mask, sequence_ids)
         positions = positions_from(begins, x)
         if has_map := cache is not None or is_tracing() or not self.is_full(length):

@@ -18,9 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask
 from transformers import PreTrainedConfig
-from transformers.cache_utils import Cache
 from transformers.masking_utils import (
     create_bidirectional_mask,
     create_bidirectional_sliding_window_mask,
@@ -28,10 +26,9 @@ from transformers.masking_utils import (
     create_sliding_window_causal_mask,
 )
 
-from ..compatibility import by_name, register_layer_types
+from ..compatibility import register_layer_types
 from .abstract_pattern import AttentionPattern, MappedPattern
 from .big_bird import BigBirdAttention, StockBigBirdAttention
-from .packing import within
 
 SLIDING_BLOCK = 64
 """Tokens of the blocks by which kernels compute long windows."""
@@ -54,18 +51,8 @@ class FullAttention(AttentionPattern):
     def is_full(self, length: int) -> bool:
         return True
 
-    def build_mask(
-        self,
-        config: PreTrainedConfig,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        cache: Cache | None,
-        sequence_ids: Tensor | None,
-        global_tokens: Tensor | None = None,
-    ) -> Tensor | BlockMask | None:
-        create: Callable[..., Any] = create_causal_mask if self.is_causal else create_bidirectional_mask
-        apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
-        return create(config, x, attention_mask, **by_name(cache), and_mask_function=apart)
+    def stock_mask(self, global_tokens: Tensor | None) -> Callable[..., Any]:
+        return create_causal_mask if self.is_causal else create_bidirectional_mask
 
 
 class SlidingAttention(AttentionPattern):
@@ -104,21 +91,12 @@ class SlidingAttention(AttentionPattern):
     def is_full(self, length: int) -> bool:
         return length <= self.window
 
-    def build_mask(
-        self,
-        config: PreTrainedConfig,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        cache: Cache | None,
-        sequence_ids: Tensor | None,
-        global_tokens: Tensor | None = None,
-    ) -> Tensor | BlockMask | None:
+    def stock_mask(self, global_tokens: Tensor | None) -> Callable[..., Any] | None:
         if global_tokens is not None or not self.is_read_as_built:
-            return super().build_mask(config, x, attention_mask, cache, sequence_ids, global_tokens)
-        sliding, both_sides = create_sliding_window_causal_mask, create_bidirectional_sliding_window_mask
-        create: Callable[..., Any] = sliding if self.is_causal else both_sides
-        apart = None if sequence_ids is None else within(sequence_ids, sequence_ids)
-        return create(config, x, attention_mask, **by_name(cache), and_mask_function=apart)
+            return None
+        return (
+            create_sliding_window_causal_mask if self.is_causal else create_bidirectional_sliding_window_mask
+        )
 
 
 class StridedAttention(MappedPattern):
