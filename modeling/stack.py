@@ -4,7 +4,6 @@ Shapes: B batch, T positions, N tokens of a packed stream, C model width.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -30,7 +29,7 @@ from .attention.packing import (
     is_padding_mask,
     share_rows,
 )
-from .attention.patterns import PATTERNS, AttentionPattern
+from .attention.patterns import PATTERNS
 from .attention.relative_bias import dtype_of_scores
 from .compatibility import has_hooks, is_tracing
 from .configuration_tercet import TercetConfig, takes_bounds
@@ -60,11 +59,6 @@ class StackCall(NamedTuple):
     has_pairs: bool = False
     past_length: int | Tensor | None = None
     use_cache: bool = False
-
-    @property
-    def has_cache(self) -> bool:
-        """Whether keys are cached, now or before."""
-        return self.use_cache or self.past_length is not None
 
     @property
     def may_hold_sequences(self) -> bool:
@@ -238,15 +232,15 @@ class TercetStack(TercetPreTrainedModel):
             if self.reads_bounds(call):
                 bounds = PackedSequences.of(sequences.cu_seq_lens, sequences.max_length)
                 return Layout(positions, bounds)
-            separate_by_mask(self.implementation(call))
+            separate_by_mask(self.masking_config(call.output_attentions)._attn_implementation)
             return Layout(positions, sequence_ids=sequences.numbers)
         assert isinstance(sequences, PaddedRows)
         if call.may_hold_sequences and (parts := sequences.parts) is not None:
             assert position_ids is not None  # which tell the parts
-            separate_by_mask(self.implementation(call))
+            separate_by_mask(self.masking_config(call.output_attentions)._attn_implementation)
             return Layout(position_ids, sequence_ids=parts)
         if call.can_unpad and not call.has_pairs and self.reads_bounds(call):
-            unpads = self.training and not call.has_cache
+            unpads = self.training and not call.use_cache and call.past_length is None
             if (padding := self.find_padding(sequences, unpads)) is not None:
                 return Layout.unpadded(padding, position_ids)
         if position_ids is None:
@@ -260,10 +254,6 @@ class TercetStack(TercetPreTrainedModel):
         """Return whether a kernel keeps packed sequences apart by their bounds."""
         is_plain = not (call.output_attentions or is_tracing())
         return is_plain and reads_packed(self.config._attn_implementation)
-
-    def implementation(self, call: StackCall) -> str | None:
-        """Return the `attn_implementation` that serves: the definition, where attentions are recorded."""
-        return "eager" if call.output_attentions else self.config._attn_implementation
 
     def find_padding(self, sequences: PaddedRows, unpads: bool) -> Padding | None:
         """Find the pads to remove if `unpads`; or, of long texts with sparse patterns, the pads if any."""
@@ -296,7 +286,7 @@ class TercetStack(TercetPreTrainedModel):
         the noise of NEFTune does.
         """
         vectors = look_up(self.embeddings.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
-        return self.embeddings(None, layout.pack(vectors), layout.pack(token_type_ids), layout.position_ids)
+        return self.embeddings(layout.pack(vectors), layout.pack(token_type_ids), layout.position_ids)
 
     def masks(
         self,
@@ -308,7 +298,7 @@ class TercetStack(TercetPreTrainedModel):
         is_causal: bool | None = None,
         global_tokens: Tensor | None = None,
     ) -> Masks:
-        """Build what says which pairs of a sequence may attend, for each type of layer.
+        """Build what says which pairs of a sequence may attend, once for all layers of a type.
 
         `is_causal` replaces the stack's own direction. `global_tokens` (B, T) are true where all attend.
         """
@@ -322,39 +312,12 @@ class TercetStack(TercetPreTrainedModel):
             return with_tiles(self.config, patterns, sequences, x, dropout)
         if attention_mask is not None and not is_padding_mask(attention_mask):
             return kernel_masks(attention_mask, self.masking_config(output_attentions), x, cache)
-        return self.build_masks(
-            x,
-            attention_mask,
-            cache,
-            layout.sequence_ids,
-            output_attentions,
-            patterns,
-            global_tokens,
-        )
-
-    def build_masks(
-        self,
-        x: Tensor,
-        attention_mask: Tensor | None,
-        cache: Cache | None,
-        ids: Tensor | None = None,
-        output_attentions: bool = False,
-        patterns: Mapping[str, AttentionPattern] | None = None,
-        global_tokens: Tensor | None = None,
-    ) -> Masks:
-        """Build one mask for all layers of a type; `ids` (B, T) number the sequences to be kept apart."""
         if isinstance(cache, EncoderDecoderCache):
             cache = cache.self_attention_cache
+        config, ids = self.masking_config(output_attentions), layout.sequence_ids
         return {
-            layer_type: pattern.build_mask(
-                self.masking_config(output_attentions),
-                x,
-                attention_mask,
-                cache,
-                ids,
-                global_tokens,
-            )
-            for layer_type, pattern in (patterns or self.patterns).items()
+            kind: pattern.build_mask(config, x, attention_mask, cache, ids, global_tokens)
+            for kind, pattern in patterns.items()
         }
 
     def transform(

@@ -30,7 +30,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderD
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from ..attention.packing import Masks, is_empty
+from ..attention.packing import Layout, Masks, is_empty
 from ..attention.patterns import PATTERNS
 from ..compatibility import CACHE, is_tested, is_tracing, with_one_cache
 from ..configuration_tercet import TercetConfig
@@ -261,7 +261,8 @@ class TercetGenerativeModel(TercetLMHeadModel, GenerationMixin):
         is_long = decoder.has_sparse_attention(inputs_embeds.shape[1], inputs_embeds.device)
         if has_positions and is_long and is_empty(cache):
             return attention_mask
-        return decoder.build_masks(inputs_embeds, attention_mask, cache)
+        layout = Layout(cast(Tensor, position_ids))  # which no mask reads
+        return decoder.masks(layout, inputs_embeds, attention_mask, False, cache)
 
 
 def require_key_positions(config: TercetConfig) -> None:

@@ -42,15 +42,9 @@ def residual_linear(config: TercetConfig, in_features: int, bias: bool) -> nn.Li
     The layer is of no class of its own, since torch's quantizer knows layers by their exact class.
     """
     layer = nn.Linear(in_features, config.hidden_size, bias=bias)
-    vars(layer)["init_scale"] = initial_scale(config)
+    scale = (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
+    vars(layer)["init_scale"] = 0.0 if config.zero_init_residual else scale
     return layer
-
-
-def initial_scale(config: TercetConfig) -> float:
-    """Return the factor of the initial weights of layers that project back to the model's width."""
-    if config.zero_init_residual:
-        return 0.0
-    return (2 * config.num_hidden_layers) ** -0.5 if config.norm_placement != "post" else 1.0
 
 
 def init_scale(layer: nn.Linear) -> float | None:
@@ -63,22 +57,18 @@ def project(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
 
     One product reads its input once, and its gradient needs no sum of several. On a GPU the products are
     large enough, and their joined weights, which the backward pass keeps, would outlive what FSDP frees.
-    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked) is called.
+    A layer that is more than a plain one (wrapped by PEFT, quantized, hooked) is called. While a model
+    generates, something may have prepared one product, too.
     """
     plain = [layer for layer in layers if is_plain(layer) and layer.training]
     has_bias = {layer.bias is not None for layer in plain}
     if not x.is_cpu or len(plain) < len(layers) or len(has_bias) > 1:
-        return apply_each(x, *layers)
+        find = None if torch.is_grad_enabled() or torch.compiler.is_compiling() else joint_product.get()
+        product = None if find is None else find(*layers)
+        return tuple(layer(x) for layer in layers) if product is None else product(x)
     weights = torch.cat([layer.weight for layer in plain])
     biases = torch.cat([layer.bias for layer in plain]) if has_bias == {True} else None
     return F.linear(x, weights, biases).split([layer.out_features for layer in plain], dim=-1)
-
-
-def apply_each(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
-    """Apply each layer, or the product that something has prepared for them while a model generates."""
-    find = None if torch.is_grad_enabled() or torch.compiler.is_compiling() else joint_product.get()
-    product = None if find is None else find(*layers)
-    return tuple(layer(x) for layer in layers) if product is None else product(x)
 
 
 joint_product: ContextVar[Callable[..., Any] | None] = ContextVar("joint_product", default=None)
@@ -303,15 +293,8 @@ class Embeddings(nn.Module):
         self.projection = nn.Linear(width, config.hidden_size) if is_projected else nn.Identity()
         self.scale = width**0.5 if config.scale_embedding else 1.0
 
-    def forward(
-        self,
-        input_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor,
-    ) -> Tensor:
-        """Embed tokens (B, T), or take their vectors (B, T, E), and add position and segment: (B, T, C)."""
-        x = look_up(self.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
+    def forward(self, x: Tensor, token_type_ids: Tensor | None, position_ids: Tensor) -> Tensor:
+        """Add position and segment to the vectors of tokens (B, T, E): (B, T, C)."""
         x = (x if self.scale == 1.0 else x * self.scale) + self.positions.embed(position_ids)
         x = x + self.segments(token_type_ids, position_ids)
         # The stream has the type of the weights: positions are float32, and autocast projects in less.

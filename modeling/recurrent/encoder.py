@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from transformers.utils.generic import ModelOutput
 
-from ..layers.position_wise import Dropout, Embeddings
+from ..layers.position_wise import Dropout, Embeddings, look_up
 from ..layers.positions import NoPositions
 from ..sequences import Sequences, find_sequences, require_tokens
 from .configurations import TercetRecurrentSeq2SeqConfig
@@ -146,4 +146,5 @@ def embed(
     """Look token vectors up, or take those that are given: (B, T, C)."""
     tokens = require_tokens(input_ids, inputs_embeds, prefix)
     no_positions = torch.zeros(1, 1, dtype=torch.long, device=tokens.device)
-    return embeddings(input_ids, inputs_embeds, token_type_ids, no_positions)
+    vectors = look_up(embeddings.embed_tokens, input_ids) if inputs_embeds is None else inputs_embeds
+    return embeddings(vectors, token_type_ids, no_positions)

@@ -352,13 +352,13 @@ def test_padded_prompts_and_what_follows_them_have_the_logits_of_the_definition(
 
 def test_no_mask_of_all_pairs_is_made_of_a_long_prompt(build, monkeypatch):
     model, sizes = build("decoder"), []
-    build_masks = model.model.build_masks
+    for pattern in model.model.patterns.values():
 
-    def spy(x, *arguments):
-        sizes.append(x.shape[1])
-        return build_masks(x, *arguments)
+        def spy(config, x, *arguments, build_mask=pattern.build_mask):
+            sizes.append(x.shape[1])
+            return build_mask(config, x, *arguments)
 
-    monkeypatch.setattr(model.model, "build_masks", spy)
+        monkeypatch.setattr(pattern, "build_mask", spy)
     ids, mask = ragged(*LENGTHS).padded("left")
     for implementation in ("dynamic", "static"):
         write(model, ids, mask, cache_implementation=implementation)

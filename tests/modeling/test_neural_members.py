@@ -53,7 +53,8 @@ class RecurrentLanguageModel(NeuralLMHeadModel):
         self.post_init()
 
     def forward(self, input_ids, labels=None, **kwargs):
-        x = self.embeddings(input_ids, None, None, torch.arange(input_ids.shape[1])[None])
+        x = self.embeddings.embed_tokens(input_ids)
+        x = self.embeddings(x, None, torch.arange(input_ids.shape[1])[None])
         states = self.model(x.transpose(0, 1))[0].transpose(0, 1)
         targets = None if labels is None else next_tokens(labels, find_sequences(labels))
         loss, logits = self.compute_loss_and_logits(states, targets, 0, take_loss_arguments(kwargs))
