@@ -88,7 +88,14 @@ def require_architecture(config: PreTrainedConfig) -> None:
     require_layer_types(config)
     require_choice("attention_score", config.attention_score, SCORES)
     require_choice("attention_gate", config.attention_gate, GATES)
-    require_positions(config)
+    require_at_least(4, "relative_attention_num_buckets", config.relative_attention_num_buckets)
+    if config.relative_attention_max_distance <= config.relative_attention_num_buckets // 2:
+        raise ValueError(
+            f"relative_attention_max_distance is {config.relative_attention_max_distance}: choose more than "
+            f"half of relative_attention_num_buckets ({config.relative_attention_num_buckets}), because each "
+            "smaller distance has a bucket of its own"
+        )
+    POSITIONS[config.position_embedding_type].require(config)
     if not config.first_norm and not (config.norm_placement == "pre" and config.embedding_norm):
         raise ValueError(
             "first_norm=False needs norm_placement='pre' and embedding_norm=True: the first sub-layer reads "
@@ -136,23 +143,6 @@ def require_decoder(config: PreTrainedConfig) -> None:
     require_layer_types(config, prefix="decoder_")
     if config.norm_placement == "parallel":
         raise ValueError("norm_placement='parallel' does not support cross-attention: choose 'pre' or 'post'")
-
-
-def require_positions(config: PreTrainedConfig) -> None:
-    """Raise a `ValueError` unless positions have what they are made of."""
-    require_buckets(config.relative_attention_num_buckets, config.relative_attention_max_distance)
-    POSITIONS[config.position_embedding_type].require(config)
-
-
-def require_buckets(num_buckets: int, max_distance: int) -> None:
-    """Raise a `ValueError` unless each direction has exact buckets of distances, and wide ones after them."""
-    require_at_least(4, "relative_attention_num_buckets", num_buckets)
-    if max_distance <= num_buckets // 2:
-        raise ValueError(
-            f"relative_attention_max_distance is {max_distance}: choose more than half of "
-            f"relative_attention_num_buckets ({num_buckets}), because each smaller distance has a bucket of "
-            f"its own"
-        )
 
 
 def equal_share(hidden_size: int, num_heads: int) -> int | None:

@@ -106,9 +106,13 @@ def inherited(
     if rows is not None:
         names = names_by_token(model)
         tensors = {
-            name: rearranged(tensor, own[name], rows) if name in names else tensor
+            name: tensor
+            if name not in names
+            else rows.apply(tensor)
+            if tensor.is_floating_point()
+            else own[name]
             for name, tensor in tensors.items()
-        }
+        }  # spellings are the model's own
     elif model.config.vocab_size > num_old:
         tensors = {name: with_new_tokens(tensor, own.get(name), num_old) for name, tensor in tensors.items()}
     return {
@@ -125,11 +129,6 @@ def names_by_token(model: NeuralPreTrainedModel) -> set[str]:
     with torch.device("meta"):
         larger = type(model)(config).state_dict()
     return {name for name, tensor in model.state_dict().items() if larger[name].shape != tensor.shape}
-
-
-def rearranged(tensor: Tensor, own: Tensor, rows: TokenRows) -> Tensor:
-    """Arrange what a tensor has for each token for a new vocabulary; spellings are the model's `own`."""
-    return rows.apply(tensor) if tensor.is_floating_point() else own
 
 
 def with_new_tokens(tensor: Tensor, own: Tensor | None, num_old: int) -> Tensor:

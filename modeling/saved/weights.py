@@ -106,11 +106,6 @@ def require_no_adapter(folder: Path) -> None:
         )
 
 
-def has_weights(folder: Path) -> bool:
-    """Return whether there are weights as safetensors, be they whole or not."""
-    return any((folder / name).exists() for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
-
-
 def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
     """Refuse sizes in a configuration that take memory or time before it meets the weights.
 
@@ -118,7 +113,8 @@ def require_counts(folder: Path, config: Mapping[str, Any]) -> None:
     computed from positions is in no file. Other sizes are compared by such a model (`compare_weights`).
     Without weights, sizes are small where they cost nothing.
     """
-    stored = inspect_weights(folder) if has_weights(folder) else StoredWeights([], {}, 0)
+    has_weights = any((folder / name).exists() for name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
+    stored = inspect_weights(folder) if has_weights else StoredWeights([], {}, 0)
     numbers, parts = sum(stored.parameters.values()), max(stored.num_tensors, MOST_LAYERS)
     for name, value in sizes_in(config):
         most = (numbers or MOST_LABELS) if name == "num_labels" else max(numbers, MOST_ANYWHERE)
@@ -158,18 +154,13 @@ def no_weights(folder: Path) -> ValueError:
             f"{folder} holds no weights (neither {SAFE_WEIGHTS_NAME} nor {SAFE_WEIGHTS_INDEX_NAME}; pickled "
             "ones are not fetched from the Hub): save model and tokenizer in one folder with save_pretrained"
         )
+    architectures = json.loads((folder / "config.json").read_bytes()).get("architectures") or ["AutoModel"]
     return ValueError(
         f"{folder} has its weights as a pickle ({shortened(pickled, 3)}), which may run arbitrary code when "
-        f"it is loaded: convert them with `{loader_of(folder)}.from_pretrained({str(folder)!r}, "
+        f"it is loaded: convert them with `{architectures[0]}.from_pretrained({str(folder)!r}, "
         f"use_safetensors=False, weights_only=True).save_pretrained({str(folder)!r})`, which loads tensors "
         "only"
     )
-
-
-def loader_of(folder: Path) -> str:
-    """Name the class that saved a model."""
-    architectures = json.loads((folder / "config.json").read_bytes()).get("architectures")
-    return (architectures or ["AutoModel"])[0]
 
 
 def read_index(index: Path) -> dict[str, str]:
