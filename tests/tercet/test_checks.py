@@ -22,6 +22,9 @@ WRONG = [
     ("tokenizer task-distilled", "is a distillation recipe; tercet tokenizer reads a pretraining recipe"),
     ("plan encoder-demo device=tpu", "it is this_machine, which is measured, or one of a100,"),
     ("plan encoder-demo devises=8", "did you mean devices?"),
+    ("plan encoder-demo devices=0", "plan: devices = 0: must be greater than 0"),
+    ("plan encoder-demo trainin.steps=3", "did you mean training?"),
+    ("plan encoder-demo devices", "plan: override 'devices': write key=value"),
     ("pretrain encoder-demo hidden_size=64", "did you mean model.overrides.hidden_size?"),
     ("pretrain encoder-demo model.hidden_size=64", "did you mean model.overrides.hidden_size?"),
     ("distill task-distilled student.hidden_size=64", "did you mean student.overrides.hidden_size?"),
@@ -54,6 +57,8 @@ WRONG = [
     ("predict runs/sst2/model rows.csv", "run `tercet finetune sst2` first"),
     ("doctor runs/demo/encoder/model", "run `tercet demo` first"),
     ("push runs/encoder-demo me/encoder", "run `tercet pretrain encoder-demo` first"),
+    ("play runs/encoder-demo/model", "run `tercet pretrain encoder-demo` first"),
+    ("play no/such-folder/here", "no/such-folder/here does not exist: check the path"),
     ("recipes fintune", "unknown kind or name 'fintune'; did you mean finetune?"),
     ("recipes decoder-dmo", "unknown kind or name 'decoder-dmo'; did you mean decoder-demo?"),
     (

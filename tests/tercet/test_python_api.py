@@ -524,10 +524,6 @@ def test_pretraining_reads_texts_in_memory(tmp_path):
     assert run.model().num_parameters() > 0
 
 
-def test_a_table_of_arrow_holds_rows():
-    assert as_dataset(pyarrow.table({"a": [1]}), "rows").to_list() == [{"a": 1}]
-
-
 @pytest.mark.parametrize("stay", [False, True])
 def test_what_a_command_imports_is_looked_through_no_more(stay, monkeypatch):
     monkeypatch.setattr("tercet.calls.imports_stay", stay)

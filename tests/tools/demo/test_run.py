@@ -20,7 +20,7 @@ from tercet.pretraining.recipe import PretrainingRecipe
 from tercet.reports.pretraining.baselines import TrigramModel
 from tercet.reports.pretraining.comparison import steps_in_order, trigram_losses, with_ends
 from tercet.tools.demo.page import MEMBERS, NUM_SHOWN, PROMPTED
-from tercet.tools.demo.run import COMMANDS, SHORTENED, claim_folder, next_steps, run_demo, steps_in
+from tercet.tools.demo.run import COMMANDS, SHORTENED, next_steps, run_demo, steps_in
 from tercet.tools.demo.tasks import evenly_spaced
 from tercet.training.evaluation import evaluate, micro_batches
 
@@ -197,8 +197,3 @@ def test_next_steps_are_commands_that_work(finished, tmp_path, monkeypatch):
     predict = steps[1][1:]
     assert main(predict) == 0
     assert (tmp_path / "packages.jsonl").exists()
-
-
-def test_earlier_demo_is_replaced_only_if_asked(finished):
-    with pytest.raises(ValueError, match="--overwrite"):
-        claim_folder(finished.parent, overwrite=False)

@@ -60,16 +60,6 @@ def test_a_model_on_the_hub_is_downloaded(folder_of, monkeypatch):
     assert (examined.name, examined.member) == ("somebody/some-model", "encoder")
 
 
-def test_a_folder_that_holds_no_model_is_refused(refusal, tmp_path):
-    assert "is not a model (it has no config.json): name a folder that save_pretrained wrote" in refusal(
-        tmp_path
-    )
-
-
-def test_a_file_is_refused(refusal, folder_of):
-    assert "is a file: name its folder" in refusal(folder_of("encoder") / "config.json")
-
-
 @pytest.mark.parametrize(
     ("fields", "told"),
     [

@@ -2,12 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
 from transformers import (
     AlbertConfig,
     AlbertForMaskedLM,
-    BertConfig,
-    BertForMaskedLM,
     MambaConfig,
     MambaForCausalLM,
 )
@@ -62,12 +59,3 @@ def test_untrained_models_have_the_same_size_and_other_weights():
     assert not torch.equal(weights[1], weights[3])
     assert not torch.equal(weights[1], weights[0])
     assert float(weights[0].std() / weights[1].std()) == pytest.approx(1, abs=0.2)
-
-
-def test_a_feed_forward_network_is_no_attention():
-    model = BertForMaskedLM(BertConfig(vocab_size=9, **SIZES))
-    outputs = {id(layer.output) for layer in find_attention(model)}
-    feed_forward = [module for name, module in model.named_modules() if name.endswith("intermediate.dense")]
-    assert feed_forward
-    assert not outputs & {id(module) for module in feed_forward}
-    assert all(isinstance(layer.output, nn.Linear) for layer in find_attention(model))

@@ -5,9 +5,7 @@ import torch
 from transformers import GenerationConfig, TemperatureLogitsWarper, TopPLogitsWarper
 
 from tercet.data.tokenizers.tokenizer import train_tokenizer
-from tercet.tools.import_export.run import export_model
 from tercet.tools.play.ability import Ability
-from tercet.tools.play.loaded_model import load_model
 from tercet.tools.play.sessions import abilities_of
 
 from .conftest import TEXT
@@ -93,15 +91,6 @@ def test_nothing_but_what_the_sliders_show_changes_the_probabilities(temperature
     for settings in ({}, own):
         monkeypatch.setattr(model, "generation_config", GenerationConfig(**settings))
         assert go_on.generate(ids, 30, float(temperature), seed=3) == expected[0, ids.shape[1] :].tolist()
-
-
-@pytest.mark.slow
-def test_an_exported_model_continues_as_the_original(go_on, folders, tmp_path):
-    export_model(str(folders / "decoder" / "model"), str(tmp_path / "exported"))
-    exported = abilities_of(load_model(str(tmp_path / "exported")))["continue"]
-    assert not exported.model.config.model_type.startswith("tercet")
-    settings = {"temperature": 0, "length": 12}
-    assert exported.answer(["The cat"], settings)[0] == go_on.answer(["The cat"], settings)[0]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece", "byte_bpe"])

@@ -81,19 +81,6 @@ def test_a_port_that_is_taken_or_none_is_one_line(port, address, folders, capsys
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_model_that_is_not_there_is_one_line(capsys):
-    assert main(["play", "no/such-folder/here"]) == 2
-    assert "no/such-folder/here does not exist: check the path" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_a_run_that_has_not_finished_is_answered_with_the_command_that_makes_it(
-    monkeypatch, tmp_path, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    assert main(["play", "runs/encoder-demo/model"]) == 2
-    assert "run `tercet pretrain encoder-demo` first" in capsys.readouterr().err
-
-
 class Visitor:
     """A person at a browser."""
 
