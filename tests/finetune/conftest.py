@@ -3,15 +3,19 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from tercet.configs.recipe import parse_recipe
+from tercet.data.steps.batches import StepDataset
 from tercet.data.tokenizers.tokenizer import ANGLES, KINDS, train_tokenizer
+from tercet.finetune.examples import LabelledExamples
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import SplitRows, find_task, read_splits
 from tercet.finetune.tasks.task import Task
@@ -165,23 +169,44 @@ def write_rows(file: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return file
 
 
+def recipe_in(
+    folder: Path, bases: Path, kind: str, member: str = "encoder", count: int = 16, **parts: Any
+) -> FineTuningRecipe:
+    """Make a recipe of a kind of task and a member, on a few rows that are written into a folder."""
+    train = write_rows(folder / "train.jsonl", ROWS[kind](count, 0))
+    held_out = write_rows(folder / "validation.jsonl", ROWS[kind](max(count // 2, 8), 1))
+    data = {
+        "model": {"path": str(bases / member)} | parts.pop("model", {}),
+        "task": {"kind": kind} | parts.pop("task", {}),
+        "data": {"train": str(train), "validation": str(held_out)} | parts.pop("data", {}),
+        "training": {"epochs": 2, "batch_size": 4, "precision": "fp32"} | parts.pop("training", {}),
+        "output": str(folder / "run"),
+    }
+    return parse_recipe(FineTuningRecipe, data | parts)
+
+
 @pytest.fixture
 def recipe_of(bases, tmp_path) -> Callable[..., FineTuningRecipe]:
-    """Make recipes: of a kind of task and a member, on a few rows that are made for it."""
+    """Make recipes in a folder of the test."""
+    return partial(recipe_in, tmp_path, bases)
 
-    def make(kind: str, member: str = "encoder", count: int = 16, **parts: Any) -> FineTuningRecipe:
-        train = write_rows(tmp_path / "train.jsonl", ROWS[kind](count, 0))
-        held_out = write_rows(tmp_path / "validation.jsonl", ROWS[kind](max(count // 2, 8), 1))
-        data = {
-            "model": {"path": str(bases / member)} | parts.pop("model", {}),
-            "task": {"kind": kind} | parts.pop("task", {}),
-            "data": {"train": str(train), "validation": str(held_out)} | parts.pop("data", {}),
-            "training": {"epochs": 2, "batch_size": 4, "precision": "fp32"} | parts.pop("training", {}),
-            "output": str(tmp_path / "run"),
-        }
-        return parse_recipe(FineTuningRecipe, data | parts)
 
-    return make
+def sums_of_step(
+    model: Any, objective: Any, examples: LabelledExamples, limit: int, num_processes: int = 1
+) -> tuple[float, int, int]:
+    """Sum the losses of a step's micro-batches in all processes; count their targets, and the batches."""
+    steps = [
+        StepDataset(
+            examples, objective, tokens_per_step=int(examples.lengths.sum()), tokens_per_micro_batch=limit,
+            seed=1, num_processes=num_processes, process_index=index,
+        )[0, 0]
+        for index in range(num_processes)
+    ]  # fmt: skip
+    batches = [batch for step in steps for batch in step.micro_batches(torch.device("cpu"))]
+    [term] = steps[0].targets
+    targets = sum(step.targets[term] for step in steps)
+    assert sum(int(objective.targets(batch)[term]) for batch in batches) == targets
+    return sum(objective.losses(model, batch)[term].item() for batch in batches), targets, len(batches)
 
 
 PAGE = [

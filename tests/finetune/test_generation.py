@@ -16,7 +16,6 @@ from tercet import (
     TercetSeq2SeqConfig,
     TercetSeq2SeqForConditionalGeneration,
 )
-from tercet.data.steps.batches import StepDataset
 from tercet.data.steps.objective import IGNORE
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
@@ -33,6 +32,7 @@ from tercet.training.metrics.bootstrap import bootstrap_interval, percentile_int
 from tercet.training.metrics.texts import text_scores
 
 from ..word_level import word_level
+from .conftest import sums_of_step
 
 PAD, BEGIN, END = 0, 2, 3
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
@@ -127,25 +127,12 @@ def test_batches_are_those_of_translation(encoder):
 def test_micro_batches_of_all_processes_add_up(model, encoder):
     rows = draw(24)
     task = make_task(rows)
-    objective, examples = task.objective(), task.examples(rows, encoder)
-
-    def sums(num_processes: int, limit: int) -> tuple[float, int]:
-        steps = [
-            StepDataset(
-                examples, objective, tokens_per_step=int(examples.lengths.sum()) // 2 + 10,
-                tokens_per_micro_batch=limit, seed=1, num_processes=num_processes, process_index=index,
-            )[0, 0]
-            for index in range(num_processes)
-        ]  # fmt: skip
-        batches = [batch for step in steps for batch in step.micro_batches(torch.device("cpu"))]
-        targets = sum(step.targets["token"] for step in steps)
-        assert sum(int(objective.targets(batch)["token"]) for batch in batches) == targets
-        losses = sum(objective.losses(model, batch)["token"].item() for batch in batches)
-        return losses, sum(step.tokens for step in steps)
-
-    alone = sums(1, 100_000)
-    assert sums(1, 30) == pytest.approx(alone)
-    assert sums(2, 30) == pytest.approx(alone)
+    step = model, task.objective(), task.examples(rows, encoder)
+    loss, targets, _ = sums_of_step(*step, limit=100_000)
+    for num_processes in (1, 2):
+        found = sums_of_step(*step, limit=30, num_processes=num_processes)
+        assert found[:2] == pytest.approx((loss, targets))
+        assert found[2] > num_processes
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

@@ -14,11 +14,8 @@ from tercet.finetune.splits import MEASURED
 from .conftest import ROWS
 
 MEMBERS = ("encoder", "decoder", "seq2seq")
-CAN = {"ranking": ("encoder", "decoder"), "generation": ("seq2seq",)}
+CAN = {"ranking": ("encoder", "decoder")}
 """Kinds of tasks that not every member has a head for."""
-
-QUICK = ("classification", "generation")
-"""Those that a sequence-to-sequence model learns in the default suite."""
 
 STEPS = 120
 LOOKS = 15
@@ -31,7 +28,7 @@ LEARNED = 0.95
     ("kind", "member"),
     [
         pytest.param(
-            kind, member, marks=pytest.mark.slow if member == "seq2seq" and kind not in QUICK else ()
+            kind, member, marks=pytest.mark.slow if member == "seq2seq" and kind != "classification" else ()
         )
         for kind in ROWS
         for member in CAN.get(kind, MEMBERS)

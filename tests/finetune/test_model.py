@@ -33,33 +33,30 @@ from tercet.modeling.saved.checkpoint import Checkpoint
 from .conftest import ROWS
 
 
-@pytest.mark.parametrize("has_head", [False, True])
-def test_the_head_that_a_stock_model_lacks_is_fresh(has_head, bases, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
-    task = build_task(
-        ClassificationRecipe("classification"), Dataset.from_list(ROWS["classification"](40, 0))
-    )
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, id2label=task.config_fields["id2label"],
-    )  # fmt: skip
-    (BertForSequenceClassification if has_head else BertModel)(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+@pytest.mark.parametrize("model_class", [BertModel, BertForSequenceClassification])
+def test_the_head_that_a_stock_model_lacks_is_fresh(model_class, bases, tmp_path):
+    task = task_of(ClassificationRecipe("classification"))
+    write_stock(tmp_path, bases, model_class, id2label=task.config_fields["id2label"])
     fresh = load_task_model(Start(Checkpoint.open(str(tmp_path))), task, seed=0).fresh
-    assert fresh == ([] if has_head else ["classifier.bias", "classifier.weight"])
+    assert fresh == (["classifier.bias", "classifier.weight"] if model_class is BertModel else [])
 
 
-def classifier(folder, bases, **fields):
-    """Write a stock classifier of three labels, and give its weights."""
+def write_stock(folder, bases, model_class: Any = BertForSequenceClassification, **fields):
+    """Write a stock BERT, of three labels if nothing else is said; give the weights of its classifier."""
     tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=64, **{"num_labels": 3} | fields,
     )  # fmt: skip
-    model = BertForSequenceClassification(config)
+    model = model_class(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return model.classifier.weight
+    return model.classifier.weight if hasattr(model, "classifier") else None
+
+
+def task_of(recipe, count: int = 40):
+    """Find a task on some rows of its kind."""
+    return build_task(recipe, Dataset.from_list(ROWS[recipe.kind](count, 0)))
 
 
 def head_for(values, folder, feature=None, **task):
@@ -72,7 +69,7 @@ def head_for(values, folder, feature=None, **task):
 
 
 def test_a_head_without_names_is_not_kept_by_the_order_of_the_alphabet(bases, tmp_path):
-    weight, names = classifier(tmp_path, bases), ["yes", "perhaps", "no"]
+    weight, names = write_stock(tmp_path, bases), ["yes", "perhaps", "no"]
     with pytest.warns(
         UserWarning, match="do not say in which order it has them: it is replaced by a new one"
     ):
@@ -99,7 +96,9 @@ def test_a_head_without_names_is_not_kept_by_the_order_of_the_alphabet(bases, tm
 )
 def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy, bases, tmp_path):
     names = ["yes", "perhaps", "no"]
-    weight = classifier(tmp_path, bases, id2label={2: "no", 0: "yes", 1: "perhaps"})  # as files may have them
+    weight = write_stock(
+        tmp_path, bases, id2label={2: "no", 0: "yes", 1: "perhaps"}
+    )  # as files may have them
     assert head_for(names, tmp_path, label_names=tuple(names)).equal(weight)
     with pytest.raises(ValueError, match=remedy):
         head_for(values, tmp_path)
@@ -108,7 +107,7 @@ def test_a_head_with_names_is_kept_for_these_labels_in_its_order(values, remedy,
 def test_the_order_of_a_heads_labels_is_that_of_their_numbers(bases, tmp_path):
     """Not that of a file whose keys were sorted as texts (MIC-DKFZ/nnUNet, issue 607, is about such)."""
     names = [f"label {letter}" for letter in "abcdefghijkl"]
-    weight = classifier(tmp_path, bases, num_labels=12, id2label=dict(enumerate(names)))
+    weight = write_stock(tmp_path, bases, num_labels=12, id2label=dict(enumerate(names)))
     file = tmp_path / "config.json"
     told = json.loads(file.read_text())
     told["id2label"] = {key: told["id2label"][key] for key in sorted(told["id2label"])}
@@ -148,16 +147,8 @@ def test_a_head_that_is_the_table_of_the_embeddings_is_no_addition_of_lora(membe
 def test_no_part_of_a_stock_model_below_its_head_is_fresh_or_dropped(
     fields, message, model_class, bases, tmp_path
 ):
-    tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
-    task = build_task(
-        ClassificationRecipe("classification"), Dataset.from_list(ROWS["classification"](40, 0))
-    )
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, num_labels=len(task.config_fields["id2label"]),
-    )  # fmt: skip
-    model_class(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    task = task_of(ClassificationRecipe("classification"))
+    write_stock(tmp_path, bases, model_class, num_labels=len(task.config_fields["id2label"]))
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
     with pytest.raises(ValueError, match=message):
@@ -208,9 +199,7 @@ def test_a_stock_decoder_learns_to_answer_with_the_weights_that_it_has(model_cla
     stock = model_class(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes))
     stock.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    task = build_task(
-        QuestionAnsweringRecipe("question_answering"), Dataset.from_list(ROWS["question_answering"](9, 0))
-    )
+    task = task_of(QuestionAnsweringRecipe("question_answering"), 9)
     found = load_task_model(Start(Checkpoint.open(str(tmp_path))), task, seed=0)
     is_answering = model_class is LlamaForQuestionAnswering
     assert found.fresh == ([] if is_answering else ["qa_outputs.out_proj.bias", "qa_outputs.out_proj.weight"])

@@ -9,7 +9,6 @@ from datasets import Dataset
 from torch import Tensor
 from torch.testing import assert_close
 
-from tercet.data.steps.batches import StepDataset
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows
 from tercet.finetune.examples import LabelledExamples
@@ -18,6 +17,8 @@ from tercet.finetune.prediction import predict
 from tercet.finetune.prepared import Prepared, prepare
 from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.multiple_choice import MultipleChoice, MultipleChoiceRecipe
+
+from .conftest import sums_of_step
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 ROWS = [
@@ -84,23 +85,13 @@ def test_scores_and_loss_are_those_of_each_choice_alone(member, prepared_for):
 @every_member
 def test_micro_batches_have_the_loss_of_the_step_and_cut_no_row(member, prepared_for):
     prepared = prepared_for(member)
-    model, objective = prepared.pretrained.model.eval(), prepared.task.objective()
     _, examples = encode(prepared, ROWS)
-    losses, targets = [], []
-    for limit in (10**6, int(examples.lengths.max())):
-        step = StepDataset(
-            examples,
-            objective,
-            tokens_per_step=int(examples.lengths.sum()),
-            tokens_per_micro_batch=limit,
-            seed=0,
-        )[0, 0]
-        parts = step.micro_batches(torch.device("cpu"))
-        losses.append(sum(objective.losses(model, part)["choice"] for part in parts))
-        targets.append(sum(int(objective.targets(part)["choice"]) for part in parts))
-    assert len(parts) > 1
-    assert targets == [4, 4]
-    assert_close(losses[1], losses[0], **CLOSE)
+    step = prepared.pretrained.model.eval(), prepared.task.objective(), examples
+    whole = sums_of_step(*step, limit=10**6)
+    *found, count = sums_of_step(*step, limit=int(examples.lengths.max()))
+    assert count > 1
+    assert whole[1] == len(ROWS)
+    assert found == pytest.approx(whole[:2], rel=1e-4)
 
 
 def test_predictions_stand_in_the_order_of_rows_and_sum_to_one(prepared_for):

@@ -18,7 +18,7 @@ from tercet.finetune.prediction import Predictor, predict_file, predict_rows
 from tercet.finetune.run import finetune
 from tercet.modeling.saved.checkpoint import Checkpoint
 
-from .conftest import ROWS, write_rows
+from .conftest import ROWS, recipe_in, write_rows
 
 COUNT = 9
 AT_ONCE = 4
@@ -26,19 +26,8 @@ AT_ONCE = 4
 
 @pytest.fixture(scope="module")
 def folder(bases, tmp_path_factory):
-    from tercet.configs.recipe import parse_recipe
-    from tercet.finetune.recipe import FineTuningRecipe
-
     place = tmp_path_factory.mktemp("predicting")
-    rows = write_rows(place / "train.jsonl", ROWS["classification"](12, 0))
-    data = {
-        "model": {"path": str(bases / "encoder")},
-        "task": {"kind": "classification"},
-        "data": {"train": str(rows), "validation": str(rows)},
-        "training": {"epochs": 1, "precision": "fp32"},
-        "output": str(place / "run"),
-    }
-    return finetune(parse_recipe(FineTuningRecipe, data))
+    return finetune(recipe_in(place, bases, "classification", count=12, training={"epochs": 1}))
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tercet.data.steps.batches import StepDataset
 from tercet.finetune.evaluation import evaluate_rows, prediction_loop
 from tercet.finetune.inputs import find_inputs
 from tercet.finetune.prediction import predict
@@ -16,6 +15,8 @@ from tercet.finetune.splits import encoder_of
 from tercet.finetune.tasks.question_answering import best_spans
 from tercet.reports.finetune.summary import bootstrap
 from tercet.training.metrics.bootstrap import percentile_interval
+
+from .conftest import sums_of_step
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 MODEL_INPUTS = ("input_ids", "token_type_ids", "position_ids", "cu_seq_lens_q", "cu_seq_lens_k")
@@ -90,16 +91,10 @@ def test_the_loss_is_that_of_the_models_themselves(prepared_for):
 
 def test_micro_batches_have_the_loss_of_the_step(prepared_for):
     prepared = prepared_for("encoder")
-    model, objective = prepared.pretrained.model.eval(), prepared.task.objective()
-    examples = prepared.splits["train"].examples
-    losses = []
-    for limit in (10**6, 30):
-        total = int(examples.lengths.sum())
-        options = {"tokens_per_step": total, "tokens_per_micro_batch": limit, "seed": 0}
-        parts = StepDataset(examples, objective, **options)[0, 0].micro_batches(torch.device("cpu"))
-        losses.append(sum(objective.losses(model, part)["answer"] for part in parts))
-    assert len(parts) > 1
-    assert_close(losses[1], losses[0], **CLOSE)
+    step = prepared.pretrained.model.eval(), prepared.task.objective(), prepared.splits["train"].examples
+    *found, count = sums_of_step(*step, limit=30)
+    assert count > 1
+    assert found == pytest.approx(sums_of_step(*step, limit=10**6)[:2], rel=1e-4)
 
 
 @pytest.mark.parametrize("longest", [1, 3, 50])

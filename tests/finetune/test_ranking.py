@@ -17,7 +17,6 @@ from tercet.data.steps.batches import StepDataset
 from tercet.data.steps.packing import slice_sequences
 from tercet.finetune.encoding import TextEncoder
 from tercet.finetune.evaluation import evaluate_rows, prediction_loop
-from tercet.finetune.prediction import predict
 from tercet.finetune.tasks.ranking import Ranking, RankingRecipe, group_edges
 from tercet.finetune.tasks.tasks import build_task
 from tercet.reports.finetune.summary import bootstrap
@@ -25,6 +24,7 @@ from tercet.training.metrics.bootstrap import mean_interval, percentile_interval
 from tercet.training.metrics.ranking import ranking_scores
 
 from ..word_level import word_level
+from .conftest import sums_of_step
 
 WORDS = [chr(letter) for letter in range(ord("a"), ord("z") + 1)]
 
@@ -137,25 +137,10 @@ def test_losses_of_micro_batches_add_up(model, encoder):
 def test_processes_learn_together_what_one_learns_alone(model, encoder, tokens_per_micro_batch):
     rows = draw(24)
     task = make_task(rows)
-    objective, examples = task.objective(), task.examples(rows, encoder)
-
-    def sums(num_processes: int, limit: int) -> tuple[float, int]:
-        shares = [
-            StepDataset(
-                examples, objective, tokens_per_step=int(examples.lengths.sum()) // 2 + 10,
-                tokens_per_micro_batch=limit, seed=1, num_processes=num_processes, process_index=index,
-            )[0, 0]
-            for index in range(num_processes)
-        ]  # fmt: skip
-        batches = [batch for step in shares for batch in step.micro_batches(torch.device("cpu"))]
-        total = sum(objective.losses(model, batch)["query"].item() for batch in batches)
-        targets = sum(share.targets["query"] for share in shares)
-        assert sum(int(objective.targets(batch)["query"]) for batch in batches) == targets
-        return total, targets
-
-    alone = sums(1, 100_000)
-    assert sums(2, tokens_per_micro_batch) == pytest.approx(alone)
-    assert sums(3, tokens_per_micro_batch) == pytest.approx(alone)
+    step = model, task.objective(), task.examples(rows, encoder)
+    alone = sums_of_step(*step, limit=100_000)[:2]
+    for num_processes in (2, 3):
+        assert sums_of_step(*step, tokens_per_micro_batch, num_processes)[:2] == pytest.approx(alone)
 
 
 def test_a_step_of_fewer_groups_than_processes_is_refused(encoder):
@@ -285,16 +270,6 @@ def test_the_interval_is_that_of_as_many_different_queries():
         predicted = [{"mrr": value} for value in repeated]
         intervals.append(percentile_interval(bootstrap(task, predicted, task.references(rows))))
     assert intervals[0] == intervals[1] == mean_interval(values)
-
-
-def test_queries_alone_give_vectors(model, encoder):
-    rows = draw(8)
-    task = make_task(rows)
-    assert task.recipe.input_columns == ("query",)
-    predictions = predict(model, task, rows.select_columns("query"), encoder)
-    for row, prediction in zip(rows, json.loads(json.dumps(predictions)), strict=True):
-        expected = vector_of(model, encoder, row["query"]).tolist()
-        assert prediction["embedding"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_without_reading_the_most_frequent_text_comes_first():

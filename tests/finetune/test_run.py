@@ -17,7 +17,6 @@ from tercet.finetune import run
 from tercet.finetune.inputs import find_inputs
 from tercet.finetune.learning import learn_seed
 from tercet.finetune.model import load_task_model
-from tercet.finetune.prediction import predict_file
 from tercet.finetune.prepared import prepare
 
 from ..reported import finetune
@@ -64,21 +63,6 @@ def test_the_model_before_a_run_is_a_baseline_unless_its_head_is_new(recipe_of, 
     assert "; the same model before this run." in (second.folder / "report.md").read_text()  # the last
 
 
-def test_predictions_are_what_the_pipeline_says(recipe_of, tmp_path):
-    recipe = recipe_of("classification", training={"epochs": 3, "learning_rate": 1e-3})
-    folder = run.finetune(recipe)
-    rows = [{"text": row["text"]} for row in ROWS["classification"](20, 5)]
-    count = predict_file(
-        str(folder), str(write_rows(tmp_path / "new.jsonl", rows)), str(tmp_path / "out.jsonl")
-    )
-    predictions = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert count == len(predictions) == 20
-    answers = pipeline("text-classification", str(folder))([row["text"] for row in rows])
-    for prediction, answer in zip(predictions, answers, strict=True):
-        assert prediction["label"] == answer["label"]
-        assert prediction["score"] == pytest.approx(answer["score"], abs=1e-5)
-
-
 def test_saved_scores_are_those_of_the_saved_model(recipe_of):
     recipe = recipe_of("classification", "decoder", training={"epochs": 3, "learning_rate": 1e-3})
     folder = finetune(recipe)
@@ -90,20 +74,6 @@ def test_saved_scores_are_those_of_the_saved_model(recipe_of):
             logits = model(**tokenizer(row["text"], return_tensors="pt")).logits[0]
         scores = dict(zip(model.config.id2label.values(), logits.softmax(-1).tolist(), strict=True))
         assert scores == pytest.approx(prediction["scores"], abs=1e-5)
-
-
-def test_further_pretraining_that_cannot_be_is_refused_before_anything_is_learned(recipe_of, monkeypatch):
-    monkeypatch.setattr("tercet.finetune.run.prepare", None)
-    adaptation = {
-        "corpus": {"train": "train.txt", "validation": "validation.txt"},
-        "objective": {"kind": "masked_language_modeling"},
-        "training": {"steps": 2, "schedule": {"warmup_steps": 3}},
-    }
-    with pytest.raises(
-        ValueError,
-        match=r"^adaptation\.training\.schedule\.warmup_steps = 3 exceeds adaptation\.training\.steps = 2",
-    ):
-        finetune(recipe_of("classification", adaptation=adaptation))
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
@@ -220,41 +190,30 @@ def test_frozen_layers_do_not_learn(recipe_of, bases):
 
 
 @pytest.mark.parametrize(
-    ("member", "text", "message"),
+    ("member", "text", "training", "message"),
     [
-        (
-            "decoder",
-            "nowhere.txt",
-            "masked_language_modeling, which trains a tercet_encoder, but .* is a tercet_decoder",
-        ),
-        ("encoder", "nowhere.txt", "nowhere.txt does not exist"),
-        ("encoder", "here.txt", r"^adaptation\.corpus\.sequence_length is 9999, but the model has"),
+        ("decoder", "nowhere.txt", {}, "which trains a tercet_encoder, but .* is a tercet_decoder"),
+        ("encoder", "nowhere.txt", {}, "nowhere.txt does not exist"),
+        ("encoder", "here.txt", {}, r"^adaptation\.corpus\.sequence_length is 9999, but the model has"),
+        ("encoder", "here.txt", {"schedule": {"warmup_steps": 4}},
+         r"^adaptation\.training\.schedule\.warmup_steps = 4 exceeds adaptation\.training\.steps = 3"),
+        ("encoder", "here.txt", {"stages": [{"steps": 1, "sequence_length": 10_000}]},
+         r"sequence_length = 10000 exceeds adaptation\.corpus\.sequence_length"),
     ],
-)
-def test_what_further_pretraining_cannot_read_is_refused_before_anything_is_learned(
-    member, text, message, recipe_of, tmp_path
+)  # fmt: skip
+def test_further_pretraining_that_cannot_be_is_refused_before_anything_is_learned(
+    member, text, training, message, recipe_of, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr("tercet.finetune.run.prepare", None)
     (tmp_path / "here.txt").write_text("a cat\n\na dog")
     adaptation = {
         "corpus": {"train": str(tmp_path / text), "sequence_length": 9999},
         "objective": {"kind": "masked_language_modeling"},
-        "training": {"steps": 3},
+        "training": {"steps": 3} | training,
     }
-    recipe = recipe_of("classification", member, adaptation=adaptation)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        finetune(recipe)
-    assert not recipe.folder.exists()
-
-
-def test_stages_of_further_pretraining_are_no_longer_than_its_sequences(recipe_of):
-    adaptation = {
-        "corpus": {"train": "text.txt", "sequence_length": 16},
-        "objective": {"kind": "masked_language_modeling"},
-        "training": {"steps": 3, "stages": [{"steps": 1, "sequence_length": 32}]},
-    }
-    message = r"sequence_length = 32 exceeds adaptation\.corpus\.sequence_length"
-    with pytest.raises(ValueError, match=message):
-        recipe_of("classification", adaptation=adaptation)
+        finetune(recipe_of("classification", member, adaptation=adaptation))
+    assert not (tmp_path / "run").exists()
 
 
 def test_further_pretraining_is_compared_with_none(recipe_of, tmp_path):

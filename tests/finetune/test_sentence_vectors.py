@@ -213,8 +213,10 @@ def test_numbers_of_a_regression_are_those_of_a_cross_encoder(recipe_of, tmp_pat
     np.testing.assert_allclose([each["score"] for each in found], wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize("member", ["encoder", "decoder"])
-@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+@pytest.mark.parametrize(
+    ("member", "pooling"),
+    [("encoder", "mean"), ("encoder", "first"), ("decoder", "mean"), ("decoder", "last")],
+)
 def test_vectors_are_those_of_sentence_transformers(member, pooling, recipe_of, tmp_path):
     library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     overrides = {"overrides": {"classifier_pooling": pooling}}

@@ -11,7 +11,7 @@ from tercet.finetune.recipe import FineTuningRecipe
 from tercet.finetune.splits import encode_splits, encoder_of, find_task
 from tercet.modeling import TercetDecoderConfig, TercetDecoderModel, TercetEncoderConfig, TercetEncoderModel
 
-from .conftest import found_task, splits_of
+from .conftest import splits_of
 
 SMALL = {"vocab_size": 400, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
          "num_attention_heads": 1, "max_position_embeddings": 16}  # fmt: skip
@@ -90,14 +90,6 @@ def test_a_label_that_was_held_out_of_the_training_rows_is_told_as_such(recipe, 
         encode_all(recipe(train=rows), encoder)
 
 
-def test_a_gap_is_told_with_the_row_of_the_file(recipe):
-    rows = [*ROWS, {"text": "the house"}, *ROWS]
-    with pytest.raises(
-        ValueError, match=r"train.jsonl, line 21: row 21 has nothing in column 'label': take it out"
-    ):
-        splits_of(recipe(train=rows))
-
-
 def test_splits_are_encoded_by_one_task(recipe, encoder):
     made = recipe(train=ROWS[:10], validation=ROWS[10:], test=ROWS[::-1])
     rows = splits_of(made)
@@ -139,15 +131,6 @@ def test_a_row_has_the_number_that_it_has_in_its_file_whatever_is_held_out(recip
         return
     with pytest.raises(ValueError, match=rf"train.jsonl, line {number + 1}: row {number + 1} has the label"):
         encode_all(made, encoder)
-
-
-def test_a_label_that_is_none_has_the_number_of_its_row_in_the_file(recipe):
-    labels = [*[0.0, 1.0] * 10, 1.5]
-    made = recipe(train=[{"text": "the house", "label": label} for label in labels], share=0.1)
-    with pytest.raises(
-        ValueError, match=r"train.jsonl, line 21: row 21 has 1\.5 in column 'label', which is no label"
-    ):
-        found_task(made)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import itertools
 import json
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,7 @@ from tercet.training.tracking import LOG, read_log
 
 from ..reported import finetune
 from ..small_taggers import save_sources
-from .conftest import ROWS, write_rows
+from .conftest import ROWS, recipe_in, write_rows
 
 SMALL = {"hidden_size": 32, "dropout": 0.0, "word_dropout": 0.0}
 DROPOUT = {"dropout": 0.3, "word_dropout": 0.1}
@@ -43,16 +44,16 @@ def sources(tmp_path_factory) -> Path:
     return save_sources(tmp_path_factory.mktemp("sources"))
 
 
+def tagger_in(folder: Path, bases: Path, sources: Path, *names, kind="tagging", overrides=None, **parts):
+    """Make a recipe of a tagger on the word vectors of some models."""
+    first, *others = (str(sources / name) for name in names)
+    model = {"path": first, "tagger": {"beside": others}, "overrides": SMALL | (overrides or {})}
+    return recipe_in(folder, bases, kind, model=model, **parts)
+
+
 @pytest.fixture
-def tagger_recipe(recipe_of, sources):
-    """Make recipes of a tagger on the word vectors of some models."""
-
-    def make(*names, kind="tagging", overrides=None, **parts):
-        first, *others = (str(sources / name) for name in names)
-        model = {"path": first, "tagger": {"beside": others}, "overrides": SMALL | (overrides or {})}
-        return recipe_of(kind, model=model, **parts)
-
-    return make
+def tagger_recipe(bases, sources, tmp_path):
+    return partial(tagger_in, tmp_path, bases, sources)
 
 
 @pytest.mark.parametrize("names", [("characters", "static"), ("elmo", "static")], ids="-".join)
@@ -100,11 +101,13 @@ def test_a_finished_tagger_predicts_what_its_scores_say(tagger_recipe, tmp_path)
     assert scores["mean"]["validation"]["span_f1"] > 0.8
 
 
-@pytest.fixture
-def two_seeds(tagger_recipe):
+@pytest.fixture(scope="module")
+def two_seeds(bases, sources, tmp_path_factory):
     """A finished run of two seeds on vectors of models that drop states while they learn themselves."""
     word_features.KEPT.clear()
-    recipe = tagger_recipe("elmo", "characters", overrides=DROPOUT, training={"seeds": [0, 1]} | RATE)
+    names, training = ("elmo", "characters"), {"seeds": [0, 1]} | RATE
+    folder = tmp_path_factory.mktemp("two-seeds")
+    recipe = tagger_in(folder, bases, sources, *names, overrides=DROPOUT, training=training)
     finetune(recipe)
     return recipe
 
@@ -195,22 +198,18 @@ def test_a_word_with_a_space_is_labelled_at_its_beginning(tagger_recipe, tmp_pat
 @pytest.mark.parametrize(
     ("names", "parts", "words"),
     [
-        (
-            ("static",),
-            {"kind": "classification"},
-            "model.tagger labels words, but the task is classification",
-        ),
+        (("static",), {"kind": "classification"}, "model.tagger labels words, but the task is class"),
         (("static",), {"overrides": {"embeddings": []}}, "model.overrides.embeddings: name the models"),
-        (
-            ("static",),
-            {"overrides": {"id2label": {0: "O"}}},
-            "model.overrides.id2label: what labels there are",
-        ),
+        (("static",), {"overrides": {"id2label": {0: "O"}}}, "overrides.id2label: what labels there are"),
+        (("static",), {"training": {"frozen_layers": -1}},
+         "training.frozen_layers is -1, but model.tagger freezes the word"),
+        (("static",), {"training": {"layer_decay": 0.9}},
+         "training.layer_decay is 0.9, but the layers of model.tagger are all new"),
         (("static",), {"overrides": {"hidden_size": 15}}, "hidden_size is 15: choose an even one"),
         (("static",), {"overrides": {"hiden_size": 16}}, "not a field of TercetTaggerConfig: did you mean"),
         (("static", "nowhere"), {}, "is neither a folder nor a model on the Hub|does not exist"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_refused(names, parts, words, tagger_recipe):
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         prepare(find_inputs(tagger_recipe(*names, **parts)))
@@ -223,19 +222,6 @@ def test_models_without_word_vectors_are_refused(recipe_of, bases):
     drawn = replace(recipe, model=replace(recipe.model, from_scratch=True))
     with pytest.raises(ValueError, match=r"model\.from_scratch draws the word vectors"):
         prepare(find_inputs(drawn))
-
-
-@pytest.mark.parametrize(
-    ("training", "message"),
-    [
-        ({"frozen_layers": -1}, "training.frozen_layers is -1, but model.tagger freezes the word"),
-        ({"layer_decay": 0.9}, "training.layer_decay is 0.9, but the layers of model.tagger are all new"),
-    ],
-    ids=["frozen layers", "rates that decay"],
-)
-def test_what_a_tagger_decides_itself_is_refused(training, message, tagger_recipe):
-    with pytest.raises(ValueError, match=message):
-        tagger_recipe("static", training=training)
 
 
 def test_labels_of_words_are_where_the_model_reads_them():
