@@ -1,10 +1,6 @@
 """The report of a distillation is made of its folder: it can be made again, and may fail."""
 
-import pytest
-
 import tercet
-from tercet.__main__ import main
-from tercet.reports.distill import report
 
 from ..reported import read_report, remove_report
 
@@ -25,14 +21,3 @@ def test_reports_are_made_again_from_the_folder(recipe_of, monkeypatch):
     assert tercet.report(recipe.folder).folder == recipe.folder
     assert read_report(recipe.folder) == made
     assert (recipe.folder / "evaluation.json").read_bytes() == evaluation
-
-
-def test_a_run_whose_report_fails_has_its_student(recipe_of, monkeypatch, capsys):
-    recipe = recipe_of("decoder")
-    with monkeypatch.context() as patch:
-        patch.setattr(report, "build_report", lambda *arguments: 1 / 0)
-        with pytest.raises(RuntimeError, match=rf"make it with tercet report {recipe.folder}"):
-            tercet.distill(recipe)
-    assert (recipe.folder / "model" / "model.safetensors").exists()
-    assert main(["report", str(recipe.folder)]) == 0
-    assert "student" in capsys.readouterr().err

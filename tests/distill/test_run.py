@@ -176,13 +176,6 @@ def test_a_finished_run_is_not_repeated(recipe_of):
     assert folder.exists()
 
 
-def test_the_command_prints_where_the_model_is(recipe_of, tmp_path, capsys):
-    recipe = recipe_of("encoder")
-    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe_data(recipe)))
-    assert main(["distill", str(tmp_path / "recipe.yaml")]) == 0
-    assert capsys.readouterr().out.strip() == str(recipe.folder / "model")
-
-
 def test_neither_step_is_refused(tmp_path, capsys):
     (tmp_path / "recipe.yaml").write_text("output: x\n")
     assert main(["distill", str(tmp_path / "recipe.yaml")]) == 2

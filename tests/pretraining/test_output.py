@@ -73,14 +73,6 @@ def test_unfinished_files_of_others_are_not_taken_for_ours(tmp_path):
     assert (tmp_path / ".thesis.partial").exists()
 
 
-def test_prepared_tokenizer_is_used(tmp_path):
-    claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
-    (tmp_path / "tokenizer").mkdir()
-    claim_output(recipe_for(tmp_path, training={"steps": 20}), resume=False, overwrite=False)
-    with pytest.raises(ValueError, match=r"tokenizer of the recipe differs from .*recipe.yaml"):
-        claim_output(recipe_for(tmp_path, tokenizer={"vocab_size": 99}), resume=False, overwrite=False)
-
-
 MASKED = {"share": 1, "objective": {"kind": "masked_language_modeling"}}
 ORDERED = {"share": 1, "objective": {"kind": "masked_language_modeling_with_sentence_order"}}
 
@@ -88,6 +80,7 @@ ORDERED = {"share": 1, "objective": {"kind": "masked_language_modeling_with_sent
 @pytest.mark.parametrize(
     ("key", "part"),
     [
+        ("tokenizer", {"vocab_size": 99}),
         ("corpus.control_tokens", {"control_tokens": ["<|title|>"]}),
         ("corpus.largest_record", {"largest_record": 1000}),
         ("objective.objectives", {"kind": "mixture", "objectives": [MASKED, ORDERED]}),
@@ -95,11 +88,11 @@ ORDERED = {"share": 1, "objective": {"kind": "masked_language_modeling_with_sent
 )
 def test_a_prepared_tokenizer_of_other_special_tokens_or_text_is_not_used(key, part, tmp_path):
     mixture = {"kind": "mixture", "objectives": [MASKED, MASKED | {"share": 2}]}
-    parts = {"objective": mixture, "corpus": {"train": "x.txt", "validation": "x.txt"}}
+    parts = {"objective": mixture, "corpus": {"train": "x.txt", "validation": "x.txt"}, "tokenizer": {}}
     name = key.partition(".")[0]
     claim_output(recipe_for(tmp_path, **parts), resume=False, overwrite=False)
     (tmp_path / "tokenizer").mkdir()
-    claim_output(recipe_for(tmp_path, **parts), resume=False, overwrite=False)
+    claim_output(recipe_for(tmp_path, **parts, training={"steps": 20}), resume=False, overwrite=False)
     parts[name] |= part
     with pytest.raises(ValueError, match=rf"{key} of the recipe differs from .*recipe.yaml"):
         claim_output(recipe_for(tmp_path, **parts), resume=False, overwrite=False)
@@ -133,9 +126,3 @@ def test_a_half_written_tokenizer_is_written_anew(tmp_path):
     claim_output(recipe_for(tmp_path), resume=False, overwrite=False)
     made_once(folder / "tokenizer", lambda path: None)
     assert visible(tmp_path) == ["recipe.yaml", "tokenizer"]
-
-
-def test_file_is_no_folder(tmp_path):
-    (tmp_path / "run").write_text("")
-    with pytest.raises(ValueError, match="which is a file"):
-        claim_output(recipe_for(tmp_path / "run"), resume=False, overwrite=False)

@@ -57,72 +57,22 @@ CORPORA = {
 """Lengths of sentences, in documents of many kinds."""
 
 
-def lengths_and_labels(source: SentencePairSource, epochs: range) -> tuple[np.ndarray, np.ndarray]:
-    """Return what rules look at (P, 4), the lengths of A and B, their sum and difference; and labels (P,)."""
-    pairs = [source.epoch(number) for number in epochs]
-    a, b = (np.concatenate([np.diff(getattr(part, name))[:, 0] for part in pairs]) for name in SIDES)
-    return np.stack([a, b, a + b, a - b], axis=1), np.concatenate([part.labels for part in pairs])
-
-
-def best_threshold(values: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Find the value (P,) that separates the labels best, and the share of labels that are then right."""
-    order = values.argsort()
-    values, signs = values[order], 2 * labels[order] - 1
-    below = np.concatenate([[0], signs.cumsum()])[np.flatnonzero(np.diff(values, prepend=-(10**9)))]
-    shares = 0.5 + np.abs(signs.sum() - 2 * below) / (2 * len(labels))
-    return float(np.unique(values)[shares.argmax()]), float(shares.max())
-
-
-def rightly_told_by_a_tree(
-    learned: tuple[np.ndarray, np.ndarray], held_out: tuple[np.ndarray, np.ndarray], depth: int
-) -> float:
-    """Learn a decision tree, threshold after threshold, and count how many held-out labels it gets right."""
-    (values, labels), (others, true) = learned, held_out
-    if depth == 0 or len(labels) < 200:
-        return float((true == (2 * labels.sum() > len(labels))).sum())
-    rules = [best_threshold(column, labels) for column in values.T]
-    column = int(np.argmax([share for _, share in rules]))
-    below, other_below = values[:, column] < rules[column][0], others[:, column] < rules[column][0]
-    return sum(
-        rightly_told_by_a_tree((values[here], labels[here]), (others[there], true[there]), depth - 1)
-        for here, there in ((below, other_below), (~below, ~other_below))
-    )
-
-
-def test_the_rules_find_what_lengths_tell():
-    """Otherwise the next test says nothing."""
-    rng = np.random.default_rng(0)
-    values = rng.integers(0, 100, size=(2000, 4))
-    labels = (values[:, 2] >= 60).astype(int)
-    assert best_threshold(values[:, 2], labels) == (60, 1.0)
-    middle = (np.abs(values[:, 1] - 50) < 20).astype(int)
-    assert best_threshold(values[:, 1], middle)[1] < 0.75
-    halves = (values[:1000], middle[:1000]), (values[1000:], middle[1000:])
-    assert rightly_told_by_a_tree(*halves, depth=3) > 950
-
-
-@both_kinds
-@pytest.mark.parametrize("name", CORPORA)
-def test_no_rule_on_lengths_tells_the_label(pair_tokenizer, name, kind):
-    rng = np.random.default_rng(0)
-    source = kind(make_corpus(CORPORA[name](rng)), pair_tokenizer, 128, seed=8)
-    learned, held_out = (lengths_and_labels(source, epochs) for epochs in (range(4), range(4, 8)))
-    assert len(held_out[1]) > 7000
-    for column in held_out[0].T:
-        assert best_threshold(column, held_out[1])[1] <= 0.53
-    assert rightly_told_by_a_tree(learned, held_out, depth=4) <= 0.53 * len(held_out[1])
+def lengths_and_labels(source: SentencePairSource, number: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lengths of both parts of an epoch's pairs (P, 2), and the labels (P,)."""
+    pairs = source.epoch(number)
+    return np.stack([np.diff(getattr(pairs, name))[:, 0] for name in SIDES], axis=1), pairs.labels
 
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_the_coins_change_no_length(pair_tokenizer, name, monkeypatch):
-    """Had every coin fallen the other way, each part would be as long: the law behind it."""
+    """Had every coin fallen the other way, each part would be as long: no rule on lengths tells a label."""
     source = NextSentencePairs(
         make_corpus(CORPORA[name](np.random.default_rng(1))), pair_tokenizer, 128, seed=8
     )
-    lengths, labels = lengths_and_labels(source, range(1))
+    lengths, labels = lengths_and_labels(source)
     coins = sentence_pairs.coins
     monkeypatch.setattr(sentence_pairs, "coins", lambda number, rng: 1 - coins(number, rng))
-    others, opposite = lengths_and_labels(source, range(1))
+    others, opposite = lengths_and_labels(source)
     assert np.array_equal(opposite, 1 - labels)
     assert np.array_equal(others, lengths)
 
@@ -331,19 +281,27 @@ def test_both_parts_are_of_one_document_and_the_label_says_which_was_first(pair_
     assert (is_before | (pairs.second[:, 1] <= pairs.first[:, 0])).all()
 
 
-@pytest.mark.parametrize("documents", [random_documents(800), [[8] * 2000], [[5, 60]] * 501, [[4, 4]] * 7])
-def test_pairs_in_order_and_swapped_ones_have_the_same_lengths(pair_tokenizer, documents):
+SMALL = {
+    "random": random_documents(800),
+    "one": [[8] * 2000],
+    "unequal": [[5, 60]] * 501,
+    "few": [[4, 4]] * 7,
+}
+
+
+@pytest.mark.parametrize("name", [*CORPORA, *SMALL])
+def test_pairs_in_order_and_swapped_ones_have_the_same_lengths(pair_tokenizer, name):
     """As often, exactly; a pair without a counterpart has two equal parts."""
+    documents = SMALL[name] if name in SMALL else CORPORA[name](np.random.default_rng(0))
+    source = SentenceOrderPairs(make_corpus(documents), pair_tokenizer, 128, seed=1)
     for epoch in range(3):
-        pairs = make_pairs(documents, pair_tokenizer, epoch=epoch)
-        sizes = np.stack([np.diff(part)[:, 0] for part in (pairs.first, pairs.second)], axis=1)
+        sizes, labels = lengths_and_labels(source, epoch)
         differ = sizes[:, 0] != sizes[:, 1]
         counts = [
-            Counter(map(tuple, sizes[differ & (pairs.labels == label)].tolist()))
-            for label in (IN_ORDER, SWAPPED)
+            Counter(map(tuple, sizes[differ & (labels == label)].tolist())) for label in (IN_ORDER, SWAPPED)
         ]
         assert counts[0] == counts[1]
-        assert abs(2 * int(pairs.labels.sum()) - len(pairs)) <= 1
+        assert abs(2 * int(labels.sum()) - len(labels)) <= 1
         assert sizes.min() > 0
 
 
@@ -356,15 +314,6 @@ def test_counterparts_are_coupled():
     couples, alone = couple_counterparts(b + 10, b, np.random.default_rng(0))
     assert couples.tolist() == []
     assert sorted(alone.tolist()) == [0, 1, 2, 3]
-
-
-def test_the_example_of_the_docstring(pair_tokenizer):
-    """6 | 3 and 2 | 7 are cut by a token at least wherever counterparts differ: 5 | 1 and 1 | 5."""
-    documents = [[6, 3], [2, 7]]
-    pairs = make_pairs(documents, pair_tokenizer, 32, short_sequence_probability=0.0)
-    sizes = [np.diff(part)[:, 0].tolist() for part in (pairs.first, pairs.second)]
-    assert sizes in ([[5, 5], [1, 1]], [[1, 1], [5, 5]])
-    assert sorted(pairs.labels.tolist()) == [IN_ORDER, SWAPPED]
 
 
 @pytest.mark.parametrize("longest", [40, 6])
