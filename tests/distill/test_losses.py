@@ -134,6 +134,13 @@ def test_generalized_divergence_leans_to_either_side():
     torch.testing.assert_close(reverse, loss_of(reverse_kl(1.0), student, teacher), rtol=0.02, atol=0.01)
 
 
+def test_the_ends_of_the_generalized_divergence_are_both_divergences():
+    student, teacher = random_logits(6, 7)
+    for beta, like in ((0.0, soft_targets(1.0)), (1.0, reverse_kl(1.0))):
+        found = loss_of(generalized(beta), student, teacher)
+        torch.testing.assert_close(found, loss_of(like, student, teacher))
+
+
 def test_logit_mse_by_hand():
     assert (
         loss_of(LogitMSELoss("logit_mse"), [[1.0, 2.0], [0.0, 0.0]], [[3.0, 2.0], [0.0, 1.0]]).item() == 5.0

@@ -8,26 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    Lfm2Config,
-    Lfm2ForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MambaConfig,
-    MambaForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForCausalLM,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, RobertaConfig, RobertaForCausalLM
 
 from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import train_tokenizer
@@ -40,6 +21,8 @@ from tercet.modeling import (
 )
 from tercet.modeling.saved.checkpoint import Checkpoint
 
+from ..stock_models import SIZES, STOCK, stock_model
+
 LINE = """
 the a cat dog fish tree sat ran ate saw under over big small because therefore Question Answer yes no
 positive negative he she it was were unbelievable houses newspapers 1 12 123 45 plus is what = . , ? :
@@ -51,26 +34,8 @@ TEXT = [
 ] * 20
 LENGTH = 192
 
-SIZES: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": LENGTH,
-    # Large weights, so that attention is far from uniform and mistakes show.
-    "initializer_range": 0.3,
-}
-STOCK_SIZES: dict[str, Any] = {
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": LENGTH,
-    "init_std": 0.3,
-}
+# Large weights, so that attention is far from uniform and mistakes show.
+COMMON: dict[str, Any] = {"max_position_embeddings": LENGTH, "initializer_range": 0.3}
 VARIANTS: dict[str, dict[str, Any]] = {
     "learned": {"position_embedding_type": "learned", "norm_type": "layer_norm", "num_key_value_heads": 2},
     "biased": {"position_embedding_type": "relative_bias", "relative_attention_max_distance": 20},
@@ -108,26 +73,16 @@ def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         "eos_token_id": tokenizer.eos_token_id,
     }
     starts = {"decoder_start_token_id": tokenizer.eos_token_id}
-    if name == "gpt2":
-        return GPT2LMHeadModel(
-            GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH, initializer_range=0.3, **ids)
-        )
-    if name == "llama":
-        return LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, **ids))
-    if name == "mamba":
-        return MambaForCausalLM(MambaConfig(hidden_size=32, num_hidden_layers=2, state_size=8, **ids))
-    if name == "lfm2":
-        kinds = {"layer_types": ["conv", "full_attention"], "num_key_value_heads": 2}
-        return Lfm2ForCausalLM(Lfm2Config(**SIZES, **kinds, **ids))
     if name == "roberta":
-        return RobertaForCausalLM(RobertaConfig(**SIZES, **ids, is_decoder=True))
-    if name == "bert":
-        return BertForMaskedLM(BertConfig(**SIZES, **ids))
-    if name == "bart":
-        return BartForConditionalGeneration(BartConfig(**STOCK_SIZES, **ids, **starts))
-    if name == "t5":
-        sizes = {"d_model": 32, "d_ff": 48, "d_kv": 8, "num_layers": 2, "num_heads": 4}
-        return T5ForConditionalGeneration(T5Config(**sizes, **ids, **starts))
+        return RobertaForCausalLM(RobertaConfig(**SIZES, **COMMON, **ids, is_decoder=True))
+    if name in STOCK:
+        more: dict[str, Any] = {
+            "llama": COMMON | {"num_key_value_heads": 2},
+            "mamba": {},
+            "bart": COMMON | {"init_std": 0.3} | starts,
+            "t5": starts,
+        }
+        return stock_model(name, **ids, **more.get(name, COMMON))
     member, _, variant = name.partition("-")
     fields = dict(VARIANTS[variant]) if variant else {}
     kernel = fields.pop("attn_implementation", None)
@@ -137,7 +92,7 @@ def build(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         "seq2seq": TercetSeq2SeqForConditionalGeneration,
     }[member]
     starts = starts if member == "seq2seq" else {}
-    model = model_class(model_class.config_class(**SIZES, **ids, **starts, **fields))
+    model = model_class(model_class.config_class(**SIZES, **COMMON, **ids, **starts, **fields))
     if kernel:
         model.set_attn_implementation(kernel)
     return model

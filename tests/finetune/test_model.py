@@ -46,7 +46,7 @@ def write_stock(folder, bases, model_class: Any = BertForSequenceClassification,
     tokenizer = AutoTokenizer.from_pretrained(bases / "encoder")
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=64, **{"num_labels": 3} | fields,
+        intermediate_size=64, **(fields or {"num_labels": 3}),
     )  # fmt: skip
     model = model_class(config)
     model.save_pretrained(folder)

@@ -76,20 +76,23 @@ def test_saved_scores_are_those_of_the_saved_model(recipe_of):
         assert scores == pytest.approx(prediction["scores"], abs=1e-5)
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_a_run_goes_on_with_no_other_rows_than_it_began_with(recipe_of, tmp_path, split):
+def test_a_run_goes_on_with_no_other_rows_than_it_began_with(recipe_of, tmp_path):
     """Predictions of a finished seed would be compared with what other rows say."""
     recipe = recipe_of("classification", training={"epochs": 1})
     finetune(recipe)
-    file, scores = tmp_path / f"{split}.jsonl", (recipe.folder / "scores.json").read_text()
-    rows = file.read_text()
-    file.write_text(rows.replace("sat", "ran"))
-    for _ in range(2):
-        with pytest.raises(ValueError, match=rf"{split}: {split}.jsonl .* is not what the run began with"):
-            finetune(recipe, resume=True)
-    file.write_text(rows)
+    scores = scores_of(recipe)["mean"]
+    for split in ("train", "validation"):
+        file = tmp_path / f"{split}.jsonl"
+        rows = file.read_text()
+        file.write_text(rows.replace("sat", "ran"))
+        for _ in range(2):
+            with pytest.raises(
+                ValueError, match=rf"{split}: {split}.jsonl .* is not what the run began with"
+            ):
+                finetune(recipe, resume=True)
+        file.write_text(rows)
     finetune(recipe, resume=True)
-    assert json.loads((recipe.folder / "scores.json").read_text())["mean"] == json.loads(scores)["mean"]
+    assert scores_of(recipe)["mean"] == scores
 
 
 def test_the_share_of_unknown_tokens_is_told(recipe_of, capsys):
@@ -202,9 +205,8 @@ def test_frozen_layers_do_not_learn(recipe_of, bases):
     ],
 )  # fmt: skip
 def test_further_pretraining_that_cannot_be_is_refused_before_anything_is_learned(
-    member, text, training, message, recipe_of, tmp_path, monkeypatch
+    member, text, training, message, recipe_of, tmp_path
 ):
-    monkeypatch.setattr("tercet.finetune.run.prepare", None)
     (tmp_path / "here.txt").write_text("a cat\n\na dog")
     adaptation = {
         "corpus": {"train": str(tmp_path / text), "sequence_length": 9999},

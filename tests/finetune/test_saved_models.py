@@ -15,13 +15,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import (
     AutoTokenizer,
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
     BertTokenizer,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
     GPTNeoXTokenizer,
     RobertaTokenizer,
 )
@@ -34,17 +28,18 @@ from tercet.finetune.prepared import prepare
 from tercet.finetune.recipe import FineTuningRecipe
 
 from ..corners import corners
+from ..stock_models import stock_model
 from .conftest import WORDS, write_rows
 from .saved_models import ASKED, LENGTH, LENGTHS, TASKS, Row, rows_of
 
-OURS, STOCK = ("encoder", "decoder", "seq2seq"), ("bert", "gpt_neox", "bart")
+OURS, STOCK = ("encoder", "decoder", "seq2seq"), ("bert", "neox", "bart")
 MEMBER = dict(zip(STOCK, OURS, strict=True))
 ABLE = {"ranking": ("encoder", "decoder"), "generation": ("seq2seq",), "chat": ("decoder",)}
 """What a task is called -> the members that have its head, if not all have."""
 
 CHOSEN = {
     ("classification", "bert"),
-    ("pairs", "gpt_neox"),
+    ("pairs", "neox"),
     ("alike", "decoder"),
     ("tagging", "encoder"),
     ("question_answering", "decoder"),
@@ -60,24 +55,25 @@ CLOSE = {"rel": 1e-4, "abs": 2e-5}
 def models_of_all(bases, tmp_path_factory) -> dict[str, Path]:
     """Return a tiny model of every member, and a stock one, each with its tokenizer."""
     folder = tmp_path_factory.mktemp("stock")
-    sizes: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2}
     torch.manual_seed(0)
-    bert = BertTokenizer(vocab=numbered(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces()]))
-    made = {"bert": (BertForMaskedLM(BertConfig(vocab_size=len(bert), intermediate_size=64, **sizes)), bert)}
     vocab, merges = byte_pairs()
-    neox = GPTNeoXTokenizer(vocab=vocab, merges=merges)
-    config = GPTNeoXConfig(
-        vocab_size=len(neox), intermediate_size=64, pad_token_id=neox.pad_token_id, **sizes
-    )
-    made["gpt_neox"] = GPTNeoXForCausalLM(config), neox
-    roberta = RobertaTokenizer(vocab=vocab, merges=merges)
-    config = BartConfig(
-        vocab_size=len(roberta), d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64,
-        pad_token_id=roberta.pad_token_id, bos_token_id=roberta.bos_token_id,
-        eos_token_id=roberta.eos_token_id, decoder_start_token_id=roberta.eos_token_id, init_std=0.3,
-    )  # fmt: skip
-    made["bart"] = BartForConditionalGeneration(config), roberta
+    tokenizers = {
+        "bert": BertTokenizer(vocab=numbered(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces()])),
+        "neox": GPTNeoXTokenizer(vocab=vocab, merges=merges),
+        "bart": RobertaTokenizer(vocab=vocab, merges=merges),
+    }
+    made = {}
+    for name, tokenizer in tokenizers.items():
+        ids = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+        if name == "bart":
+            end = tokenizer.eos_token_id
+            ids |= {
+                "bos_token_id": tokenizer.bos_token_id,
+                "eos_token_id": end,
+                "decoder_start_token_id": end,
+            }
+            ids |= {"max_position_embeddings": 64, "init_std": 0.3}
+        made[name] = stock_model(name, **ids), tokenizer
     made["bart"][0].generation_config.update(num_beams=3, no_repeat_ngram_size=2, max_length=50)
     for name, (model, tokenizer) in made.items():
         model.save_pretrained(folder / name)

@@ -6,27 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    GenerationConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from tercet.configs.recipe import parse_recipe
 from tercet.data.tokenizers.tokenizer import load_tokenizer, train_tokenizer
@@ -38,52 +18,22 @@ from tercet.training.tracking import LOG, read_log
 
 from ..pretraining_parts import first_model_of, model_of, tokenizer_of
 from ..reported import pretrain
+from ..stock_models import SIZES, stock_class, stock_model
 from .conftest import TINY, WORDS, recipe_data_of
 
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 72,
+MASKED, CAUSAL = "masked_language_modeling", "causal_language_modeling"
+DENOISING, SPANS = "denoising", "span_corruption"
+LEARNS = {
+    "bert": ("wordpiece", MASKED),
+    "roberta": ("byte_bpe", MASKED),
+    "modernbert": ("byte_bpe", MASKED),
+    "llama": ("byte_bpe", CAUSAL),
+    "qwen2": ("byte_bpe", CAUSAL),
+    "gpt2": ("byte_bpe", CAUSAL),
+    "bart": ("byte_bpe", DENOISING),
+    "t5": ("unigram", SPANS),
 }
-MASKED, CAUSAL, DENOISING, SPANS = (
-    "masked_language_modeling",
-    "causal_language_modeling",
-    "denoising",
-    "span_corruption",
-)
-
-STOCK = {
-    "bert": (BertForMaskedLM, BertConfig, SIZES, "wordpiece", MASKED),
-    "roberta": (RobertaForMaskedLM, RobertaConfig, SIZES, "byte_bpe", MASKED),
-    "modernbert": (ModernBertForMaskedLM, ModernBertConfig, SIZES, "byte_bpe", MASKED),
-    "llama": (LlamaForCausalLM, LlamaConfig, SIZES, "byte_bpe", CAUSAL),
-    "qwen2": (Qwen2ForCausalLM, Qwen2Config, SIZES | {"num_key_value_heads": 2}, "byte_bpe", CAUSAL),
-    "gpt2": (GPT2LMHeadModel, GPT2Config, {"n_embd": 32, "n_layer": 2, "n_head": 4}, "byte_bpe", CAUSAL),
-    "bart": (
-        BartForConditionalGeneration,
-        BartConfig,
-        {
-            "d_model": 32,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 48,
-            "decoder_ffn_dim": 48,
-        },
-        "byte_bpe",
-        DENOISING,
-    ),
-    "t5": (
-        T5ForConditionalGeneration,
-        T5Config,
-        {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4},
-        "unigram",
-        SPANS,
-    ),
-}
+"""Stock model -> its kind of tokenizer, and what it goes on to learn."""
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +48,7 @@ def tokenizers():
 
 def published(folder: Path, name: str, tokenizers) -> Path:
     """Save a stock checkpoint with its tokenizer, as it lies on the Hub."""
-    architecture, config_class, fields, kind, _ = STOCK[name]
-    tokenizer = tokenizers[kind]
+    tokenizer = tokenizers[LEARNS[name][0]]
     ids = {f"{role}_token_id": getattr(tokenizer, f"{role}_token_id") for role in ("pad", "bos", "eos")}
     if name == "bart":
         ids |= {"decoder_start_token_id": ids["eos_token_id"], "forced_eos_token_id": ids["eos_token_id"]}
@@ -107,8 +56,9 @@ def published(folder: Path, name: str, tokenizers) -> Path:
         ids |= {"decoder_start_token_id": ids["pad_token_id"]}
     if name == "modernbert":
         ids |= {"cls_token_id": ids["bos_token_id"], "sep_token_id": ids["eos_token_id"]}
+    positions = {} if name in ("gpt2", "bart", "t5") else {"max_position_embeddings": 72}
     torch.manual_seed(0)
-    architecture(config_class(vocab_size=len(tokenizer), **fields, **ids)).save_pretrained(folder)
+    stock_model(name, vocab_size=len(tokenizer), **positions, **ids).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -123,20 +73,20 @@ def recipe_for(kind: str, texts: Path, output: Path, model: dict, **tokenizer) -
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "t5" else []) for each in STOCK]
+    "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "t5" else []) for each in LEARNS]
 )
 def test_a_stock_checkpoint_goes_on_with_its_function_and_its_tokenizer(
     name, tokenizers, texts, tmp_path, capsys
 ):
-    architecture, *_, objective = STOCK[name]
+    kind, objective = LEARNS[name]
     folder = published(tmp_path / "published", name, tokenizers)
     recipe = recipe_for(objective, texts, tmp_path / "run", {"path": str(folder)})
     model = model_of(recipe, load_tokenizer(str(folder))).eval()
     said = capsys.readouterr().err
     assert f"{folder}: imported from {name}, in " in said
     assert "are equal" in said
-    stock = architecture.from_pretrained(folder).eval()
-    text = tokenizers[STOCK[name][3]]("the cat sat under a tree", add_special_tokens=False)
+    stock = stock_class(name).from_pretrained(folder).eval()
+    text = tokenizers[kind]("the cat sat under a tree", add_special_tokens=False)
     ids = torch.tensor([text["input_ids"]])
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if stock.config.is_encoder_decoder else {})
     torch.testing.assert_close(model(**inputs).logits, stock(**inputs).logits, rtol=1e-4, atol=1e-5)
@@ -191,17 +141,17 @@ def test_an_architecture_that_is_none_of_ours_is_refused(texts, tmp_path):
 def test_terms_change_no_logits_of_a_text_without_them(name, tokenizers, texts, tmp_path, capsys):
     folder = published(tmp_path / "published", name, tokenizers)
     add = {"add": ["under", "big tree", "the", "under"]}
-    recipe = recipe_for(STOCK[name][4], texts, tmp_path / "run", {"path": str(folder)}, **add)
+    recipe = recipe_for(LEARNS[name][1], texts, tmp_path / "run", {"path": str(folder)}, **add)
     parts = prepare(find_inputs(recipe), build_accelerator(recipe.training, tmp_path), None)
     said = capsys.readouterr().err
     # To the llama's tokenizer, "the" is one token at the beginning of a text alone.
     assert ("1 were one token already (the)" in said) == (name == "bert")
     assert "the held-out text has " in said
-    old = tokenizers[STOCK[name][3]]
+    old = tokenizers[LEARNS[name][0]]
     number = len(old)
     ids = old("the cat sat", add_special_tokens=False)["input_ids"]
     assert parts.tokenizer("the cat sat", add_special_tokens=False)["input_ids"] == ids
-    stock = STOCK[name][0].from_pretrained(folder).eval()
+    stock = stock_class(name).from_pretrained(folder).eval()
     before = stock(torch.tensor([ids])).logits
     after = parts.model.eval()(torch.tensor([ids])).logits
     torch.testing.assert_close(after[..., :number], before, rtol=1e-4, atol=1e-5)

@@ -36,12 +36,6 @@ def run(texts, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("member", MEMBERS)
-def test_without_probability_a_run_is_that_of_teacher_forcing(member, run):
-    never = ScheduledSamplingRecipe(final_probability=0.0)
-    require_same(run(member, "never", 2, never), run(member, "forced", 2))
-
-
 @pytest.mark.parametrize("member", ["transformer", pytest.param("recurrent", marks=pytest.mark.slow)])
 def test_a_stopped_run_goes_on_to_the_same_bits(member, run, monkeypatch):
     often = ScheduledSamplingRecipe(schedule="inverse_sigmoid", final_probability=0.6, steepness=2.0)

@@ -66,7 +66,7 @@ def test_a_large_share_is_warned_of():
         tell_of_unknown(0.3, "the held-out text")
 
 
-@pytest.mark.parametrize("kind", ["masked_language_modeling", "causal_language_modeling", "translation"])
+@pytest.mark.parametrize("kind", ["causal_language_modeling", "translation"])
 def test_a_run_shows_it_and_keeps_it_beside_the_scores(kind, texts, recipe_of, tmp_path, capsys):
     pretrain(recipe_of(kind, texts, tmp_path / "run"))
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())

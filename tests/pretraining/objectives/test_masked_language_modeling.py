@@ -127,18 +127,6 @@ def test_words_end_where_the_next_sequence_begins():
     assert chosen.is_target.tolist() == [True, True, False, False]
 
 
-def test_static_masks_of_an_example_never_change(tokenizer):
-    objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer), seed=7))
-    examples = make_examples([30, 50, 20])
-    one = objective.collate(examples, 1)
-    other = objective.collate(examples[::-1], 2)
-    parts = one["input_ids"][0].split([32, 52, 22])
-    again = other["input_ids"][0].split([22, 52, 32])[::-1]
-    assert all(torch.equal(a, b) for a, b in zip(parts, again, strict=True))
-    reseeded = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer), seed=8))
-    assert not torch.equal(one["labels"], reseeded.collate(examples, 1)["labels"])
-
-
 @pytest.mark.parametrize("unit", [TOKENS, WORDS, Spans()])
 def test_static_masks_of_a_pack_are_those_of_its_examples(tokenizer, unit):
     objective = MaskedLanguageModeling(StaticMasking(Corruption(tokenizer, unit=unit), seed=7))
@@ -154,18 +142,6 @@ def test_static_rates_hold_within_three_sigma(tokenizer):
     chosen = batch["labels"] != IGNORE
     assert within_three_sigma(chosen.sum().item(), 100_000, 0.15)
     assert within_three_sigma((batch["input_ids"][chosen] == MASK).sum().item(), chosen.sum().item(), 0.8)
-
-
-def test_batches_are_packed(tokenizer):
-    batch = MaskedLanguageModeling(DynamicMasking(Corruption(tokenizer))).collate(
-        [example | {"token_type_ids": np.zeros(n + 2, np.int32)} for example, n in
-         zip(make_examples([3, 4]), (3, 4), strict=True)],
-        0,
-    )  # fmt: skip
-    assert batch["position_ids"].tolist() == [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]]
-    assert batch["cu_seq_lens_q"].tolist() == batch["cu_seq_lens_k"].tolist() == [0, 5, 11]
-    assert batch["max_length_q"] == batch["max_length_k"] == 6
-    assert batch["labels"].shape == batch["token_type_ids"].shape == batch["input_ids"].shape == (1, 11)
 
 
 class Reader(torch.nn.Module):

@@ -2,14 +2,12 @@
 
 import torch
 
-from tercet.pretraining.objectives.base_recipe import ObjectiveContext
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masked_pairs import MaskedLanguageModelingWithPairs
 from tercet.pretraining.objectives.masking import Corruption, DynamicMasking
 from tercet.pretraining.objectives.sentence_pairs import NextSentencePairs
 
 from ...corpora import make_corpus
-from .conftest import read
 from .test_sentence_pairs import random_documents
 
 
@@ -49,15 +47,3 @@ def test_objective_has_two_terms(pair_tokenizer):
     )
     assert scores["nsp"]["accuracy"] == (answered.argmax(-1) == batch["next_sentence_label"]).sum()
     assert scores.keys() == objective.weights.keys() == targets.keys()
-
-
-def test_the_terms_are_masked_tokens_and_sentence_order(pair_tokenizer):
-    recipe = read("masked_language_modeling_with_sentence_order")
-    objective = recipe.build(ObjectiveContext(pair_tokenizer, 64))
-    pairs = recipe.examples(
-        make_corpus(random_documents(10), tokens=7), ObjectiveContext(pair_tokenizer, 64)
-    ).epoch(0)
-    batch = objective.collate([pairs[index] for index in range(8)], 0)
-    targets = objective.targets(batch)
-    assert list(targets) == list(objective.weights) == ["mlm", "sop"]
-    assert targets["sop"] == 8

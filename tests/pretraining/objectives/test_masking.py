@@ -11,7 +11,6 @@ from tercet.pretraining.objectives.masking import (
     Choice,
     Corruption,
     Spans,
-    without_overlaps,
 )
 from tercet.pretraining.objectives.randomness import TokenDraws
 
@@ -115,18 +114,6 @@ def test_spans_of_a_pack_are_those_found_word_after_word(spans, with_signs, prob
     assert found.is_target.any()
     assert found.is_target.tolist() == expected.is_target.tolist()
     assert found.is_first.tolist() == expected.is_first.tolist()
-
-
-def test_spans_that_begin_within_a_kept_one_are_left_out():
-    rng = np.random.default_rng(0)
-    starts = np.flatnonzero(rng.random(3000) < 0.4)
-    stops = starts + rng.integers(1, 9, len(starts))
-    expected, end = [], 0
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        expected.append(start >= end)
-        end = stop if start >= end else end
-    assert without_overlaps(starts, stops).tolist() == expected
-    assert without_overlaps(starts[:0], stops[:0]).tolist() == []
 
 
 def drawn(spans: Spans, number: int, words: int, probability: float, seed: int) -> tuple[np.ndarray, ...]:

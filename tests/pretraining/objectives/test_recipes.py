@@ -299,10 +299,11 @@ UNDRAWN = {"causal_language_modeling", "character_language_modeling", "translati
 """Objectives that read texts as they are."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "span_corruption"])
 def test_a_batch_is_a_function_of_the_seed(kind, tokenizer):
+    """Also of spans, but that short texts have one, at their end."""
     source = make_source(kind, tokenizer).epoch(0)
-    examples = [source[index] for index in range(9)]
+    examples = [source[index] for index in range(len(source))]
     objective = read(kind).build(ObjectiveContext(tokenizer, LENGTH, decoder_start_id=0))
     first, again, other = (str(objective.collate_parts(examples, seed)) for seed in (0, 0, 1))
     assert first == again

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tercet.data.corpus import TokenizedCorpus, offsets
-from tercet.data.steps.examples import Examples, ExampleSource, gather
+from tercet.data.steps.examples import Examples, ExampleSource
 from tercet.pretraining.objectives import sentence_pairs
 from tercet.pretraining.objectives.sentence_pairs import (
     IN_ORDER,
@@ -75,17 +75,6 @@ def test_the_coins_change_no_length(pair_tokenizer, name, monkeypatch):
     others, opposite = lengths_and_labels(source)
     assert np.array_equal(opposite, 1 - labels)
     assert np.array_equal(others, lengths)
-
-
-@both_kinds
-def test_packed_pairs_equal_those_made_one_by_one(pair_tokenizer, kind):
-    pairs = kind(make_corpus(random_documents(60)), pair_tokenizer, 64, seed=1).epoch(0)
-    indices = np.random.default_rng(0).permutation(len(pairs))
-    packed, expected = pairs.pack(indices), [pairs[int(index)] for index in indices]
-    assert packed.makers.keys() == expected[0].keys()
-    for name in expected[0]:
-        assert gather(packed, name).values.tolist() == gather(expected, name).values.tolist(), name
-        assert gather(packed, name).lengths.tolist() == gather(expected, name).lengths.tolist(), name
 
 
 @both_kinds

@@ -135,3 +135,12 @@ def test_rate_and_mean_length_are_exact_on_long_texts():
     assert (mask.sum(axis=1) == 85).all()
     runs = (mask[:, 1:] & ~mask[:, :-1]).sum(axis=1)
     assert (runs == 28).all()
+
+
+def test_collation_is_a_function_of_the_seed():
+    objective = SpanCorruption(make_tokenizer(), PAD, 100)
+    batches = [objective.collate(make_examples([100, 50]), seed) for seed in (1, 1, 2)]
+    assert batches[0]["labels"].equal(batches[1]["labels"])
+    assert not batches[0]["labels"].equal(batches[2]["labels"])
+    assert batches[0]["decoder_input_ids"][0, 0] == PAD
+    assert objective.targets(batches[0])["span_corruption"] == batches[0]["labels"].numel()

@@ -10,23 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import pre_tokenizers
 from torch import Tensor
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerFast
 
 from tercet.modeling import (
     TercetDecoderConfig,
@@ -39,55 +23,37 @@ from tercet.modeling import (
 )
 from tercet.tools.doctor.diagnosis import diagnose
 
+from ...stock_models import SIZES, stock_model
 from ...word_level import word_level
 
 SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
 WORDS = [*SPECIAL.values(), *(f"word{number}" for number in range(56))]
 POSITIONS = 32
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-SIZES = {
-    "vocab_size": len(WORDS),
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": POSITIONS,
-    **IDS,
+COMMON = {"vocab_size": len(WORDS), **IDS}
+POSITIONED = {"max_position_embeddings": POSITIONS}
+OURS: dict[str, tuple[type[PreTrainedModel], type]] = {
+    "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig),
+    "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig),
+    "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig),
+    "answers": (TercetEncoderForQuestionAnswering, TercetEncoderConfig),
+    "bert_classifier": (BertForSequenceClassification, BertConfig),
 }
-BART_SIZES = {
-    "vocab_size": len(WORDS),
-    "d_model": 32,
-    "max_position_embeddings": POSITIONS,
-    **{f"{stack}_layers": 2 for stack in ("encoder", "decoder")},
-    **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
-    **{f"{stack}_ffn_dim": 48 for stack in ("encoder", "decoder")},
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": 2,
-    **IDS,
+OF_STOCK: dict[str, dict[str, Any]] = {
+    "roberta": {"max_position_embeddings": POSITIONS + 1},
+    "bart": POSITIONED | {"decoder_start_token_id": 2, "forced_eos_token_id": 2},
+    "t5": {"decoder_start_token_id": 0},
 }
-T5_SIZES = {
-    "vocab_size": len(WORDS),
-    "d_model": 32,
-    "d_kv": 8,
-    "d_ff": 48,
-    "num_layers": 2,
-    "num_heads": 4,
-    "decoder_start_token_id": 0,
-    **IDS,
-}
-KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
-    "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, SIZES),
-    "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, SIZES),
-    "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, SIZES),
-    "answers": (TercetEncoderForQuestionAnswering, TercetEncoderConfig, SIZES),
-    "bert": (BertForMaskedLM, BertConfig, SIZES),
-    "bert_classifier": (BertForSequenceClassification, BertConfig, SIZES),
-    "roberta": (RobertaForMaskedLM, RobertaConfig, SIZES | {"max_position_embeddings": POSITIONS + 1}),
-    "gpt2": (GPT2LMHeadModel, GPT2Config, SIZES),
-    "llama": (LlamaForCausalLM, LlamaConfig, SIZES),
-    "bart": (BartForConditionalGeneration, BartConfig, BART_SIZES),
-    "t5": (T5ForConditionalGeneration, T5Config, T5_SIZES),
-}
+"""What these have beside what all have, and the others `POSITIONED`."""
+
+
+def build(kind: str, **fields: Any) -> PreTrainedModel:
+    """Build a tiny model with fields of its configuration."""
+    torch.manual_seed(0)
+    if kind in OURS:
+        model_class, config_class = OURS[kind]
+        return model_class(config_class(**SIZES | COMMON | POSITIONED | fields))
+    return stock_model(kind, **COMMON | OF_STOCK.get(kind, POSITIONED) | fields)
 
 
 def build_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
@@ -103,10 +69,8 @@ def folder_of(tmp_path) -> Callable[..., Path]:
     """Give the function that saves a tiny model, with other fields of its configuration, and a tokenizer."""
 
     def folder_of(kind: str, tokenizer: dict[str, Any] | None = None, **fields: Any) -> Path:
-        model_class, config_class, sizes = KINDS[kind]
-        torch.manual_seed(0)
         folder = tmp_path / kind
-        model_class(config_class(**sizes | fields)).save_pretrained(folder)
+        build(kind, **fields).save_pretrained(folder)
         build_tokenizer(**tokenizer or {}).save_pretrained(folder)
         return folder
 

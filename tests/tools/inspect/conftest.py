@@ -6,26 +6,7 @@ import pytest
 import torch
 from tokenizers import pre_tokenizers
 from torch import Tensor
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from tercet.modeling import (
     TercetDecoderConfig,
@@ -36,69 +17,43 @@ from tercet.modeling import (
     TercetSeq2SeqForConditionalGeneration,
 )
 
+from ...stock_models import SIZES, stock_class, stock_config
 from ...word_level import word_level
 
 WORDS = 40
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-COMMON = {
-    "vocab_size": WORDS,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "initializer_range": 0.3,
+COMMON = {"vocab_size": WORDS, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+COMMON |= {"initializer_range": 0.3, "max_position_embeddings": 64}
+OURS = SIZES | COMMON
+MEMBERS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, {}),
+    "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, {"num_key_value_heads": 2}),
+    "seq2seq": (TercetSeq2SeqForConditionalGeneration, TercetSeq2SeqConfig, {"decoder_start_token_id": 0}),
 }
-OURS = SIZES | COMMON | {"max_position_embeddings": 64}
-OWN_NAMES = COMMON | {"d_model": 32}
-MODELS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "encoder": (TercetEncoderForMaskedLM, TercetEncoderConfig, OURS),
-    "decoder": (TercetDecoderForCausalLM, TercetDecoderConfig, OURS | {"num_key_value_heads": 2}),
-    "seq2seq": (
-        TercetSeq2SeqForConditionalGeneration,
-        TercetSeq2SeqConfig,
-        OURS | {"decoder_start_token_id": 0},
-    ),
-    "bert": (BertForMaskedLM, BertConfig, OURS),
-    "gpt2": (
-        GPT2LMHeadModel,
-        GPT2Config,
-        COMMON | {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
-    ),
-    "llama": (LlamaForCausalLM, LlamaConfig, OURS | {"num_key_value_heads": 2}),
-    "neox": (GPTNeoXForCausalLM, GPTNeoXConfig, OURS),
-    "distilbert": (
-        DistilBertForMaskedLM,
-        DistilBertConfig,
-        COMMON | {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64},
-    ),
-    "modernbert": (ModernBertForMaskedLM, ModernBertConfig, OURS),
-    "bart": (
-        BartForConditionalGeneration,
-        BartConfig,
-        OWN_NAMES
-        | {
-            f"{side}_{name}": value
-            for side in ("encoder", "decoder")
-            for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))
-        }
-        | {"max_position_embeddings": 64, "decoder_start_token_id": 2, "init_std": 0.3},
-    ),
-    "t5": (
-        T5ForConditionalGeneration,
-        T5Config,
-        OWN_NAMES | {"num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48, "decoder_start_token_id": 0},
-    ),
+OF_STOCK: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "gpt2": {},
+    "llama": {"num_key_value_heads": 2},
+    "neox": {},
+    "distilbert": {},
+    "modernbert": {},
+    "bart": {"decoder_start_token_id": 2, "init_std": 0.3},
+    "t5": {"decoder_start_token_id": 0},
 }
-"""Name -> class of model, of configuration, fields. All have 2 layers of 4 heads, each 8 wide."""
+MODELS = [*MEMBERS, *OF_STOCK]
+"""All have 2 layers of 4 heads, each 8 wide."""
 
 LENGTHS = (5, 9, 3)
 
 
 def build(name: str, kernel: str = "sdpa", seed: int = 0, **fields: Any) -> PreTrainedModel:
     """Build a model with random weights."""
-    model_class, config_class, own = MODELS[name]
-    torch.manual_seed(seed)
-    config = config_class(**own | fields)
+    if name in MEMBERS:
+        model_class, config_class, own = MEMBERS[name]
+        config = config_class(**OURS | own | fields)
+    else:
+        model_class, config = stock_class(name), stock_config(name, **COMMON | OF_STOCK[name] | fields)
     config._attn_implementation = kernel
+    torch.manual_seed(seed)
     return model_class(config).eval()
 
 

@@ -11,7 +11,8 @@ from transformers import (
 
 from tercet.tools.inspect.inspected_model import find_attention, find_blocks, untrained
 
-from .conftest import MODELS, SIZES, build
+from ...stock_models import SIZES
+from .conftest import MODELS, build
 
 TWO_STACKS = ("seq2seq", "bart", "t5")
 
