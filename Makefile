@@ -29,7 +29,7 @@ slow: $(VENV)/.installed typings ## run the slow tests
 	$(PYTEST) -m slow
 
 newest: $(VENV)/.installed typings ## test with the newest transformers and others (NEWEST='--transformers 5.17.0': with this)
-	OMP_NUM_THREADS=1 $(BIN)/python lab/benchmarks/versions.py --workers $(WORKERS) $(NEWEST)
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab.compatibility.versions --workers $(WORKERS) $(NEWEST)
 
 check: $(VENV)/.installed typings ## format, lint, types, tests and documentation: what a change must pass
 	$(BIN)/ruff format --check .
@@ -45,7 +45,7 @@ docs: $(VENV)/.installed typings ## build the documentation's site, strictly: si
 	@echo site/index.html
 
 studies: $(VENV)/.installed ## run all studies of claims, and write their pages: docs/studies
-	$(BIN)/python lab/benchmarks/claims.py
+	$(BIN)/python -m lab.studies.book
 
 schema: $(VENV)/.installed ## write configs/recipes.schema.json, after a change of a recipe's keys
 	$(BIN)/python -m docs.site.recipe_schema
@@ -55,15 +55,15 @@ format: $(VENV)/.installed ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.installed ## measure training, generation and the data beside stock models and collators
-	$(BIN)/python lab/benchmarks/benchmark.py pretraining --page docs/performance.md
-	$(BIN)/python lab/benchmarks/benchmark.py generation --page docs/performance.md
-	$(BIN)/python lab/benchmarks/benchmark.py data_pipeline --page docs/performance.md
+	$(BIN)/python -m lab.benchmarks pretraining --page docs/performance.md
+	$(BIN)/python -m lab.benchmarks generation --page docs/performance.md
+	$(BIN)/python -m lab.benchmarks data_pipeline --page docs/performance.md
 
 pages: $(VENV)/.installed ## write one report of each kind from small runs, and check them in a browser: runs/pages
 	OMP_NUM_THREADS=$(WORKERS) $(BIN)/python tests/reports/report_pages.py --folder runs/pages
 
 ecosystem: $(VENV)/.installed ## try what the libraries around do with our models, and write down what works
-	$(BIN)/python lab/benchmarks/ecosystem.py
+	$(BIN)/python -m lab.compatibility.ecosystem
 
 conformance: $(VENV)/.installed ## run transformers' own tests of every model on ours, and on stock ones
 	OMP_NUM_THREADS=1 $(BIN)/python tests/conformance/conformance.py --folder .conformance
@@ -72,8 +72,8 @@ conformance: $(VENV)/.installed ## run transformers' own tests of every model on
 gpu: typings ## measure training on this machine's GPU, in eight minutes and without installing (GPU=--smoke: on a CPU)
 	@mkdir -p typings/tercet.dist-info
 	@printf 'Metadata-Version: 2.1\nName: tercet\nVersion: %s\n' $(VERSION) > typings/tercet.dist-info/METADATA
-	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/typings:$(CURDIR)/lab/benchmarks \
-		$(PYTHON) lab/benchmarks/benchmark.py gpu $(or $(GPU),--page docs/performance.md)
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/typings:$(CURDIR) \
+		$(PYTHON) -m lab.benchmarks gpu $(or $(GPU),--page docs/performance.md)
 
 MINUTES ?= 60
 soak: $(VENV)/.installed ## train for an hour (MINUTES=60) under random kills: nothing may come of it

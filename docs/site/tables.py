@@ -1,13 +1,10 @@
 """Tables that the site has and the pages in docs/ do not: a page names the program that has measured one.
 
-<!-- table: certificates -->    lab/benchmarks/certificates.py renders its file of lab/benchmarks/results/
+<!-- table: certificates -->    lab/compatibility/certificates.py renders its file of lab/results/
 """
 
 import re
-import sys
 from importlib import import_module
-
-from .module_pages import ROOT
 
 MARK = re.compile(r"^<!-- table: (\w+) -->$", re.MULTILINE)
 
@@ -18,11 +15,6 @@ def with_tables(page: str) -> str:
 
 
 def table(program: str) -> str:
-    """Render the results that a program of lab/benchmarks/ has kept."""
-    folder = str(ROOT / "lab/benchmarks")
-    sys.path.insert(0, folder)  # the programs import each other by their names
-    try:
-        module = import_module(program)
-    finally:
-        sys.path.remove(folder)
+    """Render the results that a program of lab/compatibility/ has kept."""
+    module = import_module(f"lab.compatibility.{program}")
     return module.render(module.read_results())

@@ -1,33 +1,19 @@
-"""Measure Tercet beside stock models and other libraries, or carry out a study.
-
-    python lab/benchmarks/benchmark.py pretraining                      all cases, ten minutes on two cores
-    python lab/benchmarks/benchmark.py generation --cases 4x256 --rounds 9
-    python lab/benchmarks/benchmark.py bake_off --page docs/results.md  put the table there
-    python lab/benchmarks/benchmark.py fewshot --render                 the table of earlier figures
-    python lab/benchmarks/benchmark.py fewshot --smoke                  tiny shapes: only to see that it runs
-
-A benchmark is the module of this folder that has its name: cases, what is measured of one, and how it is
-shown. A study is a YAML file of `studies/`, whose cases are its parts. `benchmark.py NAME --help` shows what
-is measured, and all options. `measuring.py` explains how time is taken: let the machine rest meanwhile.
-"""
+"""The harness: what a benchmark is, how its cases are measured, shown and kept, and its command line."""
 
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import torch
-from measuring import Conditions, begin_result, in_fresh_process, measure
-from publishing import RESULTS, Result, describe_run, keep, read, summarize, table, write_between_marks
-from sides import Side
 
-BENCHMARKS = ("pretraining", "generation", "data_pipeline", "finetuning", "distillation", "fewshot", "gpu")
-STUDIES = tuple(sorted(path.stem for path in (Path(__file__).parent / "studies").glob("*.yaml")))
+from ..publishing import RESULTS, Result, describe_run, keep, read, summarize, table, write_between_marks
+from .measuring import Conditions, begin_result, in_fresh_process, measure, wait_for_rest
+from .sides import Side
 
 Measure = Callable[[Any, Namespace, Conditions, Result], Result]
 """Gets a case, the options, the conditions and the result so far; `sides` of what it gives are rows."""
@@ -41,6 +27,8 @@ def nothing(*_: Any) -> Any:
 class Benchmark:
     """What is measured, and how it is shown."""
 
+    about: str | None
+    """What its `--help` says: the docstring of its module."""
     cases: Mapping[str, Any]
     measure: Measure
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -48,8 +36,8 @@ class Benchmark:
     has_row_per_case: bool = False
     """Whether a row is a case instead, and has `case`, its fields and each side: `{tercet[seconds]}`."""
     alignment: str = "lr"
-    sides: Sequence[str] = ()
-    """Names that `--sides` chooses from."""
+    is_timed: bool = True
+    """Whether its figures count only where the machine had nothing else to do."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the command line: flag -> arguments of `add_argument`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +95,7 @@ def side_by_side(
 
     def measure_case(case: Any, options: Namespace, conditions: Conditions, result: Result) -> Result:
         parity = in_fresh_process(conditions, compare, case)
-        found = measure(case, {name: sides[name] for name in options.sides}, conditions, options.rounds)
+        found = measure(case, sides, conditions, options.rounds)
         summarize(found, amount(case), speed, peers)
         told = {"case": asdict(case), "parity": parity, "sides": found}
         for name, side in found.items():
@@ -117,25 +105,67 @@ def side_by_side(
     return measure_case
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure what the arguments ask for, print it, and write it down; 2 tells of wrong usage."""
+Load = Callable[[str], Benchmark]
+
+
+def main(arguments: Sequence[str], names: Sequence[str], load: Load, about: str | None = None) -> int:
+    """Measure what the arguments ask for, print it, and write it down; 2 tells of wrong usage.
+
+    Args:
+        arguments: Of the command line.
+        names: Of the program's benchmarks.
+        load: Gives the benchmark of a name.
+        about: What the program does.
+    """
+    options = parse(arguments, names, load, about)
     try:
-        options = parse(arguments)
         result = read(options.output) if options.is_rendered else measure_all(options.benchmark, options)
         text = options.benchmark.render(result)
         print(text)
         if options.page:
             write_between_marks(options.page, text, options.name)
     except ValueError as error:
-        print(f"benchmark.py: {error}", file=sys.stderr)
+        print(f"{options.name}: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def parse(arguments: Sequence[str], names: Sequence[str], load: Load, about: str | None = None) -> Namespace:
+    """Read the command line: a benchmark's name, and the options that it understands."""
+    first = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
+    first.add_argument("name", choices=names)
+    name = first.parse_args(arguments[:1]).name
+    benchmark = load(name)
+    parser = ArgumentParser(
+        f"{first.prog} {name}", description=benchmark.about, formatter_class=RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--cases", nargs="+", choices=benchmark.cases, default=[*benchmark.cases], metavar="CASE")
+    add("--rounds", type=int, help="passes of every side that count")
+    add("--threads", type=int, default=torch.get_num_threads())
+    add("--output", type=Path, help="where all numbers go, as JSON")
+    add(
+        "--page",
+        type=Path,
+        help="page that has a place for the table; the machine has to rest",
+    )
+    add("--render", dest="is_rendered", action="store_true", help="measure nothing: show what --output holds")
+    add("--smoke", action="store_true", help="tiny shapes, one round: only to see that it runs")
+    for flag, more in benchmark.options.items():
+        add(flag, **more)
+    defaults: dict[str, Any] = {"rounds": 5, "output": RESULTS / f"{name}.json", **benchmark.defaults}
+    if "--smoke" in arguments:
+        defaults |= {"rounds": 1, "output": Path("runs") / f"{name}.json"}
+    parser.set_defaults(name=name, benchmark=benchmark, **defaults)
+    return parser.parse_args(arguments[1:])
 
 
 def measure_all(benchmark: Benchmark, options: Namespace) -> Result:
     """Measure the cases that are asked for, and keep what each gives at once."""
     conditions = benchmark.settle(options)
-    result = begin_result(conditions, options.waits_for_rest, rounds=options.rounds, is_smoke=options.smoke)
+    if options.page and benchmark.is_timed and not options.smoke:
+        wait_for_rest()
+    result = begin_result(conditions, benchmark.is_timed, rounds=options.rounds, is_smoke=options.smoke)
     result |= benchmark.begin(conditions, options.smoke) | {"cases": {}}
     found = read(options.output)["cases"] if benchmark.keeps_others and options.output.exists() else {}
     writing = Lock()
@@ -152,49 +182,3 @@ def measure_all(benchmark: Benchmark, options: Namespace) -> Result:
         several = threads.map if benchmark.at_once > 1 and not options.smoke else map
         list(several(measure_one, options.cases))
     return result
-
-
-def load(name: str) -> Benchmark:
-    """Import the benchmark of a name, or read the study."""
-    return import_module("study").benchmark_of(name) if name in STUDIES else import_module(name).BENCHMARK
-
-
-def parse(arguments: Sequence[str]) -> Namespace:
-    """Read the command line: a benchmark's name, and the options that it understands."""
-    first = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter, add_help=False)
-    names = (*BENCHMARKS, *STUDIES)
-    first.add_argument("name", choices=names, metavar=f"{{{','.join(names)}}}")
-    if not arguments or arguments[0] in ("-h", "--help"):
-        first.print_help()
-        raise SystemExit(2 if not arguments else 0)
-    name = first.parse_args(arguments[:1]).name
-    benchmark = load(name)
-    parser = ArgumentParser(
-        f"benchmark.py {name}",
-        description=import_module("study" if name in STUDIES else name).__doc__,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--cases", nargs="+", choices=benchmark.cases, default=[*benchmark.cases], metavar="CASE")
-    add("--rounds", type=int, help="passes of every side that count")
-    add("--threads", type=int, default=torch.get_num_threads())
-    add("--output", type=Path, help="where all numbers go, as JSON")
-    add("--page", type=Path, help="Markdown page that has a place for the table")
-    add("--render", dest="is_rendered", action="store_true", help="measure nothing: show what --output holds")
-    add("--any-load", dest="waits_for_rest", action="store_false", help="do not wait until the machine rests")
-    add("--smoke", action="store_true", help="tiny shapes, one round: only to see that it runs")
-    if benchmark.sides:
-        add("--sides", nargs="+", choices=benchmark.sides, default=[*benchmark.sides], metavar="SIDE")
-    for flag, more in benchmark.options.items():
-        action = add(flag, **more)
-        action.required = action.required and "--render" not in arguments
-    defaults: dict[str, Any] = {"rounds": 5, "output": RESULTS / f"{name}.json", **benchmark.defaults}
-    if "--smoke" in arguments:
-        defaults |= {"rounds": 1, "output": Path("runs") / f"{name}.json", "waits_for_rest": False}
-    parser.set_defaults(name=name, benchmark=benchmark, **defaults)
-    return parser.parse_args(arguments[1:])
-
-
-if __name__ == "__main__":
-    sys.modules["benchmark"] = sys.modules["__main__"]  # the benchmarks import it by its name
-    sys.exit(main(sys.argv[1:]))

@@ -24,10 +24,6 @@ from typing import Any
 import datasets
 import numpy as np
 import torch
-from benchmark import Benchmark
-from cases import SEED, random_lengths, without_text
-from measuring import Conditions, in_fresh_process, turns
-from publishing import Result, spread, summarize
 from torch.utils.data import DataLoader
 from transformers import (
     DataCollatorForLanguageModeling,
@@ -50,6 +46,11 @@ from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
 from tercet.pretraining.objectives.span_corruption import SpanCorruptionRecipe
 from tercet.pretraining.objectives.translation import TranslationRecipe
 from tercet.training.devices.heap import retain_heap
+
+from ..publishing import Result, spread, summarize
+from .benchmark import Benchmark
+from .cases import SEED, random_lengths, without_text
+from .measuring import Conditions, in_fresh_process, turns
 
 SIGNS = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"} | {
     "bos": "<s>", "eos": "</s>"
@@ -266,6 +267,7 @@ def measure_flow(flow: Flow, options: Namespace, conditions: Conditions, result:
 
 
 BENCHMARK = Benchmark(
+    __doc__,
     FLOWS,
     measure_flow,
     {

@@ -19,10 +19,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from benchmark import Benchmark, side_by_side
-from cases import CaseExamples, EncoderCase, copy_weights, masked_language_modeling
-from publishing import Result
-from sides import Pass, Side, engine_pass, pad_all, step_on, training_recipe
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
@@ -38,6 +34,11 @@ from tercet.modeling import TercetEncoderForMaskedLM
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModeling
 from tercet.pretraining.objectives.masking import StaticMasking
 from tercet.training.devices.precision import build_accelerator, fastest_float32_products
+
+from ..publishing import Result
+from .benchmark import Benchmark, side_by_side
+from .cases import CaseExamples, EncoderCase, copy_weights, masked_language_modeling
+from .sides import Pass, Side, engine_pass, pad_all, step_on, training_recipe
 
 TEMPERATURE, WEIGHTS = 2.0, {"soft_targets": 5.0, "mlm": 2.0, "cosine": 1.0}
 KEPT = {"top_k": 64, "precision": "fp16"}
@@ -179,6 +180,7 @@ def parities(result: Result) -> list[str]:
 
 
 BENCHMARK = Benchmark(
+    __doc__,
     {CASE.name: CASE},
     side_by_side(
         SIDES,
@@ -194,6 +196,5 @@ BENCHMARK = Benchmark(
         "over stock": "{ratio_to_stock:.2f}x",
         "memory, MiB": "{memory_mib:,.0f}",
     },
-    sides=[*SIDES],
     facts=parities,
 )

@@ -21,14 +21,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark import Benchmark, side_by_side
-from cases import SEED, without_text
-from generation import WritingCase, reading
-from publishing import Result
 
 from tercet.fewshot.prompts.request import Request
 from tercet.fewshot.scoring.decoder_scoring import TreeScorer
 from tercet.training.devices.precision import fastest_float32_products
+
+from ..publishing import Result
+from .benchmark import Benchmark, side_by_side
+from .cases import SEED, without_text
+from .generation import WritingCase, reading
 
 HARNESS_BATCH = 8
 TOKENS_AT_ONCE = 4096
@@ -152,6 +153,7 @@ def questions(result: Result) -> list[str]:
 
 
 BENCHMARK = Benchmark(
+    __doc__,
     {CASE.name: CASE},
     side_by_side(
         ASKERS,
@@ -173,7 +175,6 @@ BENCHMARK = Benchmark(
         "over prefix-cache": "{ratio_to_prefix-cache:.2f}x",
         "equal": "{same_picks:.0%}",
     },
-    sides=[*ASKERS],
     defaults={"threads": 1},
     facts=questions,
 )

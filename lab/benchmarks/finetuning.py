@@ -1,6 +1,6 @@
 """Fine-tune one real checkpoint with transformers' Trainer and with ours: equal scores, and in which time.
 
-    python lab/benchmarks/benchmark.py finetuning --model FOLDER --data corpora
+    python -m lab.benchmarks finetuning --model FOLDER
 
 Both sides begin with the same stock BERT, learn from the same rows for as many epochs with the same rate,
 batch size, schedule and seeds, are measured after every epoch, keep the best weights, and are scored by the
@@ -27,10 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark import Benchmark
 from datasets import Dataset
-from measuring import Conditions, in_fresh_process, present_device, turns
-from publishing import Result, summarize
 from torch.utils.data import SequentialSampler
 from transformers import (
     AutoTokenizer,
@@ -53,6 +50,10 @@ from tercet.finetune.tasks.task import Task
 from tercet.finetune.tasks.tasks import build_task
 from tercet.training.devices.heap import retain_heap
 from tercet.training.devices.precision import fast_bfloat16
+
+from ..publishing import Result, summarize
+from .benchmark import Benchmark
+from .measuring import Conditions, in_fresh_process, present_device, turns
 
 BATCH_SIZE, RATE, WARMUP, DECAY = 32, 2e-4, 0.1, 0.01
 """As in Devlin et al., 2019, section A.3, but for the rate, of which a small model needs more."""
@@ -238,12 +239,19 @@ SIDES: dict[str, Callable[..., dict[str, Any]]] = {
 """Side -> what fine-tunes."""
 
 
+def settle(options: Namespace) -> Conditions:
+    """Ask for the model, which is not shipped."""
+    if options.model is None:
+        raise ValueError("--model is missing: name the folder of a stock BERT that is to be fine-tuned")
+    return Conditions(options.threads)
+
+
 def measure_task(case: Contest, options: Namespace, conditions: Conditions, _: Result) -> Result:
     """Fine-tune by all sides in turns, with one seed after another."""
     contest = replace(case, model=options.model.resolve(), data=options.data.resolve())
-    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in options.sides}
-    for number, side in enumerate(turns(options.sides, options.rounds)):
-        seed = number // len(options.sides)
+    runs: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+    for number, side in enumerate(turns([*SIDES], options.rounds)):
+        seed = number // len(SIDES)
         if side == "stock" and seed:  # the slowest, once
             continue
         with TemporaryDirectory() as folder:
@@ -264,6 +272,7 @@ def described(runs: Sequence[dict[str, Any]]) -> Result:
 
 
 BENCHMARK = Benchmark(
+    __doc__,
     {task: Contest(task) for task in TASKS},
     measure_task,
     {
@@ -276,10 +285,10 @@ BENCHMARK = Benchmark(
         "over stock": "{ratio_to_stock:.2f}x",
     },
     alignment="lllr",
-    sides=[*SIDES],
     options={
-        "--model": {"type": Path, "required": True, "help": "folder of a stock BERT"},
-        "--data": {"type": Path, "required": True, "help": "folder with sst2, mrpc and conll2003"},
+        "--model": {"type": Path, "help": "folder of a stock BERT"},
+        "--data": {"type": Path, "default": Path("corpora"), "help": "folder of the tasks' folders"},
     },
+    settle=settle,
     defaults={"rounds": 3},
 )

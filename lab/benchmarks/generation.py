@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark import Benchmark, side_by_side
-from cases import BASE, SEED, DecoderCase, copy_weights
-from measuring import in_fresh_process
-from publishing import Result, spread
-from sides import Pass, Side
 from torch import Tensor
+
+from ..publishing import Result, spread
+from .benchmark import Benchmark, side_by_side
+from .cases import BASE, SEED, DecoderCase, copy_weights
+from .measuring import in_fresh_process
+from .sides import Pass, Side
 
 SHARE_OF_PROMPT = 5
 """One of so many tokens is given."""
@@ -151,6 +152,7 @@ def varieties(result: Result) -> list[str]:
 
 
 BENCHMARK = Benchmark(
+    __doc__,
     WRITING_CASES,
     side_by_side(
         WRITERS,
@@ -170,7 +172,6 @@ BENCHMARK = Benchmark(
         "weights, GB/s": "{tercet-bf16[gigabytes_per_second]:.1f}",
     },
     has_row_per_case=True,
-    sides=[*WRITERS],
     begin=lambda conditions, is_smoke: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
     remarks=lambda result: [f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"],
     facts=varieties,

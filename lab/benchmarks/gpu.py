@@ -3,7 +3,7 @@
     make gpu                                                            everything, without installing
     make gpu GPU=--smoke                                                tiny shapes on a CPU: does it run?
     make gpu GPU="--cases gpt2 bert-512 --minutes 4"                    these alone, beside earlier figures
-    python lab/benchmarks/benchmark.py gpu --render --page docs/performance.md      put the table there
+    python -m lab.benchmarks gpu --render --page docs/performance.md      put the table there
 
 Cases are measured in the order of their importance, the laws of `sides.py` first, and three at once: some
 compile while another is timed. Each side is a process of its own with a time limit: what fails or hangs does
@@ -30,8 +30,14 @@ from threading import Lock
 from typing import Any
 
 import torch
-from benchmark import Benchmark
-from cases import (
+from torch.profiler import ProfilerActivity, profile
+
+from tercet.data.steps.packing import sequence_lengths
+from tercet.training.tracking import LOG, peak_memory, read_log
+
+from ..publishing import Result, lines_of
+from .benchmark import Benchmark
+from .cases import (
     BASE,
     CASES,
     BigBirdCase,
@@ -41,14 +47,9 @@ from cases import (
     EncoderCase,
     HybridCase,
 )
-from generation import WRITERS, WritingCase
-from measuring import Conditions, Worker, find_peaks, seconds_of, turns
-from publishing import Result, lines_of
-from sides import SIDES, Pass, Side, prepare_laws, prepare_stock, prepare_tercet
-from torch.profiler import ProfilerActivity, profile
-
-from tercet.data.steps.packing import sequence_lengths
-from tercet.training.tracking import LOG, peak_memory, read_log
+from .generation import WRITERS, WritingCase
+from .measuring import Conditions, Worker, find_peaks, seconds_of, turns
+from .sides import SIDES, Pass, Side, prepare_laws, prepare_stock, prepare_tercet
 
 ROOT = Path(__file__).parents[2]
 
@@ -191,7 +192,7 @@ def settle(options: Namespace) -> Conditions:
     if not has_gpu and not options.smoke:
         raise ValueError("torch finds no GPU here: add --smoke to try everything with tiny shapes on a CPU")
     os.environ.update(VARIABLES | os.environ)
-    get_context("forkserver").set_forkserver_preload(["gpu"])
+    get_context("forkserver").set_forkserver_preload([__name__])
     forkserver.ensure_running()
     return Conditions(options.threads, "forkserver", "inductor" if has_gpu else "aot_eager")
 
@@ -509,6 +510,7 @@ def side_rows(parts: Mapping[str, Any], peak: float) -> Iterator[list[str]]:
 
 
 BENCHMARK = Benchmark(
+    __doc__,
     PARTS,
     measure_part,
     options={
@@ -518,9 +520,9 @@ BENCHMARK = Benchmark(
             "help": "of wall time, about; a smoke takes what it needs",
         }
     },
-    defaults={"waits_for_rest": False},
+    is_timed=False,
     settle=settle,
-    begin=lambda conditions, is_smoke: {"is_timed": False} | find_peaks(conditions, is_smoke),
+    begin=find_peaks,
     at_once=3,
     keeps_others=True,
     remarks=peaks,

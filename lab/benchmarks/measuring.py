@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from sides import Pass, Side
 
 from tercet.training.devices import compiling
 from tercet.training.devices.heap import retain_heap
 from tercet.training.devices.precision import fast_bfloat16, fastest_float32_products
 from tercet.training.devices.utilization import measure_peak, wait_for
 from tercet.training.tracking import peak_memory
+
+from .sides import Pass, Side
 
 QUIET_LOAD = 0.5
 """Load average below which a machine counts as idle."""
@@ -179,10 +180,8 @@ def present_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def begin_result(conditions: Conditions, waits_for_rest: bool, **more: Any) -> dict[str, Any]:
+def begin_result(conditions: Conditions, is_timed: bool, **more: Any) -> dict[str, Any]:
     """Describe what every result has: when, where, in which conditions, and `more`."""
-    if waits_for_rest:
-        wait_for_rest()
     load = os.getloadavg()[0]
     instructions = torch.backends.cpu.get_cpu_capability(), fast_bfloat16(torch.device("cpu"))
     machine = {
@@ -194,8 +193,8 @@ def begin_result(conditions: Conditions, waits_for_rest: bool, **more: Any) -> d
         "versions": {name: version(name) for name in ("tercet", "torch", "transformers", "accelerate")},
         "load_average": load,
     }
-    about = {"date": date.today().isoformat(), "machine": machine, "is_noisy": load > QUIET_LOAD}
-    return about | {"conditions": asdict(conditions)} | more
+    about = {"date": date.today().isoformat(), "machine": machine, "is_timed": is_timed}
+    return about | {"is_noisy": load > QUIET_LOAD} | {"conditions": asdict(conditions)} | more
 
 
 def wait_for_rest() -> None:

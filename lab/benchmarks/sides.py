@@ -20,7 +20,6 @@ from typing import Any, Literal, cast
 
 import torch
 from accelerate import Accelerator
-from cases import Case, CaseExamples, copy_weights
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import clip_grad_norm_
@@ -47,6 +46,8 @@ from tercet.training.optimizers.optimizers import build_optimizer
 from tercet.training.optimizers.schedules import build_schedule
 from tercet.training.recipe import OptimizerRecipe, ScheduleRecipe, TrainingRecipe
 from tercet.training.stages import TrainingData, prepare_data
+
+from .cases import Case, CaseExamples, copy_weights
 
 LEARNING_RATE = 1e-4
 

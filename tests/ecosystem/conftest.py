@@ -1,7 +1,7 @@
 """Small members of the family and a tokenizer for them: what the libraries around are given here.
 
 Every test that bears the mark `ecosystem(LIBRARY, WHAT, member=...)` is a cell of the table in
-docs/ecosystem.md, which lab/benchmarks/ecosystem.py makes.
+docs/ecosystem.md, which lab/compatibility/ecosystem.py makes.
 """
 
 from collections.abc import Callable

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from lab import publishing
+from lab.benchmarks import data_pipeline
 from tercet.data.steps.batches import endless_steps
 from tercet.data.steps.workers import DataCursor
 
@@ -10,14 +12,14 @@ PEERS = ["encoder", "encoder, pairs", "decoder", "seq2seq, translation"]
 
 
 @pytest.fixture
-def flow(request, module):
-    return module("data_pipeline").FLOWS[request.param].shrunk()
+def flow(request):
+    return data_pipeline.FLOWS[request.param].shrunk()
 
 
 @pytest.mark.parametrize("flow", PEERS, indirect=True)
-def test_both_sides_make_batches_of_the_same_tokens(flow, module, tmp_path):
+def test_both_sides_make_batches_of_the_same_tokens(flow, tmp_path):
     """Text and targets restored; the stock collators also keep every example once an epoch."""
-    pipeline, steps = module("data_pipeline"), flow.steps(tmp_path / "corpus")
+    steps = flow.steps(tmp_path / "corpus")
     examples, is_translation = steps.source.epoch(0), "translation" in flow.name
     found = [
         restored(part.batch["input_ids"], part.batch["labels"], is_translation)
@@ -28,13 +30,14 @@ def test_both_sides_make_batches_of_the_same_tokens(flow, module, tmp_path):
         restored(batch["input_ids"], batch["labels"], is_translation)
         for batch in flow.stock(examples, tmp_path / "table")
     ]
-    first = len(pipeline.SIGNS)
+    first = len(data_pipeline.SIGNS)
     ours, theirs = (np.bincount(np.concatenate(tokens))[first:] for tokens in (found, expected))
     assert ours.tolist() == theirs.tolist()
     streams = [name for name in ("input_ids", "labels") if name in examples[0]]
     tokens = sum(len(examples[idx][name]) for idx in range(len(examples)) for name in streams)
     number = len(steps.plan(0)[1])
-    assert pipeline.take(endless_steps(steps, DataCursor(0, 0)), number) == tokens == examples.lengths.sum()
+    taken = data_pipeline.take(endless_steps(steps, DataCursor(0, 0)), number)
+    assert taken == tokens == examples.lengths.sum()
 
 
 def restored(ids, labels, is_translation: bool) -> np.ndarray:
@@ -44,21 +47,21 @@ def restored(ids, labels, is_translation: bool) -> np.ndarray:
     return np.where(labels >= 0, labels, ids)
 
 
-def test_text_fills_58_percent_of_a_padded_batch(module, tmp_path):
-    flow = module("data_pipeline").FLOWS["encoder"]
+def test_text_fills_58_percent_of_a_padded_batch(tmp_path):
+    flow = data_pipeline.FLOWS["encoder"]
     lengths = flow.steps(tmp_path).source.epoch(0).lengths
     assert lengths.max() == flow.sequence_length
     assert 0.56 < lengths.mean() / flow.sequence_length < 0.6
 
 
-def test_speed_is_tokens_by_seconds(module):
+def test_speed_is_tokens_by_seconds():
     clock = iter([10.0, 14.0])
-    assert module("data_pipeline").speed(lambda: 100, lambda: next(clock)) == 25
+    assert data_pipeline.speed(lambda: 100, lambda: next(clock)) == 25
 
 
-def test_a_flow_without_peer_has_no_ratio(module):
+def test_a_flow_without_peer_has_no_ratio():
     alone = {"sides": {"tercet": {"seconds": [1 / 90]}}, "speed_with_workers": 70.0}
-    module("publishing").summarize(alone["sides"], 1, "tokens_per_second", {"stock": ("stock",)})
-    benchmark = module("data_pipeline").BENCHMARK
-    lines = module("publishing").table(benchmark.columns, benchmark.rows({"cases": {"other": alone}}))
+    publishing.summarize(alone["sides"], 1, "tokens_per_second", {"stock": ("stock",)})
+    benchmark = data_pipeline.BENCHMARK
+    lines = publishing.table(benchmark.columns, benchmark.rows({"cases": {"other": alone}}))
     assert lines[-1] == "| other | - | 90 (90 to 90) | - | 70 |"

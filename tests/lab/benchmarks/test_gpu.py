@@ -3,7 +3,6 @@
 import json
 import math
 import subprocess
-import sys
 from configparser import ConfigParser
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,12 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from lab.benchmarks import cases, gpu, sides
+from lab.benchmarks.__main__ import NAMES, load
+from lab.benchmarks.benchmark import main
+from tercet.training.devices import compiling
+
 ROOT = Path(__file__).parents[3]
-PROGRAM = ROOT / "lab/benchmarks" / "benchmark.py"
 
 
 @pytest.mark.parametrize(
@@ -24,32 +27,31 @@ PROGRAM = ROOT / "lab/benchmarks" / "benchmark.py"
         (0.5, {1.1: "**missed**", 0.7: "met"}),
     ],
 )
-def test_gates_are_judged_in_their_direction(module, goal, values):
-    gate = module("gpu").Gate("speed", 1.0, goal)
+def test_gates_are_judged_in_their_direction(goal, values):
+    gate = gpu.Gate("speed", 1.0, goal)
     assert {value: gate.verdict(value) for value in values} == values
 
 
-def test_a_causal_token_needs_what_its_products_do(module):
+def test_a_causal_token_needs_what_its_products_do():
     """One of 16 predicts nothing: of the last layer, only its query, key and value are needed."""
-    case = module("cases").CASES["decoder"].shrunk()
-    described = module("gpu").describe(case)
+    case = cases.CASES["decoder"].shrunk()
+    described = gpu.describe(case)
     layers, behind, head, attention = 15 * 32**2, 9 * 32**2, 97 * 32, 2 * 32 * 16
     needed = 6 * (layers + (behind + head) * 15 / 16 + attention)
     assert described == {"tokens": 8 * 16, "flops_per_token": needed}
 
 
-def test_without_a_gpu_the_program_says_what_to_do(module, capsys):
-    assert module("benchmark").main(["gpu"]) == 2
+def test_without_a_gpu_the_program_says_what_to_do(capsys):
+    assert main(["gpu"], NAMES, load) == 2
     assert "finds no GPU here: add --smoke" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        module("benchmark").main(["gpu", "--smoke", "--cases", "gpt3"])
+        main(["gpu", "--smoke", "--cases", "gpt3"], NAMES, load)
     assert "choose from laws-encoder" in capsys.readouterr().err.replace("'", "")
 
 
 @pytest.mark.usefixtures("no_accelerator_remains")
-def test_laws_hold_and_a_broken_one_shows(module, monkeypatch):
+def test_laws_hold_and_a_broken_one_shows(monkeypatch):
     """Labels of rows that belong to other tokens break one law, and no other: `compare` pads otherwise."""
-    sides = module("sides")
     padded = sides.padded
 
     def flipped(*arguments):
@@ -57,19 +59,18 @@ def test_laws_hold_and_a_broken_one_shows(module, monkeypatch):
         return rows | {"labels": rows["labels"].flip(1)} if len(arguments) == 2 else rows
 
     monkeypatch.setattr(sides, "padded", flipped)
-    monkeypatch.setattr(module("tercet.training.devices.compiling"), "BACKEND", "aot_eager")
-    found = sides.laws(module("gpu").PARTS["laws-decoder"].shrunk().case, torch.device("cpu"))
+    monkeypatch.setattr(compiling, "BACKEND", "aot_eager")
+    found = sides.laws(gpu.PARTS["laws-decoder"].shrunk().case, torch.device("cpu"))
     broken = [name for name, law in found.items() if law["difference"] > law["limit"]]
     assert len(found) == 5
     assert broken == ["packed = padded"]
 
 
 @pytest.mark.slow
-def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
-    command = [sys.executable, PROGRAM, "gpu", "--smoke", "--output", tmp_path / "result.json"]
-    subprocess.run(command, check=True, cwd=tmp_path)
+def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, program):
+    program("benchmarks", "gpu", "--smoke", "--output", tmp_path / "result.json")
     parts = json.loads((tmp_path / "result.json").read_text())["cases"]
-    assert parts.keys() == module("gpu").PARTS.keys()
+    assert parts.keys() == gpu.PARTS.keys()
     assert not [
         (name, side)
         for name, part in parts.items()
@@ -87,8 +88,7 @@ def test_smoke_holds_the_laws_and_measures_every_part(tmp_path, module):
     assert all(law["difference"] <= law["limit"] for law in laws)
 
 
-def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
-    gpu = module("gpu")
+def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table():
     side = {"seconds": [2.0, 1.0, 4.0], "seconds_to_first_step": 30.0, "graphs": 1}
     sides = {
         "tercet": side | {"recompilations": 0, "memory_mib": 512.0},
@@ -127,8 +127,7 @@ def test_what_was_not_observed_or_measured_leaves_the_rest_of_a_table(module):
     assert [line.rpartition(", ")[2] for line in lines] == ["tercet: training.compile: why", "tercet: late"]
 
 
-def test_turns_that_were_timed_count_when_a_later_one_is_late(module, monkeypatch):
-    gpu = module("gpu")
+def test_turns_that_were_timed_count_when_a_later_one_is_late(monkeypatch):
     answers = {gpu.count_graphs: iter([3]), gpu.seconds_from_rest: iter([2.0, 1.0])}
     answers |= {gpu.forget_peak: iter([True])}
     answers |= {gpu.first_pass: iter([(1.0, ["one more"]), (1.0, ["training.cuda_graphs: why"])])}

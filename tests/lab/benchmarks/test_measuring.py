@@ -2,30 +2,29 @@
 
 import pytest
 
+from lab.benchmarks import measuring, sides
 
-def test_turns_go_forwards_and_backwards(module):
-    assert "".join(module("measuring").turns(list("ABC"), 3)) == "ABCCBAABC"
+
+def test_turns_go_forwards_and_backwards():
+    assert "".join(measuring.turns(list("ABC"), 3)) == "ABCCBAABC"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["encoder"], indirect=True)
-def test_a_worker_tells_seconds_and_memory(case, module):
-    measuring = module("measuring")
+def test_a_worker_tells_seconds_and_memory(case):
     conditions = measuring.Conditions(threads=1)
-    worker = measuring.Worker(case, module("sides").SIDES["tercet"], conditions)
+    worker = measuring.Worker(case, sides.SIDES["tercet"], conditions)
     assert worker.do(measuring.seconds_of) > 0
     assert worker.finish() > 0
 
 
-def test_a_worker_that_is_late_is_ended(case, module):
-    measuring = module("measuring")
+def test_a_worker_that_is_late_is_ended(case):
     conditions = measuring.Conditions(threads=1)
     with pytest.raises(TimeoutError, match="not ready in time"):
-        measuring.Worker(case, module("sides").SIDES["tercet"], conditions, deadline=0.0)
+        measuring.Worker(case, sides.SIDES["tercet"], conditions, deadline=0.0)
 
 
-def test_a_busy_machine_is_waited_for_and_refused_in_the_end(module, monkeypatch):
-    measuring = module("measuring")
+def test_a_busy_machine_is_waited_for_and_refused_in_the_end(monkeypatch):
     loads, waited = [3.0, 0.6, 0.4], []
     monkeypatch.setattr(measuring.os, "getloadavg", lambda: (loads[len(waited)], 0.0, 0.0))
     monkeypatch.setattr(measuring.time, "sleep", waited.append)

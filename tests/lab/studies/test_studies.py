@@ -1,19 +1,18 @@
 """Studies in small: each comes to the verdict of the book, and to another one when it is broken."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from lab.studies import lessons, networks, sizes
+from lab.studies.book import KEPT
 from lab.studies.running import run_study
 from lab.studies.study import all_studies, find_study
 from lab.studies.verdicts import judge_value, judged
 
 STUDIES = all_studies()
-RESULTS = Path(__file__).parents[3] / "lab/benchmarks" / "results" / "claims"
 SMALL = {
     "matrix-and-loop": {"lengths": (8, 24)},
     "scaled-scores": {"widths": (16, 1024), "num_pairs": 40_000},
@@ -57,8 +56,8 @@ def small(name: str, switch: str = "") -> tuple[str, list[str]]:
 
 def of_the_book(name: str) -> tuple[str, list[str]]:
     """Return the verdict of the whole study, and those of its values."""
-    if not (file := RESULTS / f"{name}.json").exists():
-        pytest.skip("the book has no result of it yet: python lab/benchmarks/claims.py " + name)
+    if not (file := KEPT / f"{name}.json").exists():
+        pytest.skip("the book has no result of it yet: python -m lab.studies.book " + name)
     return verdicts(name, json.loads(file.read_text(encoding="utf-8")))
 
 

@@ -1,8 +1,9 @@
 """Bring a small model of every stock architecture in and out again, and write down what the certificates say.
 
-    python lab/benchmarks/certificates.py    two minutes on two cores; `make docs` shows the table in interop
+    python -m lab.compatibility.certificates    two minutes on two cores
 
-The models are random: what differs between two computations does not depend on what was learned.
+`make docs` shows the table in docs/interop.md. The models are random: what differs between two computations
+does not depend on what was learned.
 """
 
 import sys
@@ -12,13 +13,14 @@ from typing import Any
 
 import torch
 import transformers
-from publishing import RESULTS, Result, describe_run, keep, lines_of, read
 
 from tercet.modeling import TercetEncoderConfig
 from tercet.modeling.stock import certify, from_stock, to_stock
 from tercet.modeling.stock.architecture import Architecture, Counterpart
 from tercet.modeling.stock.architectures import ARCHITECTURES
 from tercet.modeling.stock.certificate import PRECISIONS, Certificate
+
+from ..publishing import RESULTS, Result, describe_run, keep, lines_of, read
 
 SIZES = {
     "vocab_size": 211,

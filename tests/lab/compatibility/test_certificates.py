@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from lab.compatibility import certificates
 from tercet.modeling.stock.bart import BART
 from tercet.modeling.stock.bert import ROBERTA
 from tercet.modeling.stock.certificate import TOLERANCE, Certificate, Difference
@@ -13,12 +14,10 @@ from tercet.modeling.stock.t5 import T5_ENCODER
 
 
 @pytest.fixture
-def certificates(module, monkeypatch):
-    """Return the module, for models so small that they take no time."""
-    certificates = module("certificates")
+def small(monkeypatch):
+    """Make the models so small that they take no time."""
     monkeypatch.setitem(certificates.SIZES, "vocab_size", 31)
     monkeypatch.setitem(certificates.SIZES, "num_hidden_layers", 1)
-    return certificates
 
 
 def only(architecture, *names: str):
@@ -27,7 +26,7 @@ def only(architecture, *names: str):
     return replace(architecture, counterparts=(base, *(each for each in others if each.stock in names)))
 
 
-def test_program_writes_a_row_for_each_model_and_way(certificates, monkeypatch, tmp_path, capsys):
+def test_program_writes_a_row_for_each_model_and_way(small, monkeypatch, tmp_path, capsys):
     gpt2 = only(GPT2, "GPT2LMHeadModel")
     monkeypatch.setattr(certificates, "ARCHITECTURES", {"gpt2": gpt2})
     monkeypatch.setattr(certificates, "RESULTS", tmp_path)
@@ -53,14 +52,14 @@ def test_program_writes_a_row_for_each_model_and_way(certificates, monkeypatch, 
     ],
     ids=lambda architecture: architecture.model_type,
 )
-def test_models_of_the_table_are_one(certificates, architecture):
+def test_models_of_the_table_are_one(small, architecture):
     for cells in certificates.rows_of(architecture):
         figures = [float(cell) for cell in cells[4:8] if cell]
         assert len(figures) >= 2
         assert max(figures) < TOLERANCE, cells
 
 
-def test_largest_difference_of_each_respect_is_shown(certificates):
+def test_largest_difference_of_each_respect_is_shown():
     differences = tuple(
         Difference(what, "text", precision, largest, scale)
         for what, precision, largest, scale in (

@@ -2,8 +2,12 @@
 
 import pytest
 
+from lab.compatibility import ecosystem
+
 TESTS = """
 import pytest
+
+from lab.compatibility import ecosystem
 
 cell = pytest.mark.ecosystem
 
@@ -31,12 +35,7 @@ def test_that_is_no_cell():
 """
 
 
-@pytest.fixture
-def ecosystem(module):
-    return module("ecosystem")
-
-
-def test_a_cell_works_if_all_its_tests_do(ecosystem, tmp_path, capsys):
+def test_a_cell_works_if_all_its_tests_do(tmp_path, capsys):
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    ecosystem\n")
     (tmp_path / "test_cells.py").write_text(TESTS)
     cells = ecosystem.Cells()
@@ -61,14 +60,14 @@ def result(version, **verdicts):
     }
 
 
-def test_versions_are_told_apart_where_they_differ(ecosystem):
+def test_versions_are_told_apart_where_they_differ():
     table = ecosystem.render(
         [result("5.23.0", encoder="yes", decoder="yes"), result("5.17.0", encoder="yes", decoder="**no**")]
     )
     assert table.splitlines()[-1] == "| adapters | yes | yes (5.23.0); **no** (5.17.0) |"
 
 
-def test_a_library_has_columns_for_the_members_that_were_tried(ecosystem):
+def test_a_library_has_columns_for_the_members_that_were_tried():
     table = ecosystem.render([result("5.23.0", tagger="yes", encoder="yes")])
     assert table.splitlines()[-3:] == [
         "| what | encoder | tagger |",
@@ -77,5 +76,5 @@ def test_a_library_has_columns_for_the_members_that_were_tried(ecosystem):
     ]
 
 
-def test_nothing_fails_that_the_page_shows(ecosystem):
+def test_nothing_fails_that_the_page_shows():
     assert ecosystem.NO not in ecosystem.render(ecosystem.read_results())

@@ -5,6 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from lab import publishing
+from lab.compatibility import versions
+
 INSTALLED = {
     "transformers": "5.24.0",
     "torch": "2.13.0+cpu",
@@ -22,10 +25,14 @@ RESULTS = (
 
 
 @pytest.fixture
-def lane(module, monkeypatch, tmp_path):
+def lane(monkeypatch, tmp_path):
     """Let pip find what `newest` names and tests end as `outcome` says, and note the parts that run."""
-    versions = module("versions")
-    state = SimpleNamespace(newest=dict(INSTALLED), outcome="", status=0, ran=[], module=versions)
+    state = SimpleNamespace(
+        newest=dict(INSTALLED),
+        outcome="",
+        status=0,
+        ran=[],
+    )
     need = versions.Requirement("transformers>=5.17,<5.25")
 
     def resolve(requirements, *options):
@@ -61,13 +68,13 @@ def lane(module, monkeypatch, tmp_path):
     )
     for name in ("RESULTS", "FOLDER", "DOWNLOADS", "PAGE"):
         monkeypatch.setattr(versions, name, tmp_path / name)
-    (tmp_path / "PAGE").write_text("\n".join(module("publishing").marks_of("versions")))
+    (tmp_path / "PAGE").write_text("\n".join(publishing.marks_of("versions")))
     state.rows = lambda: json.loads((tmp_path / "RESULTS" / "versions.json").read_text())["rows"]
     return state
 
 
 def test_what_is_installed_already_runs_conformance_alone_and_says_why(lane, capsys):
-    assert lane.module.main([]) == 0
+    assert versions.main([]) == 0
     assert (lane.ran, lane.overlay) == (["conformance"], {})
     assert "All of this is installed already" in capsys.readouterr().out
     assert [*lane.rows()] == ["transformers 5.24.0, torch 2.13.0+cpu"]
@@ -77,7 +84,7 @@ def test_what_is_installed_already_runs_conformance_alone_and_says_why(lane, cap
 def test_what_setup_cfg_admits_must_pass(lane, outcome, status):
     lane.newest |= {"transformers": "5.24.1", "peft": "0.22.0"}
     lane.outcome, lane.status = outcome, status
-    assert lane.module.main([]) == status
+    assert versions.main([]) == status
     assert lane.ran == ["conformance", "lane"]
     assert lane.overlay == {"transformers": "5.24.1", "peft": "0.22.0"}
 
@@ -85,7 +92,7 @@ def test_what_setup_cfg_admits_must_pass(lane, outcome, status):
 @pytest.mark.parametrize(("outcome", "status"), [(None, 0), ("", 3), ("", 137)])
 def test_tests_that_did_not_end_have_not_passed(lane, outcome, status, capsys):
     lane.outcome, lane.status = outcome, status
-    assert lane.module.main([]) == 1
+    assert versions.main([]) == 1
     assert "failed: conformance\n" in capsys.readouterr().out
 
 
@@ -93,7 +100,7 @@ def test_tests_that_did_not_end_have_not_passed(lane, outcome, status, capsys):
 def test_what_setup_cfg_excludes_is_tried_and_told_and_fails_nothing(lane, outcome, capsys):
     lane.newest["transformers"] = "5.25.0"
     lane.outcome = outcome
-    assert lane.module.main(["--transformers", "5.25.0"]) == 0
+    assert versions.main(["--transformers", "5.25.0"]) == 0
     assert lane.ran == ["conformance", "lane"]
     out = capsys.readouterr().out
     assert "Trying what setup.cfg excludes (transformers)" in out
@@ -102,43 +109,43 @@ def test_what_setup_cfg_excludes_is_tried_and_told_and_fails_nothing(lane, outco
 
 def test_the_newest_that_is_admitted_comes_first_and_what_is_excluded_after_it(lane):
     lane.newest["transformers"] = "5.25.0"
-    assert lane.module.main([]) == 0
+    assert versions.main([]) == 0
     assert lane.ran == ["conformance", "conformance", "lane"]
     lane.outcome = "<failure/>"
-    assert lane.module.main([]) == 1  # what is installed failed
+    assert versions.main([]) == 1  # what is installed failed
     rows = lane.rows()
     assert [row["versions"]["transformers"] for row in rows.values()] == ["5.24.0", "5.25.0"]
 
 
 def test_what_is_excluded_and_cannot_be_had_fails_nothing(lane, monkeypatch, capsys):
-    lane.newest["transformers"], resolve = "5.25.0", lane.module.resolve
+    lane.newest["transformers"], resolve = "5.25.0", versions.resolve
 
     def without(requirements, *options):
         if requirements == ["transformers==5.25.0"]:
-            raise lane.module.PipError("pip install failed")
+            raise versions.PipError("pip install failed")
         return resolve(requirements, *options)
 
-    monkeypatch.setattr(lane.module, "resolve", without)
-    assert lane.module.main([]) == 0
+    monkeypatch.setattr(versions, "resolve", without)
+    assert versions.main([]) == 0
     assert "transformers 5.25.0, which setup.cfg excludes, cannot be tried: pip" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="pip install failed"):
-        lane.module.main(["--transformers", "5.25.0"])
+        versions.main(["--transformers", "5.25.0"])
 
 
 def test_the_row_of_the_newest_is_replaced_and_goes_when_all_is_installed(lane):
     for number in ("0.22.0", "0.23.0"):
         lane.newest["peft"] = number
-        lane.module.main([])
+        versions.main([])
         assert lane.rows()["newest"]["versions"]["peft"] == number
     lane.newest = dict(INSTALLED)
-    lane.module.main([])
+    versions.main([])
     assert "newest" not in lane.rows()
 
 
 def test_a_version_that_is_asked_for_keeps_what_was_found_of_its_other_parts(lane):
-    lane.module.main(["--transformers", "5.17.0", "--whole"])
-    lane.module.main(["--transformers", "5.17.0", "--torch", "2.14.1"])
-    lane.module.main(["--transformers", "5.17.0"])
+    versions.main(["--transformers", "5.17.0", "--whole"])
+    versions.main(["--transformers", "5.17.0", "--torch", "2.14.1"])
+    versions.main(["--transformers", "5.17.0"])
     rows = lane.rows()
     assert lane.ran == ["conformance", "whole", "conformance", "lane", "conformance", "lane"]
     assert {*rows["transformers 5.17.0, torch 2.13.0+cpu"]["parts"]} == {"conformance", "lane", "whole"}
@@ -147,27 +154,26 @@ def test_a_version_that_is_asked_for_keeps_what_was_found_of_its_other_parts(lan
 
 def test_a_failure_is_cleared_before_the_tests_of_the_page_run_again(lane, monkeypatch, tmp_path):
     lane.outcome = "<failure/>"
-    assert lane.module.main(["--transformers", "5.17.0", "--whole"]) == 1
-    carry_out, shown = lane.module.carry_out, []
+    assert versions.main(["--transformers", "5.17.0", "--whole"]) == 1
+    carry_out, shown = versions.carry_out, []
     monkeypatch.setattr(
-        lane.module, "carry_out", lambda *a: shown.append((tmp_path / "PAGE").read_text()) or carry_out(*a)
+        versions, "carry_out", lambda *a: shown.append((tmp_path / "PAGE").read_text()) or carry_out(*a)
     )
     lane.outcome = ""
-    assert lane.module.main(["--transformers", "5.17.0", "--whole"]) == 0
+    assert versions.main(["--transformers", "5.17.0", "--whole"]) == 0
     assert "5.17.0" not in shown[0].splitlines()[-2]
     assert "5.17.0" in (tmp_path / "PAGE").read_text().splitlines()[-2]
 
 
 def test_results_of_other_versions_are_not_kept(lane, monkeypatch):
-    lane.module.main(["--transformers", "5.17.0", "--whole"])
+    versions.main(["--transformers", "5.17.0", "--whole"])
     monkeypatch.setitem(INSTALLED, "peft", "0.22.0")
-    lane.module.main(["--transformers", "5.17.0"])
+    versions.main(["--transformers", "5.17.0"])
     (row,) = lane.rows().values()
     assert [*row["parts"]] == ["conformance", "lane"]
 
 
-def test_the_table_tells_what_ran_with_which_versions(module, monkeypatch):
-    versions = module("versions")
+def test_the_table_tells_what_ran_with_which_versions(monkeypatch):
     monkeypatch.setattr(versions, "is_admitted", lambda name, number: number != "5.25.0")
     passed = {"passed": 1234, "skipped": 5, "failed": 0, "status": 0}
     rows = [
@@ -203,12 +209,12 @@ def test_the_table_tells_what_ran_with_which_versions(module, monkeypatch):
         ("huggingface-hub", "0.1", True),
     ],
 )
-def test_the_range_is_that_of_setup_cfg(module, name, number, is_admitted):
-    assert module("versions").is_admitted(name, number) == is_admitted
+def test_the_range_is_that_of_setup_cfg(name, number, is_admitted):
+    assert versions.is_admitted(name, number) == is_admitted
 
 
-def test_what_pip_would_install_is_read_from_its_report(module, monkeypatch):
-    versions, calls = module("versions"), []
+def test_what_pip_would_install_is_read_from_its_report(monkeypatch):
+    calls = []
 
     def pip(command, *options):
         calls.append([command, *map(str, options)])
@@ -225,15 +231,14 @@ def test_what_pip_would_install_is_read_from_its_report(module, monkeypatch):
     assert calls[2][-2:] == ["--upgrade", "torch==2.14.1"]
 
 
-def test_a_failure_of_pip_ends_with_a_message(module, monkeypatch):
-    versions = module("versions")
+def test_a_failure_of_pip_ends_with_a_message(monkeypatch):
     monkeypatch.setattr(versions.subprocess, "run", lambda command, **_: SimpleNamespace(returncode=1))
     with pytest.raises(SystemExit, match="pip install failed for the versions"):
         versions.resolve(["transformers==9"])
 
 
-def test_an_overlay_is_installed_once_without_dependencies(module, monkeypatch, tmp_path):
-    versions, calls = module("versions"), []
+def test_an_overlay_is_installed_once_without_dependencies(monkeypatch, tmp_path):
+    calls = []
     monkeypatch.setattr(versions, "pip", lambda *options: calls.append(options))
     for number in ("1", "1", "2"):
         versions.install({"peft": number}, tmp_path / "packages")
@@ -243,8 +248,7 @@ def test_an_overlay_is_installed_once_without_dependencies(module, monkeypatch, 
     ]
 
 
-def test_nothing_fails_that_the_page_shows_and_setup_cfg_admits(module):
-    versions = module("versions")
+def test_nothing_fails_that_the_page_shows_and_setup_cfg_admits():
     rows = versions.read(versions.RESULTS / "versions.json")["rows"].values()
     parts = [part for row in rows if not versions.excluded(row["versions"]) for part in row["parts"].values()]
     assert all(map(versions.has_passed, parts))

@@ -1,11 +1,11 @@
 """Write the book of studies: measure claims, keep their numbers, and write the pages of docs/studies/.
 
-    python lab/benchmarks/claims.py                    all of them, with each of their switches (make studies)
-    python lab/benchmarks/claims.py scaled-scores      only these, the others stay as they were measured
-    python lab/benchmarks/claims.py --render           measures nothing, and writes the pages again
+    python -m lab.studies.book                    all of them, with each of their switches (make studies)
+    python -m lab.studies.book scaled-scores      only these, the others stay as they were measured
+    python -m lab.studies.book --render           measures nothing, and writes the pages again
 
-Results are in lab/benchmarks/results/claims/, one file for each study, and the pages are made of them by
-`lab.studies.pages`. The register of all claims, docs/studies/register.md, is written by hand.
+Results are in lab/results/claims/, one file for each study, and the pages are made of them by
+`pages.py`. The register of all claims, docs/studies/register.md, is written by hand.
 """
 
 import sys
@@ -15,15 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[2]))  # where `lab` is
-
-from publishing import RESULTS, keep, read
-
-from lab.studies.pages import chapter
-from lab.studies.running import run_study
-from lab.studies.study import SUBJECTS, Study, all_studies, find_study
-from lab.studies.verdicts import judged
 from tercet.reports.text import as_markdown
+
+from ..publishing import RESULTS, keep, read
+from .pages import chapter
+from .running import run_study
+from .study import SUBJECTS, Study, all_studies, find_study
+from .verdicts import judged
 
 KEPT = RESULTS / "claims"
 PAGES = Path(__file__).parents[2] / "docs" / "studies"

@@ -1,35 +1,32 @@
-"""Studies: work that is kept, settings and rows of files, doubt that adds up, tables, and the program."""
+"""Comparisons: work that is kept, settings and rows of files, doubt that adds up, tables, and the program."""
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 
+from lab import publishing
+from lab.comparisons import comparison, judges
 from tercet.configs.recipe import load_recipe
 from tercet.finetune.recipe import FineTuningRecipe
 from tercet.modeling import TercetEncoderConfig
 from tercet.pretraining.recipe import PretrainingRecipe
 
-STUDIES = sorted(
-    path.stem for path in (Path(__file__).parents[3] / "lab/benchmarks" / "studies").glob("*.yaml")
-)
-
 
 @pytest.fixture
-def shop(module, tmp_path):
+def shop(tmp_path):
     """Return the function that opens a part of a study."""
 
     def open_shop(name, part, *changes, seeds=1, is_trial=False):
-        study = module("study").load_study(name, changes, is_trial)
-        return module("study").Workshop(study["parts"][part], study["settings"], tmp_path, seeds)
+        about = comparison.load_comparison(name, changes, is_trial)
+        return comparison.Workshop(about["parts"][part], about["settings"], tmp_path, seeds)
 
     return open_shop
 
 
-def test_work_is_done_once_and_interrupted_work_again(module, tmp_path):
-    once, computed = module("study").once, []
+def test_work_is_done_once_and_interrupted_work_again(tmp_path):
+    once, computed = comparison.once, []
 
     def compute(given, folder):
         computed.append((given, sorted(path.name for path in folder.iterdir())))
@@ -45,11 +42,11 @@ def test_work_is_done_once_and_interrupted_work_again(module, tmp_path):
     assert computed == [(1, []), (1, ["left"]), (2, [])]
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", comparison.NAMES)
 @pytest.mark.parametrize("is_trial", [False, True])
-def test_every_training_and_every_fine_tuning_is_a_recipe(name, is_trial, module, shop, noted):
+def test_every_training_and_every_fine_tuning_is_a_recipe(name, is_trial, shop, noted):
     """All names are filled in, and what is changed is known to the recipe."""
-    for part in module("study").load_study(name)["parts"]:
+    for part in comparison.load_comparison(name)["parts"]:
         own = shop(name, part, is_trial=is_trial)
         for row in own.part["rows"]:
             own.standing(row)
@@ -64,7 +61,7 @@ def test_every_training_and_every_fine_tuning_is_a_recipe(name, is_trial, module
 
 
 @pytest.fixture
-def noted(module, monkeypatch):
+def noted(monkeypatch):
     """Note trainings and judgements instead of carrying them out."""
     done = []
 
@@ -75,7 +72,7 @@ def noted(module, monkeypatch):
         steps = int(next(each for each in reversed(given[1]) if each.startswith("training.steps"))[15:])
         return {"steps": steps, "tokens": 10 * steps, "parameters": 5, "path": f"model-{hash(repr(given))}"}
 
-    monkeypatch.setattr(module("study"), "once", once)
+    monkeypatch.setattr(comparison, "once", once)
     return done
 
 
@@ -99,13 +96,13 @@ def test_every_pattern_is_a_configuration(shop):
     assert kinds == [{"full_attention"}, {"big_bird_attention"}, {"big_bird_attention"}]
 
 
-def test_settings_follow_trial_and_command_line(module):
-    study = module("study").load_study("ablations", ["steps=7"], is_trial=True)
-    assert study["settings"]["held_out"] == "abc.txt.gz"
-    assert study["parts"]["switches"]["train"]["steps"] == 7
-    assert len(study["parts"]["switches"]["rows"]) == 16
+def test_settings_follow_trial_and_command_line():
+    about = comparison.load_comparison("ablations", ["steps=7"], is_trial=True)
+    assert about["settings"]["held_out"] == "abc.txt.gz"
+    assert about["parts"]["switches"]["train"]["steps"] == 7
+    assert len(about["parts"]["switches"]["rows"]) == 16
     with pytest.raises(ValueError, match=r"ablations has no setting step; it has data, steps"):
-        module("study").load_study("ablations", ["step=5"])
+        comparison.load_comparison("ablations", ["step=5"])
 
 
 def test_a_row_is_trained_with_its_changes_and_judged_by_what_all_have(shop, noted):
@@ -144,8 +141,8 @@ def test_seeds_are_trained_where_they_are_read(shop, noted):
     assert "training.seeds=[0, 1, 2]" in noted[-1][2][0].overrides
 
 
-def test_doubt_over_rows_and_doubt_over_seeds_add_up(module):
-    half_of = module("study").half_of
+def test_doubt_over_rows_and_doubt_over_seeds_add_up():
+    half_of = comparison.half_of
     assert half_of([{"values": [0.5], "interval": [0.4, 0.7]}]) == pytest.approx(0.15)
     seeds = half_of([{"values": [0.4, 0.5, 0.6], "interval": [0.5, 0.5]}])
     assert seeds == pytest.approx(4.302653 * 0.1 / 3**0.5)
@@ -153,7 +150,7 @@ def test_doubt_over_rows_and_doubt_over_seeds_add_up(module):
     assert half_of(several) == pytest.approx((seeds**2 + 0.1**2) ** 0.5), "a model counts once"
 
 
-def test_a_table_has_what_each_judge_shows(module):
+def test_a_table_has_what_each_judge_shows():
     part = {
         "columns": {"model": "{name}", "change": "{change}"},
         "judges": {
@@ -175,8 +172,8 @@ def test_a_table_has_what_each_judge_shows(module):
             "judgements": {"accuracy": [{"values": [0.25], "interval": [0.2, 0.3]}], "bits": bits},
         },
     ]
-    study = {"parts": {"one": part, "two": part}, "settings": {"base": ["a=1", "b=2"]}}
-    assert module("study").text_of(study, {"cases": {"one": {"rows": rows}}}) == [
+    about = {"parts": {"one": part, "two": part}, "settings": {"base": ["a=1", "b=2"]}}
+    assert comparison.text_of(about, {"cases": {"one": {"rows": rows}}}) == [
         "Of 9 steps with `a=1`, `b=2`.",
         "",
         "| model | change | accuracy | bits |",
@@ -186,7 +183,7 @@ def test_a_table_has_what_each_judge_shows(module):
     ]
 
 
-def test_right_labels_of_unseen_words_are_counted(module, tmp_path):
+def test_right_labels_of_unseen_words_are_counted(tmp_path):
     rows = [{"tokens": ["the", "dog"], "ner_tags": ["O", "O"]}, {"tokens": ["Rex"], "ner_tags": ["B-PER"]}]
     for file, kept in (("train.jsonl", rows[:1]), ("test.jsonl", [*rows, rows[1]])):
         (tmp_path / file).write_text("".join(f"{json.dumps(row)}\n" for row in kept))
@@ -201,12 +198,12 @@ def test_right_labels_of_unseen_words_are_counted(module, tmp_path):
     predicted = [["O", "O"], ["B-PER"], ["O"]]
     lines = "".join(f"{json.dumps({'ner_tags': tags})}\n" for tags in predicted)
     (tmp_path / "predictions.jsonl").write_text(lines)
-    assert module("judges").unseen_share(tmp_path) == 0.5
+    assert judges.unseen_share(tmp_path) == 0.5
 
 
 @pytest.fixture
 def data(text, tmp_path):
-    """Write the data of all studies, as few as possible."""
+    """Write the data of all comparisons, as few as possible."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "pretrain_en").symlink_to(text)
@@ -252,14 +249,14 @@ def test_vectors_of_a_trained_and_of_a_converted_model_are_judged(shop, data):
     ],
 )
 def test_program_trains_judges_and_goes_on_where_it_was_killed(
-    name, settings, num_rows, data, tmp_path, program, module
+    name, settings, num_rows, data, tmp_path, program
 ):
-    begin, end = module("publishing").marks_of(name)
+    begin, end = publishing.marks_of(name)
     output, page = tmp_path / "result.json", tmp_path / "page.md"
     page.write_text(f"before\n{begin}\n{end}\nafter\n")
     given = ["--set", f"data={data}", *settings]
     common = ["--smoke", "--rounds", "1", "--threads", "1", "--folder", tmp_path / "cells"]
-    command = ["benchmark.py", name, *given, *common, "--output", output]
+    command = ["comparisons", name, *given, *common, "--output", output]
     printed = program(*command, "--page", page)
     cases = json.loads(output.read_text())["cases"].values()
     assert [len(case["rows"]) for case in cases] == num_rows

@@ -1,11 +1,7 @@
-"""Carry out a study: recipes x overrides x seeds, judged, as tables.
-
-    python lab/benchmarks/benchmark.py bake_off --page docs/results.md
-    python lab/benchmarks/benchmark.py bake_off --smoke     a few steps of tiny models: to see that it runs
-    python lab/benchmarks/benchmark.py bake_off --render    the table of earlier figures
+"""What a comparison is, and how it is carried out: recipes x overrides x seeds, judged, as tables.
 
 `--rounds` are seeds. Every training and every judgement is kept in a folder below --folder, in `result.json`:
-what is finished is not repeated, and what was interrupted goes on. The file of a study, in `studies/`:
+what is finished is not repeated, and what was interrupted goes on. The file of a comparison:
 
     settings    what `--set` changes, and each `$name` in the file
     trial       settings of `--smoke`
@@ -37,26 +33,28 @@ from typing import Any
 
 import torch
 import yaml
-from benchmark import Benchmark
-from judges import JUDGES, Exam
-from measuring import Conditions
-from publishing import Result, keep, lines_of, read
 from scipy.stats import t as student
 
 import tercet
 from tercet.modeling.saved.checkpoint import Checkpoint
 from tercet.training.run_folder import MODEL
 
-STUDIES = Path(__file__).parent / "studies"
+from ..benchmarks.benchmark import Benchmark
+from ..benchmarks.measuring import Conditions
+from ..publishing import Result, keep, lines_of, read
+from .judges import JUDGES, Exam
+
+FOLDER = Path(__file__).parent
+NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 
 Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a study, by their names."""
+    """A part of a comparison, by their names."""
 
-    study: str
+    comparison: str
     name: str
     is_trial: bool = False
 
@@ -66,26 +64,27 @@ class Part:
 
 
 def benchmark_of(name: str) -> Benchmark:
-    """Make a benchmark of a study: its cases are the parts."""
-    study = load_study(name)
+    """Make a benchmark of a comparison: its cases are the parts."""
+    comparison = load_comparison(name)
     return Benchmark(
-        {part: Part(name, part) for part in study["parts"]},
+        __doc__,
+        {part: Part(name, part) for part in comparison["parts"]},
         measure_part,
         options={
             "--set": {"dest": "settings", "nargs": "+", "default": [], "metavar": "NAME=VALUE"},
-            "--folder": {"type": Path, "help": "where models and judgements are kept; by default runs/STUDY"},
+            "--folder": {"type": Path, "help": "where models and judgements are kept; by default runs/NAME"},
         },
-        defaults={"rounds": study.get("seeds", 1), "threads": 1, "waits_for_rest": False},
-        begin=lambda conditions, is_smoke: {"is_timed": False},
-        text=partial(text_of, study),
+        defaults={"rounds": comparison.get("seeds", 1), "threads": 1},
+        is_timed=False,
+        text=partial(text_of, comparison),
     )
 
 
-def load_study(name: str, changes: Sequence[str] = (), is_trial: bool = False) -> Data:
-    """Read a study, and put its settings where they are named."""
-    text = (STUDIES / f"{name}.yaml").read_text(encoding="utf-8")
-    study = yaml.safe_load(text)
-    settings = study.get("settings", {}) | (study.get("trial", {}) if is_trial else {})
+def load_comparison(name: str, changes: Sequence[str] = (), is_trial: bool = False) -> Data:
+    """Read a comparison, and put its settings where they are named."""
+    text = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    comparison = yaml.safe_load(text)
+    settings = comparison.get("settings", {}) | (comparison.get("trial", {}) if is_trial else {})
     given = dict(each.split("=", 1) for each in changes)
     if unknown := given.keys() - settings.keys():
         raise ValueError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(settings)}")
@@ -101,11 +100,11 @@ def filled(text: str, variables: Mapping[str, Any]) -> str:
 
 def measure_part(case: Part, options: Namespace, conditions: Conditions, result: Result) -> Result:
     """Train and judge the rows of a part."""
-    study = load_study(case.study, options.settings, case.is_trial)
-    result["settings"] = study["settings"]
+    comparison = load_comparison(case.comparison, options.settings, case.is_trial)
+    result["settings"] = comparison["settings"]
     torch.set_num_threads(conditions.threads)
-    folder = (options.folder or Path("runs") / case.study).resolve()
-    workshop = Workshop(study["parts"][case.name], study["settings"], folder, options.rounds)
+    folder = (options.folder or Path("runs") / case.comparison).resolve()
+    workshop = Workshop(comparison["parts"][case.name], comparison["settings"], folder, options.rounds)
     return {"rows": [workshop.standing(row) for row in workshop.part["rows"]]}
 
 
@@ -178,12 +177,12 @@ def pretrained(recipe: str, overrides: Sequence[str], folder: Path) -> Data:
     return cost | {"path": str(model), "parameters": Checkpoint.open(str(model)).ours().num_parameters()}
 
 
-def text_of(study: Data, result: Result) -> list[str]:
+def text_of(comparison: Data, result: Result) -> list[str]:
     """Write the tables of all parts that were measured."""
     lines: list[str] = []
-    for name, part in study["parts"].items():
+    for name, part in comparison["parts"].items():
         if rows := result["cases"].get(name, {}).get("rows"):
-            about = {**study["settings"], **result.get("settings", {}), **rows[0]}
+            about = {**comparison["settings"], **result.get("settings", {}), **rows[0]}
             about = {key: code(each) if isinstance(each, list) else each for key, each in about.items()}
             lines += ["", part["note"].format(**about)] if "note" in part else []
             lines += ["", *lines_of_rows(part, rows)]

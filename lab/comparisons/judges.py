@@ -1,4 +1,4 @@
-"""What judges the models of a study, through the code of the commands.
+"""What judges the models of a comparison, through the code of the commands.
 
 A judgement has `values`, one for each seed of its own; `interval`, 95 % over rows, where it is known; and
 other numbers that a table may show.
@@ -205,4 +205,4 @@ JUDGES: dict[str, Callable[[Exam, Path], Judgement]] = {
     "similarity": by_similarity,
     "translation": by_translating,
 }
-"""Kinds of judges, by the name that a study has."""
+"""Kinds of judges, by the name that a comparison has."""

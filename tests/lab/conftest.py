@@ -1,38 +1,27 @@
-"""The benchmarks' modules, which are scripts beside the package, and cases without their size."""
+"""Programs of lab/, cases without their size, and text."""
 
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from accelerate.state import AcceleratorState, PartialState
 
-BENCHMARKS = Path(__file__).parents[3] / "lab/benchmarks"
+from lab.benchmarks.cases import CASES
+
+ROOT = Path(__file__).parents[2]
 
 WORDS = [f"{first}{second}" for first in "bdfgklmnprstvz" for second in ("a", "er", "in", "ost")]
 
 
 @pytest.fixture
-def module(monkeypatch):
-    """Return the function that imports one of them, as they import each other."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-    def load(name: str) -> ModuleType:
-        return import_module(name)
-
-    return load
-
-
-@pytest.fixture
 def program():
-    """Return the function that runs one of them with arguments, and returns what it printed."""
+    """Return the function that runs one with arguments, and returns what it printed."""
 
     def run(name: str, *arguments: object) -> str:
-        command = [sys.executable, str(BENCHMARKS / name), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        command = [sys.executable, "-m", f"lab.{name}", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
     return run
 
@@ -46,8 +35,8 @@ def no_accelerator_remains():
 
 
 @pytest.fixture(params=["encoder", "decoder", "seq2seq"])
-def case(request, module):
-    return module("cases").CASES[request.param].shrunk()
+def case(request):
+    return CASES[request.param].shrunk()
 
 
 @pytest.fixture(scope="session")

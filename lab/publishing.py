@@ -34,7 +34,7 @@ def read(path: Path) -> Result:
 
 def marks_of(name: str) -> tuple[str, str]:
     """Return the lines of a page between which the table of `results/NAME.json` stands."""
-    begin, end = (f"<!-- lab/benchmarks/results/{name}.json: {which} -->" for which in ("begin", "end"))
+    begin, end = (f"<!-- lab/results/{name}.json: {which} -->" for which in ("begin", "end"))
     return begin, end
 
 

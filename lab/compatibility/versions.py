@@ -1,10 +1,10 @@
 """Run the tests with versions of other libraries that are not installed, and write down what passes.
 
-    python lab/benchmarks/versions.py                                 the newest of all: ten minutes at most
-    python lab/benchmarks/versions.py --torch 2.14.1                  the same with another torch
-    python lab/benchmarks/versions.py --transformers 5.17.0           this one, beside what is installed
-    python lab/benchmarks/versions.py --transformers 5.17.0 --whole   with the whole default suite
-    python lab/benchmarks/versions.py --render                        nothing: write the table again
+    python -m lab.compatibility.versions                                 the newest of all: ten minutes
+    python -m lab.compatibility.versions --torch 2.14.1                  the same with another torch
+    python -m lab.compatibility.versions --transformers 5.17.0           this one, beside what is installed
+    python -m lab.compatibility.versions --transformers 5.17.0 --whole   with the whole default suite
+    python -m lab.compatibility.versions --render                        nothing: write the table again
 
 The versions lie in an overlay, a folder in .newest that PYTHONPATH names: nothing that is installed changes.
 What setup.cfg admits must pass; what it excludes is tried and told, and fails nothing. The table is in
@@ -31,7 +31,8 @@ from tempfile import TemporaryDirectory
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from publishing import RESULTS, Result, keep, lines_of, read, write_between_marks
+
+from ..publishing import RESULTS, Result, keep, lines_of, read, write_between_marks
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = ConfigParser()

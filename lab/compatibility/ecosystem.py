@@ -1,9 +1,10 @@
 """Try what the libraries around can do with our models, and write down what works.
 
-    python lab/benchmarks/ecosystem.py     90 seconds on one core; `make docs` shows the table in ecosystem.md
+    python -m lab.compatibility.ecosystem     90 seconds on one core
 
-Each test of tests/ecosystem that bears the mark `ecosystem` is a cell of the table, or a part of one. Each
-version of transformers has a file of results: run this with another one installed, and the table shows both.
+`make docs` shows the table in docs/ecosystem.md. Each test of tests/ecosystem that bears the mark `ecosystem`
+is a cell of the table, or a part of one. Each version of transformers has a file of results: run this with
+another one installed, and the table shows both.
 """
 
 import sys
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from publishing import RESULTS, keep, lines_of, read
+
+from ..publishing import RESULTS, keep, lines_of, read
 
 ROOT = Path(__file__).parents[2]
 NAME = "ecosystem-transformers-{}"
