@@ -6,8 +6,7 @@ epoch, the corruption and the cutting into micro-batches. Texts are random, as i
 decoder's blocks are full.
 
 The sides share a process, which keeps its heap, and one thread, and take turns: A B B A. What counts is
-the processor's time, so that what else the machine does counts little. Only the last column is measured by
-the clock: ours with two workers of the data loader, which are processes of their own.
+the processor's time, so that what else the machine does counts little.
 """
 
 import os
@@ -36,14 +35,12 @@ from tercet.data.files.problems import Tally
 from tercet.data.steps.batches import Step, StepDataset, endless_steps
 from tercet.data.steps.examples import Examples
 from tercet.data.steps.workers import DataCursor
-from tercet.data.tokenizers.special_tokens import SENTINEL, is_special
+from tercet.data.tokenizers.special_tokens import is_special
 from tercet.pretraining.objectives.base_recipe import Corpus, ObjectiveContext
 from tercet.pretraining.objectives.causal_language_modeling import CausalLanguageModelingRecipe
-from tercet.pretraining.objectives.denoising import DenoisingRecipe
 from tercet.pretraining.objectives.masked_language_modeling import MaskedLanguageModelingRecipe
 from tercet.pretraining.objectives.masked_pairs import NextSentenceRecipe
 from tercet.pretraining.objectives.recipes import SingleObjectiveRecipe
-from tercet.pretraining.objectives.span_corruption import SpanCorruptionRecipe
 from tercet.pretraining.objectives.translation import TranslationRecipe
 from tercet.training.devices.heap import retain_heap
 
@@ -57,8 +54,7 @@ SIGNS = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk"
 }  # fmt: skip
 """The first tokens of the vocabulary, by role."""
 
-VOCABULARY, SENTINELS = 30_522, 100
-"""Tokens, and how many of them are sentinels where there are any."""
+VOCABULARY = 30_522
 
 EPOCHS = 4
 """Whose number of steps ours makes in a pass: one epoch would be over too soon."""
@@ -70,7 +66,7 @@ Draw = Callable[[Path, int, int], Corpus]
 def write(folder: Path, documents: Sequence[Any], rng: np.random.Generator) -> TokenizedCorpus:
     """Save random documents, whose sentences have the given lengths, and map them into memory."""
     sentences = np.hstack(documents)
-    size, first = int(sentences.sum()), len(SIGNS) + SENTINELS
+    size, first = int(sentences.sum()), len(SIGNS)
     corpus = TokenizedCorpus(
         tokens=(first - 1 + np.exp(rng.random(size) * np.log(VOCABULARY - first))).astype(np.uint16),
         word_starts=rng.random(size) < 0.7,
@@ -111,8 +107,8 @@ class Flow:
     recipe: SingleObjectiveRecipe
     sequence_length: int
     draw: Draw
-    collator: Callable[[PreTrainedTokenizerBase], Any] | None = None
-    """Builds transformers' collator, if it has one for this objective."""
+    collator: Callable[[PreTrainedTokenizerBase], Any]
+    """Builds transformers' collator."""
     fields: tuple[str, ...] = ("input_ids",)
     """What the stock collator reads of an example."""
     batch_size: int = 32
@@ -123,11 +119,8 @@ class Flow:
     """Of ours: the engine's default."""
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Build a vocabulary without text; sentinels would slow the stock collators down."""
-        has_sentinels = isinstance(self.recipe, SpanCorruptionRecipe)
-        sentinels = [SENTINEL.format(idx) for idx in range(SENTINELS if has_sentinels else 0)]
-        first = [*SIGNS.values(), *sentinels]
-        return without_text(VOCABULARY, first, SIGNS, extra_special_tokens=sentinels)
+        """Build a vocabulary without text."""
+        return without_text(VOCABULARY, [*SIGNS.values()], SIGNS)
 
     def steps(self, folder: Path) -> StepDataset:
         """Write the texts and build our pipeline, as a recipe does; documents are joined for the decoder."""
@@ -140,10 +133,8 @@ class Flow:
         size = self.tokens_per_step
         return StepDataset(source, objective, tokens_per_step=size, tokens_per_micro_batch=size, seed=SEED)
 
-    def stock(self, examples: Examples, folder: Path) -> DataLoader | None:
-        """Write the same examples as a table, and build the stock pipeline, if there is one."""
-        if self.collator is None:
-            return None
+    def stock(self, examples: Examples, folder: Path) -> DataLoader:
+        """Write the same examples as a table, and build the stock pipeline."""
         datasets.Dataset.from_dict(self.columns(examples)).save_to_disk(folder)
         table: Any = datasets.load_from_disk(folder)
         return DataLoader(table, self.batch_size, shuffle=True, collate_fn=self.collator(self.tokenizer()))
@@ -163,12 +154,17 @@ class Flow:
 
 MASKED = ("input_ids", "special_tokens_mask")
 
-MLM = MaskedLanguageModelingRecipe("masked_language_modeling")
-
 FLOWS: dict[str, Flow] = {
     flow.name: flow
     for flow in (
-        Flow("encoder", MLM, 128, draw_texts, DataCollatorForLanguageModeling, MASKED),
+        Flow(
+            "encoder",
+            MaskedLanguageModelingRecipe("masked_language_modeling"),
+            128,
+            draw_texts,
+            DataCollatorForLanguageModeling,
+            MASKED,
+        ),
         Flow(
             "encoder, pairs",
             NextSentenceRecipe("masked_language_modeling_with_next_sentence"),
@@ -193,35 +189,29 @@ FLOWS: dict[str, Flow] = {
             DataCollatorForSeq2Seq,
             ("input_ids", "labels"),
         ),
-        Flow(
-            "encoder, static masks of words",
-            replace(MLM, whole_word=True, masking="static"),
-            128,
-            draw_texts,
-        ),
-        Flow("seq2seq, span corruption", SpanCorruptionRecipe("span_corruption"), 128, draw_documents),
-        Flow("seq2seq, denoising", DenoisingRecipe("denoising"), 128, draw_documents),
     )
 }
-"""What is measured, by name; the last three have no counterpart among transformers' collators."""
+"""What is measured, by name."""
 
 
 def time_flow(flow: Flow, rounds: int) -> dict[str, Any]:
-    """Time both sides in turns: `seconds` of a token in each pass, and what our loader's workers bring."""
+    """Time both sides in turns: `seconds` of a token in each pass; the first pass does not count."""
     retain_heap()
     datasets.disable_progress_bars()
     with TemporaryDirectory() as folder:
         steps = flow.steps(Path(folder) / "corpus")
         examples, number = steps.source.epoch(0), EPOCHS * len(steps.plan(0)[1])
-        passes = {"tercet": partial(take, endless_steps(steps, DataCursor(0, 0)), number)}
-        if loader := flow.stock(examples, Path(folder) / "table"):
-            passes = {"stock": partial(drain, loader, int(examples.lengths.sum()))} | passes
+        tokens, table = int(examples.lengths.sum()), flow.stock(examples, Path(folder) / "table")
+        passes = {
+            "stock": partial(drain, table, tokens),
+            "tercet": partial(take, endless_steps(steps, DataCursor(0, 0)), number),
+        }
         seconds: dict[str, list[float]] = {name: [] for name in passes}
         for name in (*passes, *turns(list(passes), rounds)):
-            seconds[name].append(1 / speed(passes[name], time.process_time))
-        sides = {name: {"seconds": found[1:]} for name, found in seconds.items()}  # the first does not count
-        summarize(sides, 1, "tokens_per_second", {"stock": ("stock",)})
-        return {"sides": sides, "speed_with_workers": speed_with_workers(steps)}
+            seconds[name].append(seconds_per_token(passes[name]))
+    sides = {name: {"seconds": found[1:]} for name, found in seconds.items()}
+    summarize(sides, 1, "tokens_per_second", {"stock": ("stock",)})
+    return {"sides": sides}
 
 
 def take(steps: Iterator[Step], number: int) -> int:
@@ -240,23 +230,11 @@ def drain(loader: DataLoader, tokens: int) -> int:
     return tokens
 
 
-def speed(make_batches: Callable[[], int], clock: Callable[[], float]) -> float:
-    """Relate the tokens of a pass to its seconds."""
-    start = clock()
+def seconds_per_token(make_batches: Callable[[], int]) -> float:
+    """Relate the processor's seconds to the tokens of a pass."""
+    start = time.process_time()
     tokens = make_batches()
-    return tokens / (clock() - start)
-
-
-def speed_with_workers(steps: StepDataset, num_workers: int = 2, num_steps: int = 300) -> float:
-    """Time our loader by the clock, with workers that have begun already."""
-    batches = endless_steps(steps, DataCursor(0, 0), num_workers=num_workers)
-    next(batches)
-
-    def take() -> int:
-        return sum(step.tokens for step in islice(batches, num_steps))
-
-    take()
-    return speed(take, time.perf_counter)
+    return (time.process_time() - start) / tokens
 
 
 def measure_flow(flow: Flow, options: Namespace, conditions: Conditions, result: Result) -> dict[str, Any]:
@@ -275,7 +253,6 @@ BENCHMARK = Benchmark(
         "stock, tokens/s": spread("stock", "tokens_per_second"),
         "tercet, tokens/s": spread("tercet", "tokens_per_second"),
         "ratio": "{tercet[ratio_to_stock]:.0f}x",
-        "two workers": "{speed_with_workers:,.0f}",
     },
     has_row_per_case=True,
     defaults={"threads": 1},

@@ -9,7 +9,6 @@ The models have equal weights, and all call `generate` with the same arguments, 
 prompts. Nothing ends a text early, so that all write equally much.
 """
 
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from torch import Tensor
 from ..publishing import Result, spread
 from .benchmark import Benchmark, side_by_side
 from .cases import BASE, SEED, DecoderCase, copy_weights
-from .measuring import in_fresh_process
 from .sides import Pass, Side
 
 SHARE_OF_PROMPT = 5
@@ -108,36 +106,16 @@ WRITING_CASES = {
 def compare_texts(case: WritingCase) -> Result:
     """Generate on all sides; return the share of tokens in common with `stock`.
 
-    Also return how many parameters the models have, and how varied the stock model's texts are: its different
-    tokens in a text, on average.
+    Also return how varied the stock model's texts are: its different tokens in a text, on average.
     """
     texts = {name: side.prepare(case, torch.device("cpu"))() for name, side in WRITERS.items()}
     return {
-        "parameters": case.models()["stock"].num_parameters(),
         "num_new_tokens": case.num_new_tokens,
         "different_tokens": sum(len(text.unique()) for text in texts["stock"]) / case.batch_size,
         "same_tokens": {
             name: (text == texts["stock"]).double().mean().item() for name, text in texts.items()
         },
     }
-
-
-def speed_of_memory(name: str, side: Result, case: Result, _: Result) -> Result:
-    """Return how fast a side reads weights, all of them in a step."""
-    steps = side["tokens_per_second"] / case["case"]["batch_size"]
-    weight_bytes = case["parity"]["parameters"] * (2 if WRITERS[name].precision == "bf16" else 4)
-    return {"gigabytes_per_second": steps * weight_bytes / 1e9}
-
-
-def measure_bandwidth() -> float:
-    """Read 256 MiB some times: bytes per second, at best."""
-    numbers = torch.ones(2**26)
-    seconds = []
-    for _ in range(10):
-        start = time.perf_counter()
-        numbers.sum()
-        seconds.append(time.perf_counter() - start)
-    return numbers.nbytes / min(seconds)
 
 
 def varieties(result: Result) -> list[str]:
@@ -159,7 +137,6 @@ BENCHMARK = Benchmark(
         compare_texts,
         lambda case: case.num_new_tokens * case.batch_size,
         {"stock": ("stock",), "stock-bf16": ("stock-bf16",)},
-        describe=speed_of_memory,
     ),
     {
         "layers x width": "{case}",
@@ -169,10 +146,7 @@ BENCHMARK = Benchmark(
         "tercet-bf16": spread("tercet-bf16", "tokens_per_second"),
         "over stock-bf16": "{tercet-bf16[ratio_to_stock-bf16]:.2f}x",
         "over stock": "{tercet-bf16[ratio_to_stock]:.2f}x",
-        "weights, GB/s": "{tercet-bf16[gigabytes_per_second]:.1f}",
     },
     has_row_per_case=True,
-    begin=lambda conditions, is_smoke: {"bandwidth": in_fresh_process(conditions, measure_bandwidth)},
-    remarks=lambda result: [f"memory is read at {result['bandwidth'] / 1e9:.0f} GB/s"],
     facts=varieties,
 )

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from lab import publishing
 from lab.benchmarks import data_pipeline
 from tercet.data.steps.batches import endless_steps
 from tercet.data.steps.workers import DataCursor
-
-PEERS = ["encoder", "encoder, pairs", "decoder", "seq2seq, translation"]
 
 
 @pytest.fixture
@@ -16,7 +13,7 @@ def flow(request):
     return data_pipeline.FLOWS[request.param].shrunk()
 
 
-@pytest.mark.parametrize("flow", PEERS, indirect=True)
+@pytest.mark.parametrize("flow", data_pipeline.FLOWS, indirect=True)
 def test_both_sides_make_batches_of_the_same_tokens(flow, tmp_path):
     """Text and targets restored; the stock collators also keep every example once an epoch."""
     steps = flow.steps(tmp_path / "corpus")
@@ -54,14 +51,7 @@ def test_text_fills_58_percent_of_a_padded_batch(tmp_path):
     assert 0.56 < lengths.mean() / flow.sequence_length < 0.6
 
 
-def test_speed_is_tokens_by_seconds():
+def test_the_time_of_a_pass_is_shared_by_its_tokens(monkeypatch):
     clock = iter([10.0, 14.0])
-    assert data_pipeline.speed(lambda: 100, lambda: next(clock)) == 25
-
-
-def test_a_flow_without_peer_has_no_ratio():
-    alone = {"sides": {"tercet": {"seconds": [1 / 90]}}, "speed_with_workers": 70.0}
-    publishing.summarize(alone["sides"], 1, "tokens_per_second", {"stock": ("stock",)})
-    benchmark = data_pipeline.BENCHMARK
-    lines = publishing.table(benchmark.columns, benchmark.rows({"cases": {"other": alone}}))
-    assert lines[-1] == "| other | - | 90 (90 to 90) | - | 70 |"
+    monkeypatch.setattr(data_pipeline.time, "process_time", lambda: next(clock))
+    assert data_pipeline.seconds_per_token(lambda: 100) == 0.04
