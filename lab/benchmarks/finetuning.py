@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from torch.utils.data import SequentialSampler
 from transformers import (
     AutoTokenizer,
     BertForSequenceClassification,
@@ -50,6 +49,7 @@ from tercet.finetune.tasks.task import Task
 from tercet.finetune.tasks.tasks import build_task
 from tercet.training.devices.heap import retain_heap
 from tercet.training.devices.precision import fast_bfloat16
+from tercet.training.metrics.spans import span_scores
 
 from ..publishing import Result, summarize
 from .benchmark import Benchmark
@@ -137,24 +137,21 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
     train, held_out = contest.read(recipe.columns)
     task = build_task(recipe, train)
     tokenizer = AutoTokenizer.from_pretrained(contest.model)
-    is_tagging = recipe.kind == "tagging"
-    encode = encode_words if is_tagging else encode_texts
-    model_class = BertForTokenClassification if is_tagging else BertForSequenceClassification
+    if recipe.kind == "tagging":
+        encode, model_class = encode_words, BertForTokenClassification
+        collator: Any = DataCollatorForTokenClassification
+    else:
+        encode, model_class = encode_texts, BertForSequenceClassification
+        collator = DataCollatorWithPadding
     with quietly():
         model = model_class.from_pretrained(contest.model, **task.config_fields)
-    measured = encode(held_out, tokenizer, task)
-    if is_tuned:  # from short to long: batches of like length
-        order = np.argsort([len(ids) for ids in measured["input_ids"]], kind="stable")
-        measured, held_out = measured.select(order), held_out.select(order)
-    trainer = OrderlyTrainer(
+    trainer = Trainer(
         model,
         arguments_of(contest, seed, folder, is_tuned),
-        data_collator=(DataCollatorForTokenClassification if is_tagging else DataCollatorWithPadding)(
-            tokenizer
-        ),
+        data_collator=collator(tokenizer),
         train_dataset=encode(train, tokenizer, task),
-        eval_dataset=measured,
-        compute_metrics=scores_of(task, held_out),
+        eval_dataset=encode(held_out, tokenizer, task),
+        compute_metrics=partial(scores, names=model.config.id2label),
     )
     trainer.train()
     trainer.save_model(str(folder / "model"))
@@ -165,7 +162,7 @@ def fine_tune_stock(contest: Contest, seed: int, folder: Path, *, is_tuned: bool
 def arguments_of(contest: Contest, seed: int, folder: Path, is_tuned: bool) -> TrainingArguments:
     """Tell Trainer what our recipe says."""
     is_faster = fast_bfloat16(present_device()) is not None
-    faster = {"bf16": is_faster, "bf16_full_eval": False, "train_sampling_strategy": "group_by_length"}
+    faster = {"bf16": is_faster, "train_sampling_strategy": "group_by_length"}
     return TrainingArguments(
         str(folder),
         num_train_epochs=contest.epochs,
@@ -188,13 +185,6 @@ def arguments_of(contest: Contest, seed: int, folder: Path, is_tuned: bool) -> T
     )
 
 
-class OrderlyTrainer(Trainer):
-    """Trainer, whose `group_by_length` would shuffle the rows to be measured on, too."""
-
-    def _get_eval_sampler(self, eval_dataset: Any) -> SequentialSampler:
-        return SequentialSampler(eval_dataset)
-
-
 def encode_texts(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) -> Dataset:
     """Tokenize texts or pairs as transformers' examples do."""
     encoded = tokenizer(*(rows[column][:] for column in task.recipe.texts), truncation=True)
@@ -213,22 +203,17 @@ def encode_words(rows: Dataset, tokenizer: PreTrainedTokenizerBase, task: Task) 
     return Dataset.from_dict({**encoded, "labels": labels})
 
 
-def scores_of(task: Task, rows: Dataset) -> Callable[[EvalPrediction], dict[str, float]]:
-    """Score Trainer's logits as ours are scored."""
-    references = task.references(rows)
-
-    def tagged(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the numbers of the words that have a token, and their best labels, (W, 2)."""
-        found = logits[labels != IGNORED].argmax(-1)
-        return np.stack((np.arange(len(found)), found), axis=1)
-
-    def compute(prediction: EvalPrediction) -> dict[str, float]:
-        answers: Any = [*prediction.predictions]
-        if task.head == "ForTokenClassification":
-            answers = [tagged(*pair) for pair in zip(answers, prediction.label_ids, strict=True)]
-        return task.score(task.predictions(answers, rows), references)
-
-    return compute
+def scores(prediction: EvalPrediction, names: Mapping[int, str]) -> dict[str, float]:
+    """Score Trainer's logits: the accuracy of rows, or F1 of spans where words have labels."""
+    found, right = np.asarray(prediction.predictions).argmax(-1), np.asarray(prediction.label_ids)
+    if right.ndim == 1:
+        return {"accuracy": float((found == right).mean())}
+    is_word = right != IGNORED
+    own, theirs = (
+        [[names[int(number)] for number in row[of]] for row, of in zip(each, is_word, strict=True)]
+        for each in (found, right)
+    )
+    return span_scores(own, theirs)
 
 
 SIDES: dict[str, Callable[..., dict[str, Any]]] = {

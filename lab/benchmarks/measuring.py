@@ -11,7 +11,6 @@ import os
 import platform
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -66,8 +65,8 @@ def in_fresh_process(conditions: Conditions, function: Callable[..., Any], *argu
 class Worker:
     """One side of a case in its own process, which works only when it is told to.
 
-    It is prepared in `preparation` seconds, with `warnings`, and killed if it has not answered at the
-    `deadline`, by the monotonic clock.
+    It is prepared in `preparation` seconds, and killed if it has not answered at the `deadline`, by the
+    monotonic clock.
     """
 
     def __init__(self, case: Any, side: Side, conditions: Conditions, deadline: float = math.inf):
@@ -77,7 +76,7 @@ class Worker:
         self.process = context.Process(target=work, args=(theirs, case, side, conditions), daemon=True)
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
-        self.preparation, self.warnings = self._receive()
+        self.preparation = self._receive()
 
     def do(self, task: Callable[[Pass, torch.device], Any] | None) -> Any:
         """Call a function with its work and its device there; return the result. `None` ends it.
@@ -120,11 +119,8 @@ def work(pipe: Connection, case: Any, side: Side, conditions: Conditions) -> Non
         before = peak_memory(device)
         with side.products(device):
             start = time.perf_counter()
-            with warnings.catch_warnings(record=True) as caught:
-                work_once = side.prepare(case, device)
-            for each in caught:
-                warnings.showwarning(each.message, each.category, each.filename, each.lineno)
-            pipe.send((time.perf_counter() - start, [str(each.message) for each in caught]))
+            work_once = side.prepare(case, device)
+            pipe.send(time.perf_counter() - start)
             while task := pipe.recv():
                 pipe.send(task(work_once, device))
         pipe.send(peak_memory(device) - before)
