@@ -40,12 +40,6 @@ def test_calibration_error_counts_the_edge_to_the_bin_below():
     assert calibration_error(probabilities, np.array([0, 1])) == pytest.approx((0.61 - 0.399) / 2)
 
 
-def test_certainty_is_calibrated_when_right_and_not_when_wrong():
-    certain = np.array([[1.0, 0.0]] * 4)
-    assert calibration_error(certain, np.zeros(4, int)) == 0
-    assert calibration_error(certain, np.ones(4, int)) == 1
-
-
 @pytest.mark.parametrize("num_bins", [10, NUM_BINS])
 def test_a_reliability_diagram_adds_up_to_the_calibration_error(num_bins):
     rng = np.random.default_rng(0)
