@@ -3,7 +3,7 @@
 import torch
 from accelerate import Accelerator
 
-from tercet.training.devices.environment import changes, environment_of, flat
+from tercet.training.devices.environment import changes, environment_of
 
 
 def test_the_environment_names_machine_and_libraries_and_stays_within_a_process(toys):
@@ -20,7 +20,3 @@ def test_a_change_says_what_it_means_and_so_does_what_came_or_went():
         "device: H100, was cpu (sums round otherwise, and dropout may draw otherwise)"
     ]
     assert changes({"a": {"b": 1}}, {"a": {"c": 2}}) == ["a.c: 2, was None", "a.b: None, was 1"]
-
-
-def test_nested_keys_are_dotted():
-    assert flat({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}

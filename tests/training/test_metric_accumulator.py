@@ -1,7 +1,5 @@
 """What is added up between two records."""
 
-import math
-
 import pytest
 import torch
 from accelerate import Accelerator
@@ -11,21 +9,6 @@ from tercet.training.metric_accumulator import MetricAccumulator
 
 def add(window, loss, grad_norm=2.0, num_processes=1):
     window.add({"loss": torch.tensor(loss), "grad_norm": torch.tensor(grad_norm)}, num_processes)
-
-
-def test_means_are_of_finite_steps_alone():
-    window = MetricAccumulator()
-    add(window, 3.0)
-    add(window, math.nan, math.nan)
-    add(window, math.inf, math.inf)
-    add(window, 4.0)
-    assert window.means(Accelerator(cpu=True)) == {"loss": 3.5, "grad_norm": 2.0}
-
-
-def test_without_a_finite_step_there_is_no_mean():
-    window = MetricAccumulator()
-    add(window, math.nan, math.nan)
-    assert all(math.isnan(mean) for mean in window.means(Accelerator(cpu=True)).values())
 
 
 def test_a_window_goes_on_from_a_checkpoint_as_if_nothing_had_been():

@@ -150,49 +150,7 @@ def test_steps_of_normuon_are_those_of_the_definition():
     for index, matrix in enumerate(matrices):
         expected = defined(before[index], [step[index] for step in gradients], rate=0.1, decay=0.5, beta=0.8)
         moved = (expected - before[index]).norm()
-        assert (matrix - expected).norm() < 0.02 * moved, index  # the products are bfloat16's
-
-
-def test_the_first_update_gives_every_neuron_the_same_length():
-    """The second moment is then the row's own, whatever beta is."""
-    (matrix,) = matrices_of([(12, 20)])
-    before = matrix.detach().clone()
-    give_gradients([matrix], 1)
-    assert matrix.grad is not None
-    matrix.grad = matrix.grad * torch.tensor([1.0, 1, 1, 100, *[1] * 8])[:, None]
-    NorMuon([matrix], 0.1, 0.0).step()
-    lengths = (matrix - before).norm(dim=1)
-    torch.testing.assert_close(lengths, torch.full_like(lengths, float(lengths.mean().detach())))
-
-
-def test_a_neuron_is_divided_by_the_moving_average_of_its_mean_square():
-    """Worked by hand: mean squares of (1, 4) and then (9, 4) with beta 0.75 give (2.4375, 1.75)."""
-    matrix = nn.Parameter(torch.zeros(2, 2))
-    optimizer = NorMuon([matrix], 1.0, 0.0, neuron_beta=0.75)
-    group = optimizer.param_groups[0]
-    matrix.grad = torch.zeros(2, 2)
-    optimizer.step()
-    for direction in ([[1.0, -1.0], [2.0, 2.0]], [[3.0, 3.0], [2.0, -2.0]]):
-        (update,) = optimizer._updates([matrix], torch.tensor([direction]), group, torch.tensor(False))
-    moments = optimizer.state[matrix]["neuron_second_moment"]
-    torch.testing.assert_close(moments, torch.tensor([[2.4375], [1.75]]))
-    expected = torch.tensor([[3.0, 3.0], [2.0, -2.0]]) / moments.sqrt()
-    torch.testing.assert_close(update, expected * math.sqrt(26) / expected.norm())
-
-
-def test_an_update_of_normuon_is_as_long_as_muons():
-    ours, theirs = matrices_of(SHAPES), matrices_of(SHAPES)
-    parts = NorMuon(ours, 0.1, 0.0), Muon(theirs, 0.1, 0.0)
-    for seed in range(3):
-        before = [matrix.detach().clone() for matrix in (*ours, *theirs)]
-        for matrices, part in zip((ours, theirs), parts, strict=True):
-            give_gradients(matrices, seed)
-            part.step()
-        lengths = [
-            float((matrix - old).detach().norm())
-            for matrix, old in zip((*ours, *theirs), before, strict=True)
-        ]
-        assert lengths[: len(ours)] == pytest.approx(lengths[len(ours) :], rel=1e-4)
+        assert (matrix - expected).norm() < 1e-4 * moved, index
 
 
 def test_without_a_gradient_nothing_moves():
@@ -272,20 +230,6 @@ def test_each_part_moves_as_it_does_alone(twins, recipe):
             for part in parts:
                 part.step()
     assert_same_weights(together, apart)
-
-
-@pytest.mark.parametrize("kind", ["muon", "normuon"])
-def test_an_update_is_as_long_as_adamws(toys, kind):
-    model = toys.Model()
-    block = nn.Linear(64, 192, bias=False)
-    model.blocks = nn.ModuleList([block])
-    optimizer = build_optimizer(model, OptimizerRecipe(kind, learning_rate=1e-3, weight_decay=0.0))
-    before = block.weight.clone()
-    give_gradients(model.parameters(), 0)
-    optimizer.step()
-    # AdamW's updates have a root mean square of 0.2 to 0.4 times the rate (Liu et al., 2025, section 2.2).
-    update = (block.weight - before).detach()
-    assert float(update.square().mean().sqrt()) == pytest.approx(0.2e-3, rel=0.3)
 
 
 @both_kinds
